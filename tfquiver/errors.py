@@ -1,0 +1,115 @@
+"""The exception tree, and its one mapping to gRPC status codes.
+
+TfquiverError
+├── InvalidArgumentError     a flag, field or argument that cannot be right
+├── NotFoundError            a data set, session, object or glob that is not there
+├── PermissionError_         the store or the node refused the caller
+├── DataLossError            bytes that are damaged where they are kept: names file and offset
+│   └── CorruptDigestError   a digest file that fails a check
+├── StaleDigestError         an object is no longer what the digest says
+├── ResourceExhaustedError   no room now (disk, quota, memory)
+│   └── NeverFitsError       larger than the limit: no waiting will help
+├── AlreadyRunningError      another server holds the directory
+├── UnavailableError         a server or store cannot be reached within the deadline
+├── DeadlineError            out of time
+├── UnauthenticatedError     wrong or missing token
+├── ProtocolError            a frame or message that breaks the protocol
+└── CancelledError_          stopped on purpose
+"""
+
+from __future__ import annotations
+
+import grpc
+
+
+class TfquiverError(Exception):
+    """Base of every error that tfquiver raises on purpose."""
+
+    code: grpc.StatusCode = grpc.StatusCode.INTERNAL
+
+
+class InvalidArgumentError(TfquiverError):
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class NotFoundError(TfquiverError):
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class PermissionError_(TfquiverError):
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
+class DataLossError(TfquiverError):
+    code = grpc.StatusCode.DATA_LOSS
+
+
+class CorruptDigestError(DataLossError):
+    pass
+
+
+class StaleDigestError(TfquiverError):
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class ResourceExhaustedError(TfquiverError):
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class NeverFitsError(ResourceExhaustedError):
+    code = grpc.StatusCode.OUT_OF_RANGE
+
+
+class AlreadyRunningError(TfquiverError):
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class UnavailableError(TfquiverError):
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class DeadlineError(TfquiverError):
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class UnauthenticatedError(TfquiverError):
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class ProtocolError(TfquiverError):
+    code = grpc.StatusCode.ABORTED
+
+
+class CancelledError_(TfquiverError):
+    code = grpc.StatusCode.CANCELLED
+
+
+_BY_CODE: dict[grpc.StatusCode, type[TfquiverError]] = {
+    cls.code: cls
+    for cls in (
+        InvalidArgumentError,
+        NotFoundError,
+        PermissionError_,
+        DataLossError,
+        StaleDigestError,
+        ResourceExhaustedError,
+        NeverFitsError,
+        AlreadyRunningError,
+        UnavailableError,
+        DeadlineError,
+        UnauthenticatedError,
+        ProtocolError,
+        CancelledError_,
+    )
+}
+
+
+def code_number(error: TfquiverError) -> int:
+    """The canonical status number (gRPC's, absl's and TensorFlow's are the same numbers)."""
+    number: int = error.code.value[0]
+    return number
+
+
+def from_code(code: grpc.StatusCode, message: str) -> TfquiverError:
+    """The exception for a status received from a server."""
+    return _BY_CODE.get(code, TfquiverError)(message)

@@ -1,0 +1,46 @@
+"""Which node owns a shard: rendezvous (highest random weight) hashing, Thaler and Ravishankar 1998.
+
+Every node gets a score for a shard from both names; the highest score owns it. When a node leaves, only its
+own shards move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's finaliser
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    values = (values ^ (values >> np.uint64(30))) * _MULTIPLIER_1
+    values = (values ^ (values >> np.uint64(27))) * _MULTIPLIER_2
+    return values ^ (values >> np.uint64(31))
+
+
+def owners(hashes: npt.NDArray[np.uint8], node_ids: Sequence[str]) -> npt.NDArray[np.int64]:
+    """For each shard hash, the index in `node_ids` of its owner.
+
+    Args:
+      hashes: shape [shards, 32], the shards' SHA-256.
+      node_ids: names of the nodes that own shards; at least one. Order does not matter to who owns what.
+
+    Returns:
+      Shape [shards], indices into `node_ids`.
+    """
+    if not node_ids:
+        raise ValueError("rendezvous hashing needs at least one node")
+    prefix = np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+    best = np.zeros(len(prefix), np.uint64)
+    owner = np.zeros(len(prefix), np.int64)
+    for index in sorted(range(len(node_ids)), key=lambda i: node_ids[i]):
+        seed = np.uint64(int.from_bytes(hashlib.sha256(node_ids[index].encode()).digest()[:8], "little"))
+        score = _mix(prefix ^ seed)
+        wins = score >= best
+        best = np.where(wins, score, best)
+        owner = np.where(wins, index, owner)
+    return owner

@@ -1,0 +1,94 @@
+"""What every server's `main` shares: stop signals, the ready line, life with a parent, byte-size flags."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+
+from tfquiver import errors
+
+_PR_SET_PDEATHSIG = 1
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGTP", start=1):
+    _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
+
+
+def parse_bytes(text: str) -> int:
+    """`"10GiB"`, `"500MB"`, `"4096"` as bytes. Raises InvalidArgumentError naming the text."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if not match or match[2] not in _UNITS:
+        raise errors.InvalidArgumentError(f"not a size: {text!r}; write for example 500MB, 10GiB or 4096")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def is_size(text: str) -> bool:
+    """For flags.register_validator."""
+    try:
+        parse_bytes(text)
+    except errors.InvalidArgumentError:
+        return False
+    return True
+
+
+def is_address(text: str) -> bool:
+    """host:port, or unix:/path."""
+    return text.startswith("unix:") or bool(re.fullmatch(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", text))
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to SIGTERM this process when its parent thread ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def announce(server: str, **fields: Any) -> None:
+    """The ready line: one JSON object on standard output, for scripts and tests."""
+    print(json.dumps({"server": server, "pid": os.getpid(), **fields}), flush=True)
+
+
+def read_token(path: str) -> str:
+    """The shared token: first line of the file, or "" when no file is named."""
+    if not path:
+        return ""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"--auth_token_file={path}: {error.strerror}") from error
+    if not lines or not lines[0].strip():
+        raise errors.InvalidArgumentError(f"--auth_token_file={path}: the first line is empty")
+    return lines[0].strip()
+
+
+def stop_event() -> asyncio.Event:
+    """An event of the running loop, set by SIGTERM and SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def run_server(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A server's entry point: parses flags, logs to standard error; a typed error is one line and exit code 1."""
+
+    def main(argv: list[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"unexpected argument: {argv[1]}")
+        logging.use_absl_handler()
+        try:
+            asyncio.run(serve())
+        except errors.TfquiverError as error:
+            print(f"{Path(argv[0]).name}: {error}", file=sys.stderr)
+            raise SystemExit(1) from error
+
+    flags.FLAGS.set_default("logtostderr", True)
+    app.run(main)
