@@ -1,0 +1,317 @@
+"""Frames of the reader socket, as bytes and as values (pure; docs/protocol.md, "Reader socket").
+
+`decode` trusts nothing: a frame that is not exactly what the protocol says raises ProtocolError naming what is off.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfquiver.errors import ProtocolError
+
+MAGIC = 0x5154
+VERSION = 1
+MAX_FRAME_BYTES = 65536
+MAX_STRING_BYTES = 8192
+MAX_INDEXES = 16000  # of ACK, HELD and DROPPED: what fits one frame, rounded down
+MAX_BYTES = 1 << 62
+
+ROLE_READER = 0
+ROLE_TICKETS = 1
+KIND_FILE = 0
+KIND_MEMORY = 1
+
+_HEADER = struct.Struct("<HBBI")
+_SHARD = struct.Struct("<HBBIIBQQII")
+_U8 = struct.Struct("<B")
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_HEADER_BYTES = _HEADER.size
+_SHARD_BYTES = _SHARD.size - _HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    role: int
+    pid: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    session_id: str
+    session_key: str
+    digest_id: bytes
+    job: str
+    reader_id: str
+    credit_bytes: int
+    seed: int
+    has_state: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    session_id: str
+    epoch: int
+    shards: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    credit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    shard: int
+    kind: int
+    offset: int
+    length_bytes: int
+    crc32c: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    shards_received: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    session_key: str
+    provider_id: str
+    repetition: int
+    restored: bool
+    digest_id: bytes
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class TicketReply:
+    end: bool
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    code: int
+    fatal: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    shards: tuple[int, ...]
+
+
+Frame = (
+    Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
+    | Ticket | TicketReply | Error | Ping | Held | Dropped
+)  # fmt: skip
+_TYPES: tuple[type[Frame], ...] = (
+    Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
+    Ticket, TicketReply, Error, Ping, Held, Dropped,
+)  # fmt: skip
+_NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
+
+
+class _Fields:
+    """Reads a payload field by field; every complaint names the frame and the field."""
+
+    def __init__(self, frame: str, payload: memoryview) -> None:
+        self.frame, self._payload, self._at = frame, payload, 0
+
+    def _take(self, size: int, field: str) -> memoryview:
+        part = self._payload[self._at : self._at + size]
+        if len(part) != size:
+            raise ProtocolError(f"{self.frame} frame: cut short at {field}: {len(self._payload)} bytes of payload")
+        self._at += size
+        return part
+
+    def _number(self, form: struct.Struct, field: str, most: int) -> int:
+        value: int = form.unpack(self._take(form.size, field))[0]
+        if value > most:
+            raise ProtocolError(f"{self.frame} frame: {field} is {value}, more than {most}")
+        return value
+
+    def u8(self, field: str, most: int) -> int:
+        return self._number(_U8, field, most)
+
+    def flag(self, field: str) -> bool:
+        return self.u8(field, 1) == 1
+
+    def u16(self, field: str) -> int:
+        return self._number(_U16, field, 0xFFFF)
+
+    def u32(self, field: str) -> int:
+        return self._number(_U32, field, 0xFFFFFFFF)
+
+    def u64(self, field: str, most: int = (1 << 64) - 1) -> int:
+        return self._number(_U64, field, most)
+
+    def id(self, field: str) -> bytes:
+        return bytes(self._take(32, field))
+
+    def text(self, field: str) -> str:
+        size = self._number(_U16, field + " (its length)", MAX_STRING_BYTES)
+        try:
+            return str(self._take(size, field), "utf-8")
+        except UnicodeDecodeError as error:
+            raise ProtocolError(f"{self.frame} frame: {field} is not UTF-8") from error
+
+    def indexes(self, field: str) -> tuple[int, ...]:
+        count = self._number(_U32, field + " (their number)", MAX_INDEXES)
+        return struct.unpack(f"<{count}I", self._take(4 * count, field))
+
+    def end(self) -> None:
+        if self._at != len(self._payload):
+            raise ProtocolError(f"{self.frame} frame: {len(self._payload) - self._at} bytes too many")
+
+
+_READ: dict[type[Frame], Callable[[_Fields], Frame]] = {
+    Hello: lambda f: Hello(f.u8("role", 1), f.u32("pid"), f.text("label")),
+    Welcome: lambda f: Welcome(f.text("node_id")),
+    Open: lambda f: Open(
+        f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
+        f.u64("credit_bytes", MAX_BYTES), f.u64("seed"), f.flag("has_state"),
+    ),
+    Opened: lambda f: Opened(f.text("session_id"), f.u64("epoch"), f.u64("shards"), f.u64("records")),
+    Credit: lambda f: Credit(f.u64("bytes", MAX_BYTES)),
+    Shard: lambda f: Shard(
+        f.u32("shard"), f.u8("kind", 1), f.u64("offset", MAX_BYTES), f.u64("length", MAX_BYTES), f.u32("crc32c"),
+        f.u32("records"),
+    ),
+    Ack: lambda f: Ack(f.indexes("shards")),
+    Bad: lambda f: Bad(f.u32("shard")),
+    Draining: lambda f: Draining(f.u64("shards_received")),
+    End: lambda f: End(),
+    Close: lambda f: Close(f.flag("complete")),
+    Ticket: lambda f: Ticket(
+        f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.flag("restored"), f.id("digest_id"),
+        f.text("job"),
+    ),
+    TicketReply: lambda f: TicketReply(f.flag("end"), f.text("session_id")),
+    Error: lambda f: Error(f.u16("code"), f.flag("fatal"), f.text("message")),
+    Ping: lambda f: Ping(),
+    Held: lambda f: Held(f.indexes("shards")),
+    Dropped: lambda f: Dropped(f.indexes("shards")),
+}  # fmt: skip
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise ProtocolError(f"a string of {len(data)} bytes does not fit a frame (at most {MAX_STRING_BYTES})")
+    return _U16.pack(len(data)) + data
+
+
+def _indexes(shards: tuple[int, ...]) -> bytes:
+    if len(shards) > MAX_INDEXES:
+        raise ProtocolError(f"{len(shards)} shards do not fit a frame (at most {MAX_INDEXES})")
+    return struct.pack(f"<I{len(shards)}I", len(shards), *shards)
+
+
+def _payload(frame: Frame) -> bytes:
+    match frame:
+        case Hello():
+            return struct.pack("<BI", frame.role, frame.pid) + _text(frame.label)
+        case Welcome():
+            return _text(frame.node_id)
+        case Open():
+            names = _text(frame.session_id) + _text(frame.session_key) + frame.digest_id
+            names += _text(frame.job) + _text(frame.reader_id)
+            return names + struct.pack("<QQB", frame.credit_bytes, frame.seed, frame.has_state)
+        case Opened():
+            return _text(frame.session_id) + struct.pack("<QQQ", frame.epoch, frame.shards, frame.records)
+        case Credit():
+            return _U64.pack(frame.credit_bytes)
+        case Shard():
+            raise AssertionError("encoded in one piece")
+        case Ack() | Held() | Dropped():
+            return _indexes(frame.shards)
+        case Bad():
+            return _U32.pack(frame.shard)
+        case Draining():
+            return _U64.pack(frame.shards_received)
+        case Close():
+            return _U8.pack(frame.complete)
+        case Ticket():
+            head = _text(frame.session_key) + _text(frame.provider_id)
+            return head + struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + _text(frame.job)
+        case TicketReply():
+            return _U8.pack(frame.end) + _text(frame.session_id)
+        case Error():
+            return struct.pack("<HB", frame.code, frame.fatal) + _text(frame.message)
+        case End() | Ping():
+            return b""
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame as one message. Raises ProtocolError when a string or list is too long for one."""
+    if isinstance(frame, Shard):
+        return _SHARD.pack(
+            MAGIC, VERSION, 6, _SHARD_BYTES,
+            frame.shard, frame.kind, frame.offset, frame.length_bytes, frame.crc32c, frame.records,
+        )  # fmt: skip
+    payload = _payload(frame)
+    return _HEADER.pack(MAGIC, VERSION, _NUMBERS[type(frame)], len(payload)) + payload
+
+
+def decode(message: bytes | bytearray | memoryview) -> Frame:
+    """The value of one whole message. Raises ProtocolError when it is anything but one well-formed frame."""
+    view = memoryview(message)
+    if not _HEADER_BYTES <= len(view) <= MAX_FRAME_BYTES:
+        raise ProtocolError(f"a message of {len(view)} bytes is not a frame ({_HEADER_BYTES} to {MAX_FRAME_BYTES})")
+    magic, version, number, length = _HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise ProtocolError(f"a frame begins with {magic:#06x}, not {MAGIC:#06x}: is the peer a tfquiver op?")
+    if version != VERSION:
+        raise ProtocolError(f"a frame of protocol version {version}; this node speaks {VERSION}")
+    if not 1 <= number <= len(_TYPES):
+        raise ProtocolError(f"there is no frame type {number}")
+    cls = _TYPES[number - 1]
+    if length != len(view) - _HEADER_BYTES:
+        raise ProtocolError(f"{cls.__name__} frame: its header says {length} bytes, {len(view) - _HEADER_BYTES} came")
+    fields = _Fields(cls.__name__, view[_HEADER_BYTES:])
+    frame = _READ[cls](fields)
+    fields.end()
+    return frame
