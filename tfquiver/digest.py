@@ -1,0 +1,170 @@
+"""The digest of a data set: the table of its shards, `hash -> location`. Read-only once built."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver import digest_file, digest_ids, errors
+from tfquiver.digest_file import Parts
+from tfquiver.digest_ids import Columns as Columns
+from tfquiver.file_entry import FileEntry as FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRef:
+    """One shard. `offset` and `length_bytes` are in the uncompressed TFRecord stream of its file."""
+
+    index: int
+    hash: bytes  # SHA-256 of its raw bytes
+    file: FileEntry
+    file_index: int
+    offset: int
+    length_bytes: int
+    records: int
+
+
+class Digest:
+    """Columnar; memory-mapped when opened from a file, which opens millions of shards in milliseconds.
+
+    Thread-safe. `hashes` is uint8 [shards, 32]; `file_index` uint32, `offsets` and `lengths` uint64, `records` uint32,
+    each [shards]. Shards stand in file order; those of one file follow one another and cover all of it.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        columns = parts.columns
+        self.hashes: npt.NDArray[np.uint8] = columns.hashes
+        self.file_index: npt.NDArray[np.uint32] = columns.file_index
+        self.offsets: npt.NDArray[np.uint64] = columns.offsets
+        self.lengths: npt.NDArray[np.uint64] = columns.lengths
+        self.records: npt.NDArray[np.uint32] = columns.records
+        for column in (self.hashes, self.file_index, self.offsets, self.lengths, self.records):
+            column.flags.writeable = False
+        self.num_shards = len(self.lengths)
+        self.num_records = int(self.records.sum(dtype=np.uint64))
+        self.size_bytes = int(self.lengths.sum(dtype=np.uint64))
+
+    @property
+    def name(self) -> str:
+        """For people; not part of any id."""
+        return self._parts.name
+
+    @property
+    def content_root(self) -> bytes:
+        """32 bytes; equal for every copy of the same data."""
+        return self._parts.content_root
+
+    @property
+    def digest_id(self) -> bytes:
+        """32 bytes; names this copy: content and locations."""
+        return self._parts.digest_id
+
+    @property
+    def files(self) -> Sequence[FileEntry]:
+        return self._parts.files
+
+    def shard(self, index: int) -> ShardRef:
+        if not 0 <= index < self.num_shards:
+            raise errors.InvalidArgumentError(f"digest {self.name!r} has no shard {index}: it has {self.num_shards}")
+        file_index = int(self.file_index[index])
+        return ShardRef(
+            index,
+            self.hashes[index].tobytes(),
+            self.files[file_index],
+            file_index,
+            int(self.offsets[index]),
+            int(self.lengths[index]),
+            int(self.records[index]),
+        )
+
+    def file_shards(self, file_index: int) -> range:
+        """Indices of the shards of one file; empty for an empty file."""
+        key = np.uint32(file_index)
+        start, stop = np.searchsorted(self.file_index, key, "left"), np.searchsorted(self.file_index, key, "right")
+        return range(int(start), int(stop))
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        files: Sequence[FileEntry],
+        hashes: npt.ArrayLike,
+        file_index: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        lengths: npt.ArrayLike,
+        records: npt.ArrayLike,
+    ) -> Digest:
+        """From columns (shapes as above). Raises CorruptDigestError when they do not fit each other."""
+        columns = Columns(
+            np.array(hashes, np.uint8).reshape(-1, 32),
+            np.array(file_index, np.uint32),
+            np.array(offsets, np.uint64),
+            np.array(lengths, np.uint64),
+            np.array(records, np.uint32),
+        )
+        table = digest_file.encode_file_table(files)
+        root = digest_ids.content_root(columns)
+        parts = Parts(name, root, digest_ids.digest_id(root, table, columns), table, tuple(files), columns)
+        digest_file.check(parts, f"digest {name!r}")
+        return cls(parts)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Digest:
+        """Maps a digest file, after every checksum in it was checked.
+
+        Raises NotFoundError, or CorruptDigestError naming the file and the damaged part.
+        """
+        try:
+            mapped = np.memmap(path, np.uint8, "r") if Path(path).stat().st_size else np.zeros(0, np.uint8)
+        except FileNotFoundError as error:
+            raise errors.NotFoundError(f"{os.fspath(path)}: no such digest file") from error
+        except OSError as error:
+            raise errors.InvalidArgumentError(f"{os.fspath(path)}: {error.strerror}") from error
+        return cls(digest_file.decode(np.asarray(mapped), os.fspath(path)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str = "digest") -> Digest:
+        """As `open`; `where` names the bytes in messages."""
+        return cls(digest_file.decode(np.frombuffer(data, np.uint8), where))
+
+    def to_bytes(self) -> bytes:
+        return b"".join(digest_file.encode(self._parts))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file beside its name, syncs it, renames it: it is there whole or not at all."""
+        target = Path(path)
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(digest_file.encode(self._parts))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).rename(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        _sync_directory(target.parent)
+
+    def verify_ids(self) -> None:
+        """Computes both ids anew. Raises CorruptDigestError when the digest carries others."""
+        columns = self._parts.columns
+        root = digest_ids.content_root(columns)
+        if root != self.content_root:
+            raise errors.CorruptDigestError(f"digest {self.name!r}: the content root is not that of its shards")
+        if digest_ids.digest_id(root, self._parts.file_table, columns) != self.digest_id:
+            raise errors.CorruptDigestError(f"digest {self.name!r}: the digest id is not that of its locations")
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

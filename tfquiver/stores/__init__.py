@@ -1,0 +1,111 @@
+"""Object stores: where the user's TFRecord files are. One small interface; which one serves a URI is decided here."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+from tfquiver import errors
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """`generation` names this version of the object: it changes when the object does. "": the store has none."""
+
+    uri: str
+    size_bytes: int
+    generation: str
+
+
+class ObjectStore(Protocol):
+    """Thread-safe; every call blocks. Messages of all errors name the object."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether a read is a round trip that is worth starting early."""
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        """Objects that match a glob (`*`, `?`, `[...]` within a name, `**` across `/`), sorted by URI."""
+
+    def stat(self, uri: str) -> ObjectInfo:
+        """Raises NotFoundError, PermissionError_, UnavailableError."""
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        """Exactly `length` bytes from `offset` of that generation ("": of whichever is there).
+
+        Retries with backoff inside `deadline_s` seconds.
+
+        Raises:
+          StaleDigestError: the object is gone, is of another generation, or is shorter.
+          NotFoundError: no generation was asked for and the object is not there.
+          PermissionError_: the store refused.
+          UnavailableError: the store could not be reached, or failed, until the deadline.
+        """
+
+    def close(self) -> None: ...
+
+
+_lock = threading.Lock()
+_stores: dict[str, ObjectStore] = {}
+
+
+def scheme_of(uri: str) -> str:
+    """ "gs" of gs://bucket/name; "file" of a plain path."""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", uri)
+    return match[1].lower() if match else "file"
+
+
+def for_uri(uri: str) -> ObjectStore:
+    """The store that serves `uri`; one per scheme and process.
+
+    Raises InvalidArgumentError that says which extra to install when none does.
+    """
+    scheme = scheme_of(uri)
+    with _lock:
+        if scheme not in _stores:
+            _stores[scheme] = _open(scheme)
+        return _stores[scheme]
+
+
+def close_all() -> None:
+    """Closes every store that `for_uri` opened; the next call opens them again."""
+    with _lock:
+        stores = list(_stores.values())
+        _stores.clear()
+    for store in stores:
+        store.close()
+
+
+def _open(scheme: str) -> ObjectStore:
+    if scheme == "file":
+        from tfquiver.stores.local import LocalStore
+
+        return LocalStore()
+    if scheme == "gs":
+        from tfquiver.stores.gcs import GcsStore
+
+        return GcsStore()
+    for attempt in (_fsspec, _gfile):
+        store = attempt(scheme)
+        if store is not None:
+            return store
+    raise errors.InvalidArgumentError(
+        f"no store for {scheme}:// here: pip install 'tfquiver[fsspec]' and, where it is not part of that, the fsspec "
+        f"package that serves {scheme}:// (or, with TensorFlow 2.16, pip install 'tfquiver[tensorflow-io]')"
+    )
+
+
+def _fsspec(scheme: str) -> ObjectStore | None:
+    try:
+        from tfquiver.stores.fsspec import FsspecStore
+    except ImportError:
+        return None
+    return FsspecStore.open(scheme)
+
+
+def _gfile(scheme: str) -> ObjectStore | None:
+    from tfquiver.stores.gfile import GfileStore
+
+    return GfileStore.open(scheme)

@@ -1,0 +1,90 @@
+"""Files of this machine: plain paths and file:// URIs (the path stands in the URI as it is, nothing is escaped)."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.stores import ObjectInfo
+
+_PREFIX = "file://"
+
+
+def path_of(uri: str) -> str:
+    return uri.removeprefix(_PREFIX)
+
+
+class LocalStore:
+    """The generation is `mtime_ns-size-inode`: rewriting a file changes it."""
+
+    remote = False
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        path = str(Path(path_of(pattern)).absolute())
+        if Path(path).is_dir():
+            raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
+        # A name with brackets in it that is there means itself.
+        names = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
+        return [_info(name, found) for name in names if stat.S_ISREG((found := Path(name).stat()).st_mode)]
+
+    def stat(self, uri: str) -> ObjectInfo:
+        path = str(Path(path_of(uri)).absolute())
+        try:
+            found = Path(path).stat()
+        except OSError as error:
+            raise _typed(error, uri) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise errors.InvalidArgumentError(f"{uri}: not a regular file")
+        return _info(path, found)
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        path = path_of(uri)
+        try:
+            with Path(path).open("rb", buffering=0) as file:
+                self._check(uri, generation, os.fstat(file.fileno()))
+                data = os.pread(file.fileno(), length, offset)
+                while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
+                    data += more
+                # After the read: a file rewritten in place while it was read must not pass for the old one.
+                self._check(uri, generation, os.fstat(file.fileno()))
+        except FileNotFoundError as error:
+            if generation:
+                raise errors.StaleDigestError(f"{uri}: the file is gone since the digest was built") from error
+            raise _typed(error, uri) from error
+        except OSError as error:
+            raise _typed(error, uri) from error
+        if len(data) != length:
+            raise errors.StaleDigestError(
+                f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {offset + len(data)}"
+            )
+        return data
+
+    def close(self) -> None:
+        pass
+
+    @staticmethod
+    def _check(uri: str, generation: str, found: os.stat_result) -> None:
+        if generation and _generation(found) != generation:
+            raise errors.StaleDigestError(
+                f"{uri}: the file has changed since the digest was built (it was {generation}, it is "
+                f"{_generation(found)}); build the digest again"
+            )
+
+
+def _generation(found: os.stat_result) -> str:
+    return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(_PREFIX + path, found.st_size, _generation(found))
+
+
+def _typed(error: OSError, uri: str) -> errors.TfquiverError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return errors.NotFoundError(f"{uri}: no such file")
+    if isinstance(error, PermissionError):
+        return errors.PermissionError_(f"{uri}: permission denied")
+    return errors.UnavailableError(f"{uri}: {error.strerror}")
