@@ -1,108 +1,89 @@
-"""Building a digest: cut every file into shards, hash them, put the columns together."""
+"""Building a digest: every file is cut into shards, several files at a time, and the columns put together."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import google_crc32c
+import numpy as np
 
-from tfquiver import streams, tfrecord
-from tfquiver.cutting import CutPolicy, Cutter
+from tfquiver import errors, stores
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.file_cut import CutShard as CutShard
+from tfquiver.file_cut import cut_file as cut_file
 from tfquiver.file_entry import FileEntry
+from tfquiver.file_scan import ScannedFile, scan_file
+from tfquiver.scan_pool import ScanPool
 from tfquiver.stores import ObjectStore
+
+_INLINE_BYTES = 32 << 20  # less than this is scanned sooner than processes start
 
 
 @dataclass(frozen=True, slots=True)
-class CutShard:
-    """A shard as it comes out of the scan. `crc32c` is the plain CRC-32C of its raw bytes."""
+class Progress:
+    """How far a build is. Bytes are stored bytes; those that a journal saved from being read again count as done."""
 
-    hash: bytes
-    offset: int
-    length_bytes: int
+    files_done: int
+    files: int
+    done_bytes: int
+    total_bytes: int
     records: int
-    crc32c: int
-    data: bytes  # raw bytes; empty when they were not asked for
 
 
-def cut_file(
-    entry: FileEntry,
-    store: ObjectStore,
+def build(
+    files: Sequence[FileEntry],
     policy: CutPolicy,
     *,
-    start: int = 0,
-    keep_data: bool = True,
-    deadline_s: float = streams.READ_DEADLINE_S,
-) -> Iterator[CutShard]:
-    """The shards of one file, in order. Blocks on the store; holds about one shard and two chunks in memory.
+    name: str = "",
+    store_for: Callable[[str], ObjectStore] = stores.for_uri,
+    journal_dir: Path | None = None,
+    workers: int = 1,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Digest:
+    """The digest of `files` (as listing.expand gives them), every record's CRCs checked.
 
     Args:
-      entry: as listed; "auto" compression is settled by a look at the file (see streams.resolve).
-      start: where a shard begins, to go on from there; uncompressed files only.
-      keep_data: without it the shards' bytes are dropped as they are hashed, so that even a huge record needs no room.
-      deadline_s: for each read.
+      journal_dir: what was scanned is kept there, and not scanned again after a kill. The caller removes it once the
+        digest is safe. Made when it is not there.
+      workers: processes that scan; 1: none, the caller's thread does. With more, `store_for` must be importable by
+        name, and the caller's main module must be safe to import.
+      progress: called a few times a second from the calling thread; what it raises stops the build.
 
     Raises:
-      DataLossError: a damaged or truncated record; names file and offset.
-      StaleDigestError, NotFoundError, PermissionError_, UnavailableError: from the store.
+      DataLossError: a damaged record, naming file and offset; and what the stores raise.
     """
-    entry = streams.resolve(entry, store, deadline_s)
-    plain = entry.compression == "none"
-    chunks = streams.raw_chunks(entry, store, start, deadline_s)
-    blocks = tfrecord.scan(chunks, name=entry.uri, stream_bytes=entry.size_bytes if plain else None, start=start)
-    return cut_blocks(blocks, policy, start, keep_data)
+    if journal_dir is not None:
+        journal_dir.mkdir(parents=True, exist_ok=True)
+    total_bytes = sum(file.size_bytes for file in files)
+    done_bytes = records = files_done = 0
+
+    def report(more_bytes: int, more_records: int) -> None:
+        nonlocal done_bytes, records
+        done_bytes += more_bytes
+        records += more_records
+        progress(Progress(files_done, len(files), done_bytes, total_bytes, records))
+
+    scanned: list[ScannedFile] = []
+    if workers <= 1 or len(files) <= 1 or total_bytes < _INLINE_BYTES:
+        for file in files:
+            scanned.append(scan_file(file, store_for(file.uri), policy, journal_dir, report))
+            files_done += 1
+    else:
+        with ScanPool(min(workers, len(files)), policy, store_for, journal_dir) as pool:
+            for found in pool.scan(files, report):
+                scanned.append(found)
+                files_done += 1
+    report(0, 0)
+    return assemble(name, scanned)
 
 
-def cut_blocks(blocks: Iterable[tfrecord.Block], policy: CutPolicy, start: int, keep_data: bool) -> Iterator[CutShard]:
-    """Cuts a scanned stream that begins at offset `start`."""
-    feed = Cutter(policy).feed
-    shard = _OpenShard(start, keep_data)
-    before = 0  # bytes, in earlier blocks, of a record that is not whole yet
-    for block in blocks:
-        data, taken, last = block.data, 0, -before
-        for end, crc in zip(block.ends, block.crcs, strict=True):
-            shard.records += 1
-            if feed(end - last, crc):
-                shard.add(data[taken:end])
-                yield shard.close()
-                shard = _OpenShard(shard.offset + shard.length_bytes, keep_data)
-                taken = end
-            last = end
-        shard.add(data[taken:])
-        before = len(data) - last
-    if shard.length_bytes:
-        yield shard.close()
-
-
-class _OpenShard:
-    def __init__(self, offset: int, keep_data: bool) -> None:
-        self.offset = offset
-        self.length_bytes = 0
-        self.records = 0
-        self._sha = hashlib.sha256()
-        self._crc = 0
-        # BytesIO hands its buffer over without a copy; a shard that lies in one piece is not copied into it at all.
-        self._pieces = io.BytesIO()
-        self._only = b""
-        self._keep = keep_data
-
-    def add(self, piece: bytes) -> None:
-        if not piece:
-            return
-        self._sha.update(piece)
-        self._crc = google_crc32c.extend(self._crc, piece)
-        if self._keep:
-            if not self.length_bytes:
-                self._only = piece
-            else:
-                if self._only:
-                    self._pieces.write(self._only)
-                    self._only = b""
-                self._pieces.write(piece)
-        self.length_bytes += len(piece)
-
-    def close(self) -> CutShard:
-        data = self._only or self._pieces.getvalue()
-        return CutShard(self._sha.digest(), self.offset, self.length_bytes, self.records, self._crc, data)
+def assemble(name: str, scanned: Sequence[ScannedFile]) -> Digest:
+    """The digest of scanned files, in that order."""
+    if not scanned:
+        raise errors.InvalidArgumentError("a digest needs at least one file")
+    rows = np.concatenate([file.rows for file in scanned])
+    index = np.repeat(np.arange(len(scanned), dtype=np.uint32), [len(file.rows) for file in scanned])
+    files = [file.entry for file in scanned]
+    return Digest.build(name, files, rows["hash"], index, rows["offset"], rows["length"], rows["records"])

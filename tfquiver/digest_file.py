@@ -169,7 +169,7 @@ def _decode_file_table(table: bytes, where: str) -> tuple[FileEntry, ...]:
     (count,), position = _CRC.unpack_from(table), _CRC.size
     if count * _FILE.size > len(table):
         raise _corrupt(where, f"the file table is too short for {count} files")
-    files = []
+    files: list[FileEntry] = []
     for _ in range(count):
         if position + _FILE.size > len(table):
             raise _corrupt(where, "the file table is too short")

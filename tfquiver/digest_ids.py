@@ -32,7 +32,7 @@ def content_root(columns: Columns) -> bytes:
     for start in range(0, len(columns.lengths), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         lengths = np.ascontiguousarray(columns.lengths[rows], "<u8").view(np.uint8).reshape(-1, 8)
-        total.update(np.concatenate([columns.hashes[rows], lengths], axis=1))
+        total.update(np.concatenate([columns.hashes[rows], lengths], axis=1).data)
     return total.digest()
 
 
@@ -42,5 +42,5 @@ def digest_id(root: bytes, file_table: bytes, columns: Columns) -> bytes:
     total.update(len(file_table).to_bytes(8, "little") + file_table)
     total.update(len(columns.lengths).to_bytes(8, "little"))
     for column in (columns.file_index, columns.offsets, columns.lengths, columns.records):
-        total.update(np.ascontiguousarray(column))
+        total.update(np.ascontiguousarray(column).data)
     return total.digest()

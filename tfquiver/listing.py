@@ -24,7 +24,8 @@ def expand(source: Source, store_for: Callable[[str], stores.ObjectStore] = stor
     if not patterns:
         raise errors.InvalidArgumentError("no files named: give a path, a glob or a URI")
     found: dict[str, FileEntry] = {}
-    for pattern in map(os.fspath, patterns):
+    for named in patterns:
+        pattern = os.fspath(named)
         matches = store_for(pattern).list(pattern)
         if not matches:
             raise errors.NotFoundError(f"no match for {pattern}")

@@ -33,7 +33,11 @@ def resolve(entry: FileEntry, store: ObjectStore, deadline_s: float = READ_DEADL
         return entry
     length = min(entry.size_bytes, tfrecord.HEADER_BYTES)
     head = store.read(entry.uri, 0, length, entry.generation, deadline_s) if length else b""
-    return replace(entry, compression=compression_of(head))
+    return with_compression(entry, compression_of(head))
+
+
+def with_compression(entry: FileEntry, compression: str) -> FileEntry:
+    return replace(entry, compression=compression)
 
 
 def stored_chunks(

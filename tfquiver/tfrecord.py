@@ -57,8 +57,8 @@ def starts_with_record(head: bytes) -> bool:
     """Whether `head` (12 bytes or more) begins with a valid record header."""
     if len(head) < HEADER_BYTES:
         return False
-    _, crc = _HEADER.unpack_from(head)
-    return masked(google_crc32c.value(head[:8])) == crc
+    stored: int = _HEADER.unpack_from(head)[1]
+    return masked(google_crc32c.value(head[:8])) == stored
 
 
 class Scanner:

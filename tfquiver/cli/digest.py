@@ -1,0 +1,161 @@
+"""`tfquiver digest build | show | verify`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column, Table
+
+from tfquiver import digest_build, errors, listing
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.digest_verify import check_content
+from tfquiver.serving import parse_bytes
+
+_MANY = 10
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `digest` and its subcommands; each sets `run`, a function of the parsed arguments."""
+    parser = subparsers.add_parser("digest", help="build, show and verify digests (.tfqd)")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    build = commands.add_parser(
+        "build", help="scan TFRecord files and write their digest; run again to go on after a kill"
+    )
+    build.add_argument("pattern", nargs="+", help="path, glob or URI: 'data/train-*', 'gs://bucket/train-*'")
+    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="digest file to write")
+    build.add_argument("--name", default="", help="for people; default: the output's name")
+    defaults = CutPolicy()
+    for field in ("min", "target", "max"):
+        size = getattr(defaults, f"{field}_bytes")
+        build.add_argument(
+            f"--{field}-shard", default=str(size), metavar="SIZE", help=f"{field} shard size; default {size >> 10}KiB"
+        )
+    build.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="scanning processes; default: CPUs")
+    build.set_defaults(run=_build)
+
+    show = commands.add_parser("show", help="what a digest says")
+    show.add_argument("file", type=Path)
+    show.add_argument("--files", action="store_true", help="list every file")
+    show.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    show.set_defaults(run=_show)
+
+    verify = commands.add_parser("verify", help="check a digest file, and with --content what it is a digest of")
+    verify.add_argument("file", type=Path)
+    verify.add_argument("--content", action="store_true", help="read every file from its store and hash it again")
+    verify.set_defaults(run=_verify)
+
+
+def _bar(console: Console, **columns: Any) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        *columns.get("more", ()),
+        console=console,
+    )
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    policy = CutPolicy(*(parse_bytes(getattr(arguments, f"{field}_shard")) for field in ("min", "target", "max")))
+    output: Path = arguments.output
+    if not output.parent.is_dir():
+        raise errors.InvalidArgumentError(f"--output={output}: {output.parent} is not a directory")
+    console = Console(stderr=True)
+    files = listing.expand(arguments.pattern)
+    journal = output.with_name(output.name + ".journal")
+    with _bar(console, more=(TextColumn("{task.fields[records]:,} records"),)) as bar:
+        task = bar.add_task(f"{len(files)} files", total=sum(file.size_bytes for file in files), records=0)
+        digest = digest_build.build(
+            files,
+            policy,
+            name=arguments.name or output.stem,
+            journal_dir=journal,
+            workers=arguments.workers,
+            progress=lambda now: bar.update(task, completed=now.done_bytes, records=now.records),
+        )
+    digest.save(output)
+    shutil.rmtree(journal)
+    _print(digest, output, with_files=False)
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    digest = Digest.open(arguments.file)
+    if arguments.json:
+        print(json.dumps(_summary(digest) | {"files": [file.uri for file in digest.files]}))
+    else:
+        _print(digest, arguments.file, arguments.files)
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    digest = Digest.open(arguments.file)
+    digest.verify_ids()
+    console = Console(stderr=True)
+    console.print(f"{arguments.file}: sound; digest {digest.digest_id.hex()}", soft_wrap=True)
+    if not arguments.content:
+        return 0
+    problems = 0
+    with _bar(console) as bar:
+        task = bar.add_task("content", total=digest.size_bytes)
+        for problem in check_content(digest, progress=lambda more: bar.advance(task, more)):
+            problems += 1
+            at = "" if problem.offset is None else f" at offset {problem.offset}"
+            about = "" if problem.uri in problem.what else f"{problem.uri}{at}: "
+            bar.console.print(f"{about}{problem.what}", soft_wrap=True, markup=False, highlight=False)
+    console.print(
+        f"{problems} problems" if problems else f"content: sound; {digest.num_shards} shards have their hashes"
+    )
+    return 1 if problems else 0
+
+
+def _summary(digest: Digest) -> dict[str, Any]:
+    return {
+        "name": digest.name,
+        "content_root": digest.content_root.hex(),
+        "digest_id": digest.digest_id.hex(),
+        "shards": digest.num_shards,
+        "records": digest.num_records,
+        "raw_bytes": digest.size_bytes,
+    }
+
+
+def _print(digest: Digest, path: Path, with_files: bool) -> None:
+    console = Console()
+    table = Table(title=str(path), show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")  # an id that is cut short is of no use
+    for key, value in _summary(digest).items():
+        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+    table.add_row("files", f"{len(digest.files):,}")
+    if digest.num_shards:
+        table.add_row("mean shard", f"{digest.size_bytes // digest.num_shards:,} bytes")
+    console.print(table)
+    if not with_files and len(digest.files) > _MANY:
+        console.print(f"{len(digest.files)} files; --files lists them")
+        return
+    files = Table(
+        Column("file", overflow="fold"), "bytes", "compression", Column("generation", overflow="fold"), "shards"
+    )
+    for index, file in enumerate(digest.files):
+        shards = len(digest.file_shards(index))
+        files.add_row(file.uri, f"{file.size_bytes:,}", file.compression, file.generation, f"{shards:,}")
+    console.print(files)

@@ -1,0 +1,126 @@
+"""Other schemes (s3://, az://, ...) through whichever fsspec package is installed.
+
+fsspec cannot pin a read to a version, so the object's version is looked at after each read: when it is still the one
+asked for, so were the bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import fsspec
+import fsspec.asyn
+from fsspec.exceptions import FSTimeoutError
+
+from tfquiver import errors
+from tfquiver.stores import ObjectInfo, scheme_of
+from tfquiver.stores.attempts import Attempts, Transient
+
+T = TypeVar("T")
+_LIST_DEADLINE_S = 60.0
+_VERSION_KEYS = ("generation", "ETag", "etag", "version_id", "VersionId", "mtime", "LastModified", "last_modified")
+
+
+class FsspecStore:
+    """One file system of one scheme; configured through fsspec's own configuration and the scheme's environment."""
+
+    remote = True
+
+    def __init__(self, fs: Any, attempts: Attempts | None = None) -> None:
+        self._fs = fs
+        self._attempts = attempts or Attempts()
+
+    @classmethod
+    def open(cls, scheme: str) -> FsspecStore | None:
+        """None when fsspec has nothing for the scheme, or what it has is not installed."""
+        try:
+            fsspec.get_filesystem_class(scheme)
+        except (ImportError, ValueError):
+            return None
+        return cls(fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True))
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        scheme = scheme_of(pattern)
+
+        def attempt(left_s: float) -> list[ObjectInfo]:
+            found = self._call("glob", left_s, pattern, detail=True)
+            return [_info(scheme, path, info) for path, info in found.items() if info.get("type") == "file"]
+
+        return sorted(self._run(pattern, _LIST_DEADLINE_S, attempt), key=lambda info: info.uri)
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._run(uri, _LIST_DEADLINE_S, lambda left_s: self._stat(uri, left_s))
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        def attempt(left_s: float) -> bytes:
+            give_up_at = time.monotonic() + left_s
+            data: bytes = self._call("cat_file", left_s, uri, start=offset, end=offset + length) if length else b""
+            if not generation and len(data) == length:
+                return data
+            now = self._stat(uri, max(give_up_at - time.monotonic(), 0.001))
+            if generation and now.generation != generation:
+                raise errors.StaleDigestError(
+                    f"{uri}: the object has changed since the digest was built (it was {generation}, it is "
+                    f"{now.generation}); build the digest again"
+                )
+            if offset + length > now.size_bytes:
+                raise errors.StaleDigestError(
+                    f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {now.size_bytes}"
+                )
+            if len(data) != length:
+                raise Transient(f"{len(data)} bytes came where {length} were asked for at offset {offset}")
+            return data
+
+        try:
+            return self._run(uri, deadline_s, attempt)
+        except errors.NotFoundError as error:
+            if generation:
+                raise errors.StaleDigestError(f"{uri}: the object is gone since the digest was built") from error
+            raise
+
+    def close(self) -> None:
+        self._attempts.stop()
+        # aiohttp-backed file systems keep a session that wants to be closed on their loop.
+        close_session, session = getattr(self._fs, "close_session", None), getattr(self._fs, "_s3", None)
+        if close_session and session is not None:
+            close_session(self._fs.loop, session)
+            self._fs._s3 = None
+
+    def _stat(self, uri: str, left_s: float) -> ObjectInfo:
+        info = self._call("info", left_s, uri)
+        if info.get("type") != "file":
+            raise errors.InvalidArgumentError(f"{uri}: a directory; name its files, for example {uri.rstrip('/')}/*")
+        return _info(scheme_of(uri), info["name"], info)
+
+    def _call(self, method: str, left_s: float, uri: str, **arguments: Any) -> Any:
+        path = self._fs._strip_protocol(uri)
+        if self._fs.async_impl:
+            call = getattr(self._fs, f"_{method}")
+            return fsspec.asyn.sync(self._fs.loop, call, path, timeout=left_s, **arguments)
+        return getattr(self._fs, method)(path, **arguments)
+
+    def _run(self, uri: str, deadline_s: float, call: Callable[[float], T]) -> T:
+        def attempt(left_s: float) -> T:
+            try:
+                return call(left_s)
+            except FileNotFoundError as error:
+                raise errors.NotFoundError(f"{uri}: no such object") from error
+            except PermissionError as error:
+                raise errors.PermissionError_(f"{uri}: the store refused: {error}") from error
+            except (OSError, FSTimeoutError) as error:
+                raise Transient(f"{type(error).__name__}: {error}") from error
+            except (errors.TfquiverError, Transient):
+                raise
+            except Exception as error:
+                # Back ends raise their own libraries' types (botocore, azure, aiohttp, ...), which are unknown here.
+                raise Transient(f"{type(error).__name__}: {error}") from error
+
+        return self._attempts.run(uri, deadline_s, attempt)
+
+
+def _info(scheme: str, path: str, info: dict[str, Any]) -> ObjectInfo:
+    version = next((str(info[key]) for key in _VERSION_KEYS if info.get(key)), "")
+    uri = path if "://" in path else f"{scheme}://{path}"
+    return ObjectInfo(uri, int(info["size"] or 0), version.strip('"'))
