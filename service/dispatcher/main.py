@@ -1,0 +1,145 @@
+"""`tfquiver-dispatcher`: TensorFlow's own tf.data service dispatcher, made to survive kill -9 and lost workers.
+
+What is added to the embedded `DispatchServer`: the QuiverDataset op, a node to get its tickets from, a journal that is
+repaired before it is read, and the reaper. TensorFlow's service has neither TLS nor authentication, listens on every
+interface and runs any graph it is sent: keep its port inside a private network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from absl import flags, logging
+
+from tfquiver import errors, serving
+from tfquiver.node_child import NodeChild, NodeEndpoint, read_endpoint
+from tfquiver.service.dispatcher import journal_repair
+from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread
+from tfquiver.tf_server import default_signals, free_port_or_refuse
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    flags.DEFINE_integer("port", 5050, "Port of the tf.data service dispatcher; 0: any free one.", 0, 65535)
+    flags.DEFINE_string("work_dir", None, "Directory of the dispatcher's journal; it restarts from it.", required=True)
+    flags.DEFINE_string(
+        "node_dir", "", "Cache directory of a node that runs on this machine and gives out the tickets."
+    )
+    flags.DEFINE_string("coordinator", "", "Coordinator (host:port) for a gateway node of the dispatcher's own.")
+    flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token; for the gateway node.")
+    flags.DEFINE_integer("worker_timeout_ms", 10_000, "A worker silent for so long is lost.", 100)
+    flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
+    flags.DEFINE_integer("client_timeout_ms", 120_000, "A trainer silent for so long has left its epoch.", 1000)
+    flags.DEFINE_integer("job_gc_check_interval_ms", 10_000, "Pause between two looks for abandoned epochs.", 100)
+    flags.DEFINE_integer("job_gc_timeout_ms", 60_000, "An epoch that no trainer reads for so long is given up.", 100)
+    flags.register_validator(
+        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+    )
+    flags.register_multi_flags_validator(
+        ["node_dir", "coordinator"],
+        lambda values: bool(values["node_dir"]) != bool(values["coordinator"]),
+        "give exactly one of --node_dir (a running node) and --coordinator (for a gateway node of its own)",
+    )
+
+
+@contextmanager
+def _sole_owner(work_dir: Path) -> Iterator[None]:
+    """Two dispatchers appending to one journal would ruin it."""
+    try:
+        work_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(work_dir / "dispatcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"--work_dir={work_dir}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def serve() -> None:
+    work_dir = Path(FLAGS.work_dir).absolute()
+    with _sole_owner(work_dir):
+        free_port_or_refuse(FLAGS.port)
+        journal_repair.repair(work_dir)
+        from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
+
+        library = loader.load()
+
+        def node_ready(endpoint: NodeEndpoint) -> None:
+            library.set_endpoint("", endpoint.socket)
+
+        child = None
+        if FLAGS.node_dir:
+            node_ready(read_endpoint(Path(FLAGS.node_dir)))
+        else:
+            arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
+            arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+            child = NodeChild(work_dir / "node", arguments, node_ready)
+            await child.start()
+        try:
+            await _dispatch(work_dir, library)
+        finally:
+            if child is not None:
+                await child.stop()
+
+
+async def _dispatch(work_dir: Path, library: object) -> None:
+    import tensorflow as tf
+    from tensorflow.core.protobuf import service_config_pb2
+
+    config = service_config_pb2.DispatcherConfig(
+        port=FLAGS.port,
+        protocol="grpc",
+        work_dir=str(work_dir),
+        fault_tolerant_mode=True,
+        worker_timeout_ms=FLAGS.worker_timeout_ms,
+        client_timeout_ms=FLAGS.client_timeout_ms,
+        job_gc_check_interval_ms=FLAGS.job_gc_check_interval_ms,
+        job_gc_timeout_ms=FLAGS.job_gc_timeout_ms,
+        # Abandoned epochs would else keep their tasks and buffers on every worker for ever.
+        gc_dynamic_sharding_jobs=True,
+    )
+    library.set_restoring(True)
+    try:
+        with default_signals():
+            server = tf.data.experimental.service.DispatchServer(config, start=True)
+    except tf.errors.OpError as error:
+        raise errors.UnavailableError(f"the dispatcher does not start from --work_dir={work_dir}: {error}") from error
+    finally:
+        library.set_restoring(False)
+    port = int(server.target.rsplit(":", 1)[1])
+    service = GrpcServiceRpc(f"localhost:{port}")
+    reaper = Reaper(work_dir, service, FLAGS.worker_timeout_ms / 1000)
+    reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
+    stop = serving.stop_event()
+    reaping.start()
+    serving.announce("dispatcher", port=port)
+    try:
+        await stop.wait()
+        logging.info("stopping")
+    finally:
+        library.stop_all()
+        await asyncio.to_thread(reaping.stop)
+        service.close()
+        server.stop()
+
+
+define_flags()
+
+
+def run() -> None:
+    serving.run_server(serve)
+
+
+if __name__ == "__main__":
+    run()

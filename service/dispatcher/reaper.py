@@ -1,0 +1,136 @@
+"""Ends the wait for workers that never return.
+
+TensorFlow's dispatcher never takes back the tasks of a lost worker, and a client waits for every task of its epoch for
+ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
+(task_table.py says when). A worker that answers at its address again is left alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+from absl import logging
+
+from tfquiver import rpc
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.dispatcher import wire
+from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.task_table import TaskTable
+
+_WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
+_GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
+_OP_NAME = b"QuiverDataset"
+_MAX_GRAPH_BYTES = 2 << 30
+_CALL_S = 2.0
+
+
+class ServiceRpc(Protocol):
+    """The two internal calls of TensorFlow's service that the reaper needs."""
+
+    def unreachable(self, workers: Sequence[str]) -> set[str]:
+        """Those of `workers` (host:port) that do not answer."""
+
+    def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
+        """Tells the dispatcher that `worker` has finished the tasks. Idempotent. Raises grpc.RpcError."""
+
+
+class GrpcServiceRpc:
+    """Messages by hand: WorkerUpdateRequest {1: worker_address, 2: {1: task_id, 2: completed}}."""
+
+    def __init__(self, dispatcher_address: str) -> None:
+        self._dispatcher = rpc.channel(dispatcher_address)
+        self._workers: dict[str, grpc.Channel] = {}
+
+    def unreachable(self, workers: Sequence[str]) -> set[str]:
+        for address in self._workers.keys() - set(workers):
+            self._workers.pop(address).close()
+        for address in workers:
+            if address not in self._workers:
+                self._workers[address] = rpc.channel(address)
+        calls = {
+            address: self._workers[address].unary_unary(_GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
+            for address in workers
+        }
+        return {address for address, call in calls.items() if call.exception() is not None}
+
+    def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
+        updates = b"".join(wire.text(2, wire.integer(1, task_id) + wire.integer(2, 1)) for task_id in task_ids)
+        self._dispatcher.unary_unary(_WORKER_UPDATE)(wire.text(1, worker) + updates, timeout=_CALL_S)
+
+    def close(self) -> None:
+        for channel in (self._dispatcher, *self._workers.values()):
+            channel.close()
+
+
+class Reaper:
+    """One pass of watching per `step()`; all state is its own. Not thread-safe."""
+
+    def __init__(
+        self, work_dir: Path, service: ServiceRpc, worker_timeout_s: float, clock: Clock | None = None
+    ) -> None:
+        self._work_dir = work_dir
+        self._service = service
+        self._timeout_s = worker_timeout_s
+        self._clock = clock or SystemClock()
+        self._journal = JournalFollower(work_dir / JOURNAL_DIR)
+        self._table = TaskTable()
+        self._silent_since: dict[str, float] = {}
+        self._ours: dict[str, bool] = {}  # data set id -> whether a QuiverDataset is in its graph
+
+    def step(self) -> dict[str, list[int]]:
+        """Reads the journal, asks the workers, finishes what may be finished; returns that, by worker."""
+        for update in self._journal.poll():
+            self._table.apply(update)
+        silent = self._service.unreachable(sorted(self._table.workers()))
+        now = self._clock.now()
+        self._silent_since = {worker: self._silent_since.get(worker, now) for worker in silent}
+        lost = {worker for worker, since in self._silent_since.items() if now - since >= self._timeout_s}
+        datasets = self._table.datasets()
+        self._ours = {dataset: self._is_ours(dataset) for dataset in datasets}
+        finished = self._table.to_finish(lost, (dataset for dataset in datasets if self._ours[dataset]))
+        for worker, task_ids in finished.items():
+            self._service.finish_tasks(worker, task_ids)
+            logging.warning(
+                "worker %s has not answered for %.1f s and its epoch has been read by others: finished its tasks %s",
+                worker,
+                now - self._silent_since[worker],
+                task_ids,
+            )
+        return finished
+
+    def _is_ours(self, dataset_id: str) -> bool:
+        if dataset_id in self._ours:
+            return self._ours[dataset_id]
+        path = self._work_dir / "datasets" / dataset_id
+        return path.is_file() and path.stat().st_size <= _MAX_GRAPH_BYTES and _OP_NAME in path.read_bytes()
+
+
+class ReaperThread:
+    """Runs `step` every `interval_s` until stopped; a failed step is logged and tried again at the next turn."""
+
+    def __init__(self, step: Callable[[], object], interval_s: float) -> None:
+        self._step = step
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reaper")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended: within the two calls' deadlines."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self._step()
+            except grpc.RpcError as error:
+                logging.warning("reaper: %s; trying again", error.details())
+            except Exception:  # noqa: BLE001 - the thread's boundary: a bad journal record must not end the watch
+                logging.exception("reaper: a pass failed; trying again")

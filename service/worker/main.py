@@ -1,0 +1,150 @@
+"""`tfquiver-worker`: TensorFlow's own tf.data service worker, with the QuiverDataset op and a node beside it.
+
+TensorFlow's service has neither TLS nor authentication, listens on every interface and runs any graph it is sent: keep
+its port inside a private network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags, logging
+
+from tfquiver import errors, serving
+from tfquiver.node_child import NodeChild, NodeEndpoint, read_endpoint
+from tfquiver.tf_server import default_signals, free_port_or_refuse
+
+if TYPE_CHECKING:
+    from tfquiver.ops.loader import Library
+
+FLAGS = flags.FLAGS
+_DISPATCHER_ANSWERS_S = 30.0
+
+
+def define_flags() -> None:
+    flags.DEFINE_integer("port", 5051, "Port of the tf.data service worker; 0: any free one.", 0, 65535)
+    flags.DEFINE_string("dispatcher", None, "Address (host:port) of the dispatcher.", required=True)
+    flags.DEFINE_string(
+        "worker_address",
+        "localhost:%port%",
+        "Address (host:port) under which trainers and the dispatcher reach this worker; %port% is the port it got.",
+    )
+    flags.DEFINE_string("node_dir", "", "Cache directory of a node that runs on this machine.")
+    flags.DEFINE_string("cache_dir", "", "Cache directory for a node of the worker's own.")
+    flags.DEFINE_string("coordinator", "", "Coordinator (host:port) of the worker's own node.")
+    flags.DEFINE_string("quota", "10GiB", "Bytes the worker's own node may keep, for example 500MB or 10GiB.")
+    flags.DEFINE_string(
+        "auth_token_file", "", "File whose first line is the cluster's token; for the worker's own node."
+    )
+    flags.DEFINE_multi_string("node_flag", [], "A further flag for the worker's own node, for example --codec=raw.")
+    flags.DEFINE_integer("heartbeat_interval_ms", 1000, "Pause between two heartbeats to the dispatcher.", 100, 60_000)
+    flags.DEFINE_integer(
+        "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
+    )
+    for name in ("dispatcher", "worker_address"):
+        flags.register_validator(
+            name, lambda text: bool(re.fullmatch(r"[^\s:/]+:(\d{1,5}|%port%)", text)), "must be host:port"
+        )
+    flags.register_validator(
+        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+    )
+    flags.register_validator("quota", serving.is_size, "must be a size, for example 10GiB")
+    flags.register_multi_flags_validator(
+        ["node_dir", "cache_dir", "coordinator"],
+        lambda values: bool(values["node_dir"]) != bool(values["cache_dir"] and values["coordinator"]),
+        "give either --node_dir (a running node), or --cache_dir and --coordinator for a node of its own",
+    )
+
+
+async def serve() -> None:
+    free_port_or_refuse(FLAGS.port)
+    await _dispatcher_answers(FLAGS.dispatcher, _DISPATCHER_ANSWERS_S)
+    from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
+
+    library = loader.load()
+
+    def node_ready(endpoint: NodeEndpoint) -> None:
+        library.set_endpoint("", endpoint.socket)
+
+    child = None
+    if FLAGS.node_dir:
+        node_ready(read_endpoint(Path(FLAGS.node_dir)))
+    else:
+        arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
+        arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+        child = NodeChild(Path(FLAGS.cache_dir).absolute(), arguments, node_ready)
+        await child.start()
+    try:
+        await _work(library)
+    finally:
+        if child is not None:
+            await child.stop()
+
+
+async def _dispatcher_answers(address: str, deadline_s: float) -> None:
+    """TensorFlow's `start()` would wait for the dispatcher for ever, with the interpreter's lock held."""
+    host, _, port = address.rpartition(":")
+    pause_s = 0.05
+    try:
+        async with asyncio.timeout(deadline_s):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(host, int(port))
+                except OSError as error:
+                    logging.log_every_n_seconds(logging.WARNING, "dispatcher %s: %s; trying again", 5, address, error)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, 1.0)
+                    continue
+                writer.close()
+                await writer.wait_closed()
+                return
+    except TimeoutError as error:
+        raise errors.UnavailableError(
+            f"--dispatcher={address} has not answered for {deadline_s:.0f} s; is tfquiver-dispatcher running there?"
+        ) from error
+
+
+async def _work(library: Library) -> None:
+    import tensorflow as tf
+    from tensorflow.core.protobuf import service_config_pb2
+
+    host = FLAGS.worker_address.rpartition(":")[0]
+    config = service_config_pb2.WorkerConfig(
+        port=FLAGS.port,
+        protocol="grpc",
+        dispatcher_address=FLAGS.dispatcher,
+        worker_address=FLAGS.worker_address,
+        heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
+        dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
+    )
+    library.set_label(FLAGS.worker_address.replace("%port%", str(FLAGS.port)))
+    try:
+        with default_signals():
+            server = tf.data.experimental.service.WorkerServer(config, start=True)
+    except tf.errors.OpError as error:
+        raise errors.UnavailableError(f"the worker does not start on --port={FLAGS.port}: {error}") from error
+    port = int(server._address.rpartition(":")[2])
+    address = FLAGS.worker_address.replace("%port%", str(port))
+    library.set_label(address)
+    stop = serving.stop_event()
+    serving.announce("worker", port=port, address=address, host=host)
+    try:
+        await stop.wait()
+        logging.info("stopping")
+    finally:
+        library.stop_all()  # first: stop() waits for every iterator
+        server.stop()
+
+
+define_flags()
+
+
+def run() -> None:
+    serving.run_server(serve)
+
+
+if __name__ == "__main__":
+    run()

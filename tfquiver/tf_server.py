@@ -1,0 +1,45 @@
+"""What the dispatcher's and the worker's `main` need to live with TensorFlow's embedded servers."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tfquiver import errors
+
+
+def free_port_or_refuse(port: int) -> None:
+    """Raises UnavailableError when `port` is taken.
+
+    TensorFlow's servers bind with SO_REUSEPORT: a second server on one port would start, and get half of the calls.
+    """
+    if port == 0:
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
+            raise
+
+
+@contextmanager
+def default_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT end the process at once in here.
+
+    `start()` of TensorFlow's servers holds the interpreter's lock, perhaps for ever: Python code that answers a signal
+    would never run. Nothing has been handed out yet, so there is nothing to put in order.
+    """
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
