@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfquiver.errors import ProtocolError
+from tfquiver.errors import ProtocolError, TfquiverError, code_number
 
 MAGIC = 0x5154
 VERSION = 1
@@ -283,6 +283,12 @@ def _payload(frame: Frame) -> bytes:
             return struct.pack("<HB", frame.code, frame.fatal) + _text(frame.message)
         case End() | Ping():
             return b""
+
+
+def error(error: TfquiverError, fatal: bool) -> Error:
+    """The ERROR frame for an exception; a message too long for a frame is cut."""
+    message = str(error).encode()[:MAX_STRING_BYTES].decode(errors="ignore")
+    return Error(code_number(error), fatal, message)
 
 
 def encode(frame: Frame) -> bytes:

@@ -1,0 +1,197 @@
+"""This node's line to the coordinator: heartbeats, the members they bring, and the readers' calls.
+
+While the coordinator is away calls are repeated; the first heartbeat after that says whether it is a new one, which
+readers must be opened at again. `on_lost` is told every few seconds for how long it has been away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from absl import logging
+
+from tfquiver import errors, rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.service.node.inventory import Inventory
+
+T = TypeVar("T")
+CALL_TIMEOUT_S = 10.0
+TICKET_DEADLINE_S = 2.0
+TELL_EVERY_S = 5.0
+PART_BYTES = 1 << 20
+_SOONEST_S = 0.05  # between heartbeats that only carry news
+_FIRST_INTERVAL_MS = 1000
+_LONGEST_INTERVAL_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    connect_s: float = 20.0  # at the start
+    lost_s: float = 600.0  # later
+
+
+class CoordinatorLink:
+    """Args:
+    node: this node as it is now (its used bytes change).
+    on_new: the coordinator is another process than before: readers must be opened again.
+    on_lost: called while it is away with the seconds since, every TELL_EVERY_S.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        incarnation: str,
+        node: Callable[[], types_pb2.NodeInfo],
+        patience: Patience,
+        on_new: Callable[[], None],
+        on_lost: Callable[[float], None],
+    ) -> None:
+        self.address, self.incarnation, self._node, self._patience = address, incarnation, node, patience
+        self._on_new, self._on_lost = on_new, on_lost
+        self.inventory: Inventory
+        self._metadata = rpc.metadata(token)
+        self._channel = rpc.aio_channel(address)
+        self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._members: Sequence[types_pb2.NodeInfo] = ()
+        self._coordinator = ""
+        self._interval_ms = _FIRST_INTERVAL_MS
+        self._news = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+
+    def members(self) -> Sequence[types_pb2.NodeInfo]:
+        """Every live node, as the last heartbeat told."""
+        return self._members
+
+    def wake(self) -> None:
+        """There is news: do not wait for the next heartbeat to be due. On the loop only."""
+        self._news.set()
+
+    async def connect(self) -> None:
+        """The first heartbeat. Raises UnavailableError when the coordinator cannot be reached in time."""
+        what = f"--coordinator={self.address}: no answer within {self._patience.connect_s:g} s"
+        await rpc.retry(self._beat, what, self._patience.connect_s)
+        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def leave(self) -> None:
+        """Says good-bye, if there is somebody to hear it, and hangs up."""
+        if self._beating:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+            try:
+                request = pb.LeaveRequest(node_id=self._node().node_id, incarnation=self.incarnation)
+                await self._stub.Leave(request, timeout=1.0, metadata=self._metadata)
+            except grpc.RpcError as error:
+                logging.info("leaving: %s", error.code())
+        await self._channel.close()
+
+    # Calls for readers.
+
+    async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
+        reply: pb.OpenReaderReply = await self._call(self._stub.OpenReader, request)
+        return reply
+
+    async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
+        reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
+        return reply
+
+    async def ack(self, request: pb.AckRequest) -> None:
+        await self._call(self._stub.Ack, request)
+
+    async def close_reader(self, request: pb.CloseReaderRequest) -> None:
+        await self._call(self._stub.CloseReader, request)
+
+    async def ticket(self, request: pb.TicketRequest) -> pb.TicketReply:
+        """Soon, or UnavailableError: the dispatcher must not wait."""
+        reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)
+        return reply
+
+    # Data sets.
+
+    async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
+        try:
+            found: types_pb2.Dataset = await self._call(self._stub.FindDataset, request)
+        except errors.NotFoundError:
+            return None
+        return found
+
+    async def register_dataset(self, name: str, listing_key: bytes, digest: bytes) -> types_pb2.Dataset:
+        async def parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
+            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key)
+            for at in range(0, len(digest), PART_BYTES):
+                yield pb.RegisterDatasetRequest(part=digest[at : at + PART_BYTES])
+
+        async def call() -> types_pb2.Dataset:
+            registered: types_pb2.Dataset = await self._stub.RegisterDataset(
+                parts(), timeout=self._patience.lost_s, metadata=self._metadata
+            )
+            return registered
+
+        return await rpc.retry(call, f"registering data set {name!r} with {self.address}", self._patience.lost_s)
+
+    async def digest_parts(self, digest_id: bytes) -> AsyncIterator[bytes]:
+        """The digest file as the coordinator streams it; typed errors, no retries."""
+        request = pb.GetDigestRequest(digest_id=digest_id)
+        try:
+            async for reply in self._stub.GetDigest(request, timeout=self._patience.lost_s, metadata=self._metadata):
+                yield reply.part
+        except grpc.RpcError as error:
+            raise rpc.from_rpc_error(error, f"digest {digest_id.hex()} from {self.address}") from error
+
+    async def _call(
+        self, method: Callable[..., Any], request: Any, timeout_s: float = CALL_TIMEOUT_S, patience_s: float = 0.0
+    ) -> Any:
+        async def call() -> Any:
+            return await method(request, timeout=timeout_s, metadata=self._metadata)
+
+        return await rpc.retry(call, f"coordinator {self.address}", patience_s or self._patience.lost_s)
+
+    # Heartbeats.
+
+    async def _beat(self) -> None:
+        report = self.inventory.report()
+        request = pb.HeartbeatRequest(node=self._node(), incarnation=self.incarnation, inventory=report)
+        reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+        self.inventory.arrived()
+        if reply.resend_inventory:
+            self.inventory.resend()
+        self._members = tuple(reply.nodes)
+        self._interval_ms = min(max(reply.heartbeat_interval_ms, 50), _LONGEST_INTERVAL_MS)
+        was, self._coordinator = self._coordinator, reply.coordinator_incarnation
+        if was and was != self._coordinator:
+            logging.warning("coordinator %s was restarted: opening the readers again", self.address)
+            self._on_new()
+
+    async def _beat_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        seen_s, tell_at_s = loop.time(), 0.0
+        while True:
+            await self._pause()
+            try:
+                await self._beat()
+                if tell_at_s:
+                    logging.info("coordinator %s is back", self.address)
+                seen_s, tell_at_s = loop.time(), 0.0
+            except grpc.RpcError as error:
+                tell_at_s = tell_at_s or seen_s + TELL_EVERY_S
+                if loop.time() >= tell_at_s:
+                    tell_at_s = loop.time() + TELL_EVERY_S
+                    logging.warning("coordinator %s: %s: %s", self.address, error.code(), error.details())
+                    self._on_lost(loop.time() - seen_s)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_SOONEST_S)
+        if self.inventory.waiting:
+            return
+        self._news.clear()
+        try:
+            async with asyncio.timeout(self._interval_ms / 1000 * random.uniform(0.8, 1.0)):
+                await self._news.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,78 @@
+"""What this node tells the coordinator it holds: a full list once, then numbered changes, a bounded part at a time.
+
+`add` and `remove` may be called from any thread; the rest belongs to the heartbeat. A report is the same until it is
+known to have arrived, so that repeating a heartbeat is harmless.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+
+MAX_HASHES = 16384
+
+
+class Inventory:
+    """Args:
+    hashes: every hash that is held now; asked when everything has to be told.
+    on_change: called (in the changing thread) when there is something new to tell.
+    """
+
+    def __init__(self, hashes: Callable[[], Iterable[bytes]], on_change: Callable[[], None]) -> None:
+        self._hashes, self._on_change = hashes, on_change
+        self._changes: deque[tuple[bytes, bool]] = deque()
+        self._snapshot: list[bytes] | None = None
+        self._full_next = True
+        self._version = 0
+        self._report: pb.Inventory | None = None
+
+    def add(self, hash: bytes) -> None:
+        self._changes.append((hash, True))
+        self._on_change()
+
+    def remove(self, hash: bytes) -> None:
+        self._changes.append((hash, False))
+        self._on_change()
+
+    def resend(self) -> None:
+        """The coordinator has lost track: begin with everything again."""
+        self._full_next, self._snapshot, self._report = True, None, None
+
+    @property
+    def waiting(self) -> bool:
+        """Is there more to tell than the report under way?"""
+        return bool(self._full_next or self._snapshot or self._changes)
+
+    def report(self) -> pb.Inventory:
+        """What the next heartbeat carries; version 0 when nothing changed."""
+        if self._report is None:
+            self._report = self._next()
+        return self._report
+
+    def arrived(self) -> None:
+        """The report has been applied."""
+        self._report = None
+
+    def _next(self) -> pb.Inventory:
+        full = self._full_next
+        if full:
+            # Changes made while this list was drawn are told after it; the last word on a hash is the right one.
+            self._snapshot, self._full_next = list(self._hashes()), False
+        if self._snapshot is not None:
+            part, self._snapshot = self._snapshot[:MAX_HASHES], self._snapshot[MAX_HASHES:] or None
+            self._version += 1
+            return pb.Inventory(full=full, version=self._version, added=part)
+        last: dict[bytes, bool] = {}
+        while self._changes and len(last) < MAX_HASHES:
+            hash, held = self._changes.popleft()
+            last[hash] = held
+        if not last:
+            return pb.Inventory()
+        self._version += 1
+        return pb.Inventory(
+            version=self._version,
+            added=[hash for hash, held in last.items() if held],
+            removed=[hash for hash, held in last.items() if not held],
+        )
