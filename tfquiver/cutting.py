@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tfquiver import errors
 
 _MIX = 0x9E3779B1  # 2**32 / golden ratio: CRCs of similar records differ in few, structured bits
+_SHIFT = 0x7F4A7C15  # takes the CRC of the empty record, 0, to the middle: it must not end every shard
 _MASK = 0xFFFFFFFF
 SHARD_LIMIT_BYTES = 1 << 31  # a shard always ends here, so that with its last record it stays under 4 GiB
 
@@ -55,7 +56,7 @@ class Cutter:
           crc: plain (unmasked) CRC-32C of the payload.
         """
         size = self._size + record_bytes
-        if size >= self._min and (size >= self._max or ((crc * _MIX) & _MASK) * self._spread < record_bytes << 32):
+        if size >= self._min and (size >= self._max or (((crc * _MIX + _SHIFT) & _MASK) + 1) * self._spread < record_bytes << 32):
             self._size = 0
             return True
         self._size = size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,15 +140,15 @@ class Digest:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file beside its name, syncs it, renames it: it is there whole or not at all."""
         target = Path(path)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with temporary.open("xb") as file:
                 file.writelines(digest_file.encode(self._parts))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).rename(target)
+            temporary.rename(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         _sync_directory(target.parent)
 
