@@ -1,1 +1,27 @@
 """A cache for training data that many TensorFlow jobs share. Importing this does not import TensorFlow."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfquiver.cutting import CutPolicy as CutPolicy
+    from tfquiver.distributed import distribute as distribute
+    from tfquiver.quiver_dataset import dataset as dataset
+
+__all__ = ["CutPolicy", "dataset", "distribute"]
+
+_HOMES = {"CutPolicy": "tfquiver.cutting", "dataset": "tfquiver.quiver_dataset", "distribute": "tfquiver.distributed"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tfquiver' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

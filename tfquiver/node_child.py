@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.local import NodeEndpoint, find
 
 _START_S = 30.0
 _STOP_S = 3.0
@@ -27,33 +26,11 @@ _MAX_LINE_BYTES = 64 << 10
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEndpoint:
-    """Where a node of this machine is reached: the reader socket's path, and two gRPC addresses."""
-
-    socket: str
-    control: str
-    coordinator: str
-    node_id: str
-
-
-def read_endpoint(cache_dir: Path) -> NodeEndpoint:
-    """What the running node of `cache_dir` wrote into node.json.
-
-    Raises:
-      NotFoundError: no node has been ready in this directory.
-      DataLossError: the file is damaged.
-    """
-    path = cache_dir / "node.json"
-    try:
-        fields = json.loads(path.read_bytes())
-        return NodeEndpoint(fields["socket"], fields["control"], fields["coordinator"], fields["node_id"])
-    except OSError as error:
-        raise errors.NotFoundError(f"{path}: {error.strerror}: is a tfquiver-node running in {cache_dir}?") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise errors.DataLossError(
-            f"{path} is damaged ({error}); stop the node of this directory and start it again"
-        ) from error
+def running_node(cache_dir: Path) -> NodeEndpoint:
+    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
+    if (endpoint := find(cache_dir)) is None:
+        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
+    return endpoint
 
 
 class NodeChild:
@@ -103,7 +80,7 @@ class NodeChild:
             raise errors.UnavailableError(
                 f"the node of {self._cache_dir} did not start (exit code {code}): see its messages above"
             )
-        self._on_ready(read_endpoint(self._cache_dir))
+        self._on_ready(running_node(self._cache_dir))
 
     async def _spawn(self) -> bytes:
         """Its ready line; empty when it ended without one."""

@@ -60,7 +60,7 @@ Update = CreateJob | CreateIteration | CreateTask | TaskOver | IterationDropped
 
 
 def _masked(data: bytes) -> int:
-    crc = google_crc32c.value(data)
+    crc: int = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -144,7 +144,7 @@ class JournalFollower:
 
     def poll(self) -> list[Update]:
         """Updates written since the last poll; a record still being written waits for the next one."""
-        updates = []
+        updates: list[Update] = []
         while True:
             path = self._dir / f"journal_{self._file}"
             try:

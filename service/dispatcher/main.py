@@ -13,14 +13,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from tfquiver import errors, serving
-from tfquiver.node_child import NodeChild, NodeEndpoint, read_endpoint
+from tfquiver.local import NodeEndpoint
+from tfquiver.node_child import NodeChild, running_node
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread
 from tfquiver.tf_server import default_signals, free_port_or_refuse
+
+if TYPE_CHECKING:
+    from tfquiver.ops.loader import Library
 
 FLAGS = flags.FLAGS
 
@@ -80,7 +85,7 @@ async def serve() -> None:
 
         child = None
         if FLAGS.node_dir:
-            node_ready(read_endpoint(Path(FLAGS.node_dir)))
+            node_ready(running_node(Path(FLAGS.node_dir)))
         else:
             arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
             arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
@@ -93,7 +98,7 @@ async def serve() -> None:
                 await child.stop()
 
 
-async def _dispatch(work_dir: Path, library: object) -> None:
+async def _dispatch(work_dir: Path, library: Library) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 

@@ -52,18 +52,23 @@ class GrpcServiceRpc:
             if address not in self._workers:
                 self._workers[address] = rpc.channel(address)
         calls = {
-            address: self._workers[address].unary_unary(_GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
+            address: _method(self._workers[address], _GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
             for address in workers
         }
         return {address for address, call in calls.items() if call.exception() is not None}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
         updates = b"".join(wire.text(2, wire.integer(1, task_id) + wire.integer(2, 1)) for task_id in task_ids)
-        self._dispatcher.unary_unary(_WORKER_UPDATE)(wire.text(1, worker) + updates, timeout=_CALL_S)
+        _method(self._dispatcher, _WORKER_UPDATE)(wire.text(1, worker) + updates, timeout=_CALL_S)
 
     def close(self) -> None:
         for channel in (self._dispatcher, *self._workers.values()):
             channel.close()
+
+
+def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+    """A method whose messages go as they are."""
+    return channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
 
 
 class Reaper:

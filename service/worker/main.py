@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from absl import flags, logging
 
 from tfquiver import errors, serving
-from tfquiver.node_child import NodeChild, NodeEndpoint, read_endpoint
+from tfquiver.local import NodeEndpoint
+from tfquiver.node_child import NodeChild, running_node
 from tfquiver.tf_server import default_signals, free_port_or_refuse
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ async def serve() -> None:
 
     child = None
     if FLAGS.node_dir:
-        node_ready(read_endpoint(Path(FLAGS.node_dir)))
+        node_ready(running_node(Path(FLAGS.node_dir)))
     else:
         arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
         arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []

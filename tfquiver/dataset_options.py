@@ -1,0 +1,100 @@
+"""What `tfquiver.dataset` is told, checked, and as it travels in the graph."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import uuid
+from dataclasses import asdict, dataclass
+
+from tfquiver import errors, serving
+
+NO_SEED = 0
+_MAX_BYTES = 1 << 50
+_MAX_BATCH = 1 << 31
+_MAX_SEED = (1 << 63) - 1
+_MAX_HOLD_BACK = 1 << 31
+_MAX_NAME = 256
+_MAX_WAIT_S = 24 * 3600
+# What ordinary pipelines keep between the source and the trainer: parallel maps, a batch, a few batches prefetched.
+_HOLD_BACK_RECORDS, _HOLD_BACK_BATCHES = 2048, 16
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Checked arguments that travel in the graph. `batch_size` 0: single records; `seed` 0: drawn anew each epoch."""
+
+    batch_size: int
+    drop_remainder: bool
+    shuffle_bytes: int
+    readahead_bytes: int
+    seed: int
+    job: str
+    hold_back: int
+    reconnect_ms: int
+
+    def to_json(self, endpoint: str) -> str:
+        """`endpoint`: the short name under which the process knows its node."""
+        return json.dumps({"endpoint": endpoint, **asdict(self)}, separators=(",", ":"), sort_keys=True)
+
+
+def checked_options(
+    batch_size: int | None,
+    drop_remainder: bool,
+    shuffle_bytes: int | str,
+    readahead_bytes: int | str,
+    seed: int | None,
+    job: str | None,
+    hold_back: int | None,
+    reconnect_timeout_s: float,
+) -> SourceOptions:
+    """The arguments of `tfquiver.dataset` of these names. Raises InvalidArgumentError naming the wrong one."""
+    if batch_size is not None:
+        check_integer("batch_size", batch_size, 1, _MAX_BATCH)
+    if not isinstance(drop_remainder, bool):
+        raise errors.InvalidArgumentError(f"drop_remainder={drop_remainder!r}: must be True or False")
+    if drop_remainder and batch_size is None:
+        raise errors.InvalidArgumentError("drop_remainder=True needs batch_size=")
+    if seed is not None:
+        check_integer("seed", seed, 0, _MAX_SEED)
+    if hold_back is not None:
+        check_integer("hold_back", hold_back, 0, _MAX_HOLD_BACK)
+    check_name("job", job)
+    check_seconds("reconnect_timeout_s", reconnect_timeout_s)
+    return SourceOptions(
+        batch_size=int(batch_size or 0),
+        drop_remainder=drop_remainder,
+        shuffle_bytes=size("shuffle_bytes", shuffle_bytes, 0),
+        readahead_bytes=size("readahead_bytes", readahead_bytes, 1),
+        seed=NO_SEED if seed is None else int(seed),
+        job=job or f"job-{uuid.uuid4().hex[:12]}",
+        hold_back=int(hold_back)
+        if hold_back is not None
+        else (_HOLD_BACK_BATCHES if batch_size else _HOLD_BACK_RECORDS),
+        reconnect_ms=int(reconnect_timeout_s * 1000),
+    )
+
+
+def check_integer(name: str, value: object, least: int, most: int) -> int:
+    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and least <= int(value) <= most:
+        return int(value)
+    raise errors.InvalidArgumentError(f"{name}={value!r}: must be an integer from {least} to {most}")
+
+
+def check_seconds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_WAIT_S:
+        raise errors.InvalidArgumentError(f"{name}={value!r}: must be a number of seconds from 0 to {_MAX_WAIT_S}")
+
+
+def check_name(name: str, value: object) -> None:
+    if value is not None and not (isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable()):
+        raise errors.InvalidArgumentError(f"{name}={value!r}: must be 1 to {_MAX_NAME} printable characters")
+
+
+def size(name: str, value: object, least: int) -> int:
+    if isinstance(value, str):
+        try:
+            value = serving.parse_bytes(value)
+        except errors.InvalidArgumentError as error:
+            raise errors.InvalidArgumentError(f"{name}: {error}") from error
+    return check_integer(name, value, least, _MAX_BYTES)

@@ -1,0 +1,86 @@
+"""`tfquiver.distribute`: tf.data service as tfquiver needs it, in one word."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tfquiver import errors
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_MAX_TIMEOUT_S = 3600.0
+
+
+def distribute(
+    dispatcher: str,
+    *,
+    job_name: str | None = None,
+    max_outstanding_requests: int | None = None,
+    compression: str | None = "AUTO",
+    connect_timeout_s: float = 30.0,
+) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    """A transformation for `Dataset.apply`: what stands before it runs in tf.data service workers.
+
+    The same as `tf.data.experimental.service.distribute` with `ShardingPolicy.DYNAMIC` (each record goes to one
+    worker), with automatic sharding off and the dispatcher's address checked first: TensorFlow would wait for a wrong
+    one for ever.
+
+    Args:
+      dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
+      job_name: trainers that give the same name share one epoch's records between them; None: each has its own.
+      max_outstanding_requests: elements asked for ahead; None: chosen by tf.data.
+      compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
+      connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
+
+    Raises:
+      InvalidArgumentError: an argument that cannot be right; names it.
+      UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
+    """
+    address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
+    if not re.fullmatch(r"[^\s:/]+:\d{1,5}", address):
+        raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port")
+    if compression not in ("AUTO", None):
+        raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
+    if job_name is not None and not (isinstance(job_name, str) and job_name):
+        raise errors.InvalidArgumentError(f"job_name={job_name!r}: must be text, and not empty")
+    if max_outstanding_requests is not None and (
+        isinstance(max_outstanding_requests, bool)
+        or not isinstance(max_outstanding_requests, int)
+        or max_outstanding_requests < 1
+    ):
+        raise errors.InvalidArgumentError(f"max_outstanding_requests={max_outstanding_requests!r}: must be 1 or more")
+    if (
+        isinstance(connect_timeout_s, bool)
+        or not isinstance(connect_timeout_s, int | float)
+        or not 0 < connect_timeout_s <= _MAX_TIMEOUT_S
+    ):
+        raise errors.InvalidArgumentError(
+            f"connect_timeout_s={connect_timeout_s!r}: must be more than 0 and at most {_MAX_TIMEOUT_S:.0f}"
+        )
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), connect_timeout_s).close()
+    except (OSError, OverflowError) as error:
+        raise errors.UnavailableError(f"dispatcher={dispatcher!r} does not answer: {error}") from error
+
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    stock = service.distribute(
+        processing_mode=service.ShardingPolicy.DYNAMIC,
+        service=f"grpc://{address}",
+        job_name=job_name,
+        max_outstanding_requests=max_outstanding_requests,
+        compression=compression,
+    )
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+
+    def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset.with_options(options).apply(stock).with_options(options)
+
+    return apply

@@ -1,0 +1,219 @@
+"""`tfquiver.dataset`: the users' TFRecord files as a tf.data source that shares one cache with everybody else."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import uuid
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfquiver import endpoints, errors, serving
+from tfquiver.cutting import CutPolicy
+from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, size
+from tfquiver.listing import Source, expand
+from tfquiver.node_child import running_node
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registration import Progress, Registrar
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_MAX_BYTES = 1 << 50
+_MAX_BATCH = 1 << 31
+_MAX_SEED = (1 << 63) - 1
+_MAX_HOLD_BACK = 1 << 31
+_MAX_NAME = 256
+_MAX_WAIT_S = 24 * 3600.0
+
+
+def dataset(
+    source: Source,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    service: str | None = None,
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    shuffle_bytes: int | str = "64MiB",
+    readahead_bytes: int | str = "32MiB",
+    seed: int | None = None,
+    job: str | None = None,
+    name: str | None = None,
+    quota: int | str | None = None,
+    hold_back: int | None = None,
+    cut: CutPolicy | None = None,
+    auth_token_file: str | os.PathLike[str] | None = None,
+    connect_timeout_s: float = 30.0,
+    reconnect_timeout_s: float = 60.0,
+    progress: Progress | None = None,
+) -> tf.data.Dataset:
+    """The records of TFRecord files, each exactly once an epoch in random order, read through a cache.
+
+    The result is an ordinary `tf.data.Dataset`; iterating it once is one epoch. Its elements are the records' bytes:
+    scalar `tf.string` tensors (shape `[]`), or with `batch_size=B` vectors (shape `[None]`, the last of an epoch may be
+    shorter; shape `[B]` with `drop_remainder=True`). Batching in the source is much faster than `.batch(B)` for small
+    records. Its cardinality is known.
+
+    Two ways to use it:
+
+    * `cache_dir=` alone: one machine. All processes that name the same directory share one cache daemon, which is
+      started when there is none and leaves when it has been idle.
+    * `service="host:port"`: a cluster's coordinator. With `cache_dir=` too, records are read here, through the node
+      that runs on this machine with that cache directory. Without it nothing can be read in this process: the data
+      set is meant for `tfquiver.distribute` or `tf.data.experimental.service.distribute`, whose workers read.
+
+    The first use of files that nobody has used before scans them once (and caches them on the way); later uses find
+    the result by the files' names, sizes and generations.
+
+    Args:
+      source: a path, glob or URI (`gs://bucket/train-*`), a sequence of them, or one path to a digest (`.tfqd`).
+      cache_dir: directory of the cache on this machine.
+      service: address of the coordinator, host:port or unix:/path.
+      batch_size: records in an element; None: elements are single records.
+      drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
+      shuffle_bytes: records are drawn at random from a pool of about so many bytes; 0: each shard's records in order
+        (shards still come in random order). A number of bytes or text such as "64MiB".
+      readahead_bytes: bytes of shards asked for ahead of the pool.
+      seed: makes this job's random choices repeatable where the cache's contents are; 0 to 2**63 - 1.
+      job: name of the training run, for accounting and display; None: a random one.
+      name: name of the data set, for display; None: taken from `source`.
+      quota: bytes the cache may use (an integer or "10GiB"), when this call starts the daemon.
+      hold_back: elements behind this source that may still be buffered in the same process when it has emitted more:
+        the depth of batches and prefetches. Records become "read" only when so many more elements have been emitted, so
+        that a killed tf.data worker loses none. None: 2048 records, or 16 batches with `batch_size`.
+      cut: sizes of shards; None: 0.5, 2 and 8 MiB.
+      auth_token_file: file whose first line is the cluster's token.
+      connect_timeout_s: seconds until a server that does not answer is an error here.
+      reconnect_timeout_s: seconds that an iterator waits for a node that is gone before it fails.
+      progress: called with (bytes done, bytes in all) while a first scan runs; None: a progress bar on a terminal.
+
+    Raises:
+      InvalidArgumentError: an argument that cannot be right; names it.
+      NotFoundError: a pattern of `source` matches nothing, or no node runs in `cache_dir`; names it.
+      CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
+      StaleDigestError: a file changed while it was scanned.
+      UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
+      ImportError: the op was not built for this TensorFlow; says what to run.
+
+    Iterators raise `tf.errors.UnavailableError` when the node stays away longer than `reconnect_timeout_s`,
+    `tf.errors.FailedPreconditionError` naming an object that changed, `tf.errors.DataLossError` naming a damaged one.
+    """
+    options = checked_options(
+        batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s
+    )
+    if cache_dir is None and service is None:
+        raise errors.InvalidArgumentError(
+            "give cache_dir= (one machine) or service= (a coordinator's address), or both"
+        )
+    if service is not None and not (isinstance(service, str) and serving.is_address(service)):
+        raise errors.InvalidArgumentError(f"service={service!r}: must be host:port or unix:/path")
+    if quota is not None and service is not None:
+        raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
+    quota_bytes = None if quota is None else size("quota", quota, 1)
+    if cut is not None and not isinstance(cut, CutPolicy):
+        raise errors.InvalidArgumentError(f"cut={cut!r}: must be a tfquiver.CutPolicy")
+    check_name("name", name)
+    check_seconds("connect_timeout_s", connect_timeout_s)
+    token = serving.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
+    described = _describe(source, cut)
+
+    from tfquiver.ops import loader  # imports TensorFlow
+
+    library = loader.load()
+    directory = None if cache_dir is None else Path(os.fspath(cache_dir)).expanduser().absolute()
+    endpoint_name, control, coordinator = "", None, service
+    if directory is not None:
+        locate = functools.partial(running_node, directory) if service else _starter(directory, quota_bytes)
+        endpoint_name = endpoints.name_of(directory)
+        endpoint = endpoints.acquire(endpoint_name, locate, library)
+        control, coordinator = endpoint.control, service or endpoint.coordinator
+    try:
+        assert coordinator is not None
+        with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
+            registered = described(registrar, name, report)
+        made = _make(registered, options, endpoint_name, library)
+    except BaseException:
+        endpoints.release(endpoint_name)
+        raise
+    if endpoint_name:
+        weakref.finalize(made, endpoints.release, endpoint_name)
+    return _without_autoshard(made)
+
+
+def _describe(
+    source: Source, cut: CutPolicy | None
+) -> Callable[[Registrar, str | None, Progress | None], types_pb2.Dataset]:
+    """Looks at the source (this may raise); returns what registers it."""
+    if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tfqd"):
+        path = Path(os.fspath(source))
+        if cut is not None:
+            raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
+        if not path.is_file():
+            raise errors.NotFoundError(f"no digest file at {path}")
+        return lambda registrar, _name, _progress: registrar.digest(path)
+    try:
+        files = expand(source)
+    except TypeError as error:
+        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
+    policy = cut or CutPolicy()
+    return lambda registrar, name, progress: registrar.files(files, policy, name or _name_from(source), progress)
+
+
+def _name_from(source: Source) -> str:
+    first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
+    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
+    return (stem or first)[:_MAX_NAME]
+
+
+def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
+    from tfquiver.local import find_or_start
+
+    return functools.partial(find_or_start, directory, quota_bytes)
+
+
+def _make(registered: types_pb2.Dataset, options: SourceOptions, endpoint: str, library: Any) -> tf.data.Dataset:
+    from tfquiver.tf_source import QuiverSource
+
+    variant = library.quiver_dataset(
+        digest_id=registered.digest_id,
+        session_key=uuid.uuid4().hex,
+        options=options.to_json(endpoint),
+        num_records=registered.records,
+    )
+    return QuiverSource(variant, options.batch_size, options.drop_remainder)
+
+
+def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:
+    """Under tf.distribute, AUTO would give every replica every n-th record of its own random order: wrong data."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return made.with_options(options)
+
+
+class _Bar:
+    """The user's progress callback, or a bar on a terminal, or nothing."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress | None:
+        if self._progress is not None or not sys.stderr.isatty():
+            return self._progress
+        from rich.console import Console
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(console=Console(stderr=True), transient=True)
+        self._bar.start()
+        task = self._bar.add_task("first use: scanning", total=None)
+        return lambda done, total: self._bar.update(task, completed=done, total=total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

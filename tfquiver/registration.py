@@ -1,0 +1,151 @@
+"""Makes a data set known to the coordinator, whoever asks first: found by its listing, or scanned once by a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+
+from tfquiver import errors, rpc
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.file_entry import FileEntry
+from tfquiver.listing import listing_key
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+
+T = TypeVar("T")
+CALL_S = 10.0
+_PART_BYTES = 1 << 20
+_PAUSE_S = 0.1
+_COMPRESSIONS = {
+    "none": types_pb2.COMPRESSION_NONE,
+    "gzip": types_pb2.COMPRESSION_GZIP,
+    "zlib": types_pb2.COMPRESSION_ZLIB,
+}
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+class Registrar:
+    """Calls on one coordinator, and on the node that scans. Blocking; use as a context manager.
+
+    Args:
+      coordinator: host:port or unix:/path.
+      control: address of the node that should scan; None: one of those the coordinator knows.
+      token: the cluster's; "" for none.
+      deadline_s: how long servers that do not answer are asked again before UnavailableError.
+    """
+
+    def __init__(self, coordinator: str, control: str | None, token: str, deadline_s: float) -> None:
+        self._address = coordinator
+        self._control = control
+        self._metadata = tuple(rpc.metadata(token))
+        self._deadline_s = deadline_s
+        self._channel = rpc.channel(coordinator)
+        self._coordinator = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+
+    def __enter__(self) -> Registrar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def files(
+        self, files: Sequence[FileEntry], policy: CutPolicy, name: str, progress: Progress | None
+    ) -> types_pb2.Dataset:
+        """The data set of these files, cut this way; scanned now when nobody has done so before.
+
+        Raises:
+          StaleDigestError, DataLossError, NotFoundError, PermissionError_: of the scan; each names the file.
+          UnavailableError: coordinator, node or store cannot be reached within the deadline.
+        """
+        key = listing_key(files, policy)
+        found = self.find(coordinator_pb2.FindDatasetRequest(listing_key=key))
+        if found is not None:
+            return found
+        request = node_pb2.EnsureDatasetRequest(
+            name=name,
+            files=[
+                types_pb2.FileInfo(
+                    uri=file.uri,
+                    size_bytes=file.size_bytes,
+                    generation=file.generation,
+                    compression=_COMPRESSIONS.get(file.compression, types_pb2.COMPRESSION_UNSPECIFIED),
+                )
+                for file in files
+            ],
+            listing_key=key,
+            min_shard_bytes=policy.min_bytes,
+            target_shard_bytes=policy.target_bytes,
+            max_shard_bytes=policy.max_bytes,
+        )
+        control = self._control or self._some_node()
+        return self._retry(lambda: self._scan(control, request, progress), f"scanning on the node at {control}")
+
+    def digest(self, path: Path) -> types_pb2.Dataset:
+        """The data set of a digest file, registered if it is not yet. Raises CorruptDigestError, UnavailableError."""
+        digest = Digest.open(path)
+        found = self.find(coordinator_pb2.FindDatasetRequest(digest_id=digest.digest_id))
+        if found is not None:
+            return found
+        data = path.read_bytes()
+
+        def parts() -> Iterator[coordinator_pb2.RegisterDatasetRequest]:
+            for at in range(0, len(data), _PART_BYTES):
+                part = coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
+                if at == 0:
+                    part.name = digest.name
+                yield part
+
+        return self._retry(
+            lambda: self._coordinator.RegisterDataset(parts(), metadata=self._metadata, timeout=self._deadline_s),
+            f"registering {path} with the coordinator at {self._address}",
+        )
+
+    def find(self, request: coordinator_pb2.FindDatasetRequest) -> types_pb2.Dataset | None:
+        """None when the coordinator does not know it."""
+        try:
+            return self._retry(
+                lambda: self._coordinator.FindDataset(request, metadata=self._metadata, timeout=CALL_S),
+                f"asking the coordinator at {self._address}",
+            )
+        except errors.NotFoundError:
+            return None
+
+    def _some_node(self) -> str:
+        reply = self._retry(
+            lambda: self._coordinator.ListNodes(
+                coordinator_pb2.ListNodesRequest(), metadata=self._metadata, timeout=CALL_S
+            ),
+            f"asking the coordinator at {self._address}",
+        )
+        caching = sorted(node.control_address for node in reply.nodes if node.quota_bytes)
+        if not caching:
+            raise errors.UnavailableError(
+                f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
+            )
+        return caching[0]
+
+    def _scan(
+        self, control: str, request: node_pb2.EnsureDatasetRequest, progress: Progress | None
+    ) -> types_pb2.Dataset:
+        with rpc.channel(control) as channel:
+            for reply in node_pb2_grpc.NodeStub(channel).EnsureDataset(request, metadata=self._metadata):
+                if progress is not None:
+                    progress(reply.done_bytes, reply.total_bytes)
+                if reply.HasField("dataset"):
+                    return reply.dataset
+        raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
+
+    def _retry(self, call: Callable[[], T], what: str) -> T:
+        give_up_at = time.monotonic() + self._deadline_s
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as error:
+                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
+                    raise rpc.from_rpc_error(error, what) from error
+                time.sleep(_PAUSE_S)
