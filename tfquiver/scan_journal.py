@@ -45,6 +45,8 @@ class ScanJournal:
 
     def append(self, rows: Sequence[tuple[bytes, int, int, int]]) -> None:
         """Rows of (hash, offset, length, records) that follow those already there."""
+        if not rows:
+            return
         fresh = to_rows(rows)
         self.rows = np.concatenate([self.rows, fresh])
         self._write(_ROWS, fresh.tobytes())
@@ -80,7 +82,6 @@ class ScanJournal:
             position += _FRAME.size + length
         self.rows = np.concatenate(rows)
         if position < len(data):
-            self.compression = None
             self._file.truncate(position)
 
 

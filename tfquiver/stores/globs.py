@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tfquiver import errors
+
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -18,7 +20,10 @@ def literal_prefix(pattern: str) -> str:
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """For `fullmatch` on object names. A `[` that is never closed means itself."""
+    """For `fullmatch` on object names. A `[` that is never closed means itself.
+
+    Raises InvalidArgumentError naming the pattern when a class in it cannot be ([z-a]).
+    """
     parts, position = [], 0
     while position < len(pattern):
         if pattern.startswith("**/", position):
@@ -39,7 +44,10 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
         else:
             parts.append(re.escape(pattern[position]))
             position += 1
-    return re.compile("".join(parts), re.DOTALL)
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as error:
+        raise errors.InvalidArgumentError(f"{pattern}: not a glob: {error}") from error
 
 
 def _class_end(pattern: str, start: int) -> int:

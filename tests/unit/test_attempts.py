@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.stores.attempts import Attempts, Transient
+
+
+class Timed:
+    """Attempts on a clock of its own; `pauses` are the backoffs."""
+
+    def __init__(self, call_s: float = 0.0) -> None:
+        self.clock, self.call_s = ManualClock(), call_s
+        self.pauses: list[float] = []
+        self.left: list[float] = []
+        self.attempts = Attempts(self.clock, self.pause, lambda low, high: high)
+
+    def pause(self, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        self.clock.advance(seconds)
+        return False
+
+    def fail(self, left_s: float) -> None:
+        self.left.append(left_s)
+        self.clock.advance(self.call_s)
+        raise Transient("503 busy")
+
+
+def test_backs_off_until_the_deadline_and_names_what_failed() -> None:
+    timed = Timed(call_s=1.0)
+    with pytest.raises(errors.UnavailableError, match=r"^gs://b/o: 503 busy \(tried \d+ times in "):
+        timed.attempts.run("gs://b/o", 30.0, timed.fail)
+    assert timed.clock.now() <= 31.0
+    assert timed.pauses[:6] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
+    assert max(timed.pauses) == 5.0
+    assert timed.left[0] == 30.0
+    assert timed.left == sorted(timed.left, reverse=True)
+
+
+def test_success_after_failures() -> None:
+    timed, outcomes = Timed(), [Transient("a"), Transient("b"), 7]
+
+    def attempt(_: float) -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Transient):
+            raise outcome
+        return outcome
+
+    assert timed.attempts.run("x", 10.0, attempt) == 7
+
+
+def test_other_errors_are_not_tried_again() -> None:
+    timed = Timed()
+
+    def attempt(_: float) -> None:
+        timed.left.append(1)
+        raise errors.StaleDigestError("gs://b/o changed")
+
+    with pytest.raises(errors.StaleDigestError):
+        timed.attempts.run("x", 10.0, attempt)
+    assert len(timed.left) == 1
+
+
+def test_closing_the_store_ends_the_wait() -> None:
+    attempts = Attempts()
+
+    def attempt(_: float) -> None:
+        attempts.stop()
+        raise Transient("busy")
+
+    with pytest.raises(errors.CancelledError_, match="gs://b/o: the store was closed"):
+        attempts.run("gs://b/o", 3600.0, attempt)
+    with pytest.raises(errors.CancelledError_):
+        attempts.run("gs://b/o", 3600.0, attempt)
