@@ -1,0 +1,55 @@
+# Everything a person types. `make demo` and `make test` work from a fresh clone; the rest is for working on tfquiver.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+KINDS := unit contract ops integration fault golden
+
+.PHONY: demo test $(KINDS:%=test-%) lint bazel bench bench-quick package clean
+
+# The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip 'setuptools>=77' wheel
+
+SOURCES := $(shell find ops -name '*.cc' -o -name '*.h' -o -name '*.lds') $(wildcard setup.py) pyproject.toml
+
+$(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
+	$(PIP) 'tensorflow==2.21.*'
+	$(PIP) --no-build-isolation -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
+	$(PIP) 'tensorflow==2.21.*'
+	$(PIP) --no-build-isolation -e '.[demo,test,fsspec]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/tfquiver demo $(ARGS)
+
+test: $(VENV)/.test
+	$(PYTEST) $(KINDS:%=tests/%) $(ARGS)
+
+$(KINDS:%=test-%): test-%: $(VENV)/.test
+	$(PYTEST) tests/$* $(ARGS)
+
+lint: $(VENV)/.test
+	PATH="$(abspath $(BIN)):$$PATH" .ci/check
+
+bazel: $(VENV)/.test
+	PATH="$(abspath $(BIN)):$$PATH" .ci/bazel/test
+
+bench: $(VENV)/.test
+	$(BIN)/python -m tests.bench.run_all $(ARGS)
+
+bench-quick: $(VENV)/.test
+	$(BIN)/python -m tests.bench.run_all --quick $(ARGS)
+
+# Wheel and sdist, then the wheel in an environment of its own.
+package: $(VENV)/.test
+	PATH="$(abspath $(BIN)):$$PATH" .ci/package
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache ops/lib
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
