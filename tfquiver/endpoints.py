@@ -20,7 +20,8 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.local import NodeEndpoint
+from tfquiver.local import find
+from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.service.node import frames
 
 _CONNECT_S = 10.0
@@ -33,6 +34,13 @@ class SetEndpoint(Protocol):
     """The op library's way to be told endpoints (tfquiver.ops.loader.Library)."""
 
     def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+
+def running_node(cache_dir: Path) -> NodeEndpoint:
+    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
+    if (endpoint := find(cache_dir)) is None:
+        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
+    return endpoint
 
 
 def name_of(cache_dir: Path) -> str:

@@ -18,19 +18,14 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.local import NodeEndpoint, find
+from tfquiver.node_endpoint import NodeEndpoint, read_endpoint
+
+__all__ = ["NodeChild", "NodeEndpoint", "read_endpoint"]
 
 _START_S = 30.0
 _STOP_S = 3.0
 _MAX_LINE_BYTES = 64 << 10
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
-
-
-def running_node(cache_dir: Path) -> NodeEndpoint:
-    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
-    if (endpoint := find(cache_dir)) is None:
-        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
-    return endpoint
 
 
 class NodeChild:
@@ -80,7 +75,7 @@ class NodeChild:
             raise errors.UnavailableError(
                 f"the node of {self._cache_dir} did not start (exit code {code}): see its messages above"
             )
-        self._on_ready(running_node(self._cache_dir))
+        self._on_ready(read_endpoint(self._cache_dir))
 
     async def _spawn(self) -> bytes:
         """Its ready line; empty when it ended without one."""

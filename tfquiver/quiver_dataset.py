@@ -16,7 +16,6 @@ from tfquiver import endpoints, errors, serving
 from tfquiver.cutting import CutPolicy
 from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, size
 from tfquiver.listing import Source, expand
-from tfquiver.node_child import running_node
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registration import Progress, Registrar
 
@@ -127,7 +126,7 @@ def dataset(
     directory = None if cache_dir is None else Path(os.fspath(cache_dir)).expanduser().absolute()
     endpoint_name, control, coordinator = "", None, service
     if directory is not None:
-        locate = functools.partial(running_node, directory) if service else _starter(directory, quota_bytes)
+        locate = functools.partial(endpoints.running_node, directory) if service else _starter(directory, quota_bytes)
         endpoint_name = endpoints.name_of(directory)
         endpoint = endpoints.acquire(endpoint_name, locate, library)
         control, coordinator = endpoint.control, service or endpoint.coordinator

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from absl import flags, logging
 
 from tfquiver import errors, serving
-from tfquiver.local import NodeEndpoint
-from tfquiver.node_child import NodeChild, running_node
+from tfquiver.endpoints import running_node
+from tfquiver.node_child import NodeChild
+from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread
 from tfquiver.tf_server import default_signals, free_port_or_refuse

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from absl import flags, logging
 
 from tfquiver import errors, serving
-from tfquiver.local import NodeEndpoint
-from tfquiver.node_child import NodeChild, running_node
+from tfquiver.endpoints import running_node
+from tfquiver.node_child import NodeChild
+from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.tf_server import default_signals, free_port_or_refuse
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
 
 FLAGS = flags.FLAGS
-_DISPATCHER_ANSWERS_S = 30.0
 
 
 def define_flags() -> None:
@@ -45,6 +45,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
     )
+    flags.DEFINE_float("connect_timeout_s", 30.0, "How long to wait at the start for the dispatcher to answer.", 0.1)
     for name in ("dispatcher", "worker_address"):
         flags.register_validator(
             name, lambda text: bool(re.fullmatch(r"[^\s:/]+:(\d{1,5}|%port%)", text)), "must be host:port"
@@ -62,7 +63,7 @@ def define_flags() -> None:
 
 async def serve() -> None:
     free_port_or_refuse(FLAGS.port)
-    await _dispatcher_answers(FLAGS.dispatcher, _DISPATCHER_ANSWERS_S)
+    await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
     from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
 
     library = loader.load()
@@ -104,7 +105,7 @@ async def _dispatcher_answers(address: str, deadline_s: float) -> None:
                 return
     except TimeoutError as error:
         raise errors.UnavailableError(
-            f"--dispatcher={address} has not answered for {deadline_s:.0f} s; is tfquiver-dispatcher running there?"
+            f"--dispatcher={address} has not answered for {deadline_s:g} s; is tfquiver-dispatcher running there?"
         ) from error
 
 

@@ -1,0 +1,43 @@
+"""Where a node of this machine is reached, as it says itself in `<cache_dir>/node.json` (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfquiver import errors
+
+NODE_FILE = "node.json"
+NODE_FILE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEndpoint:
+    """The reader socket's path, and two gRPC addresses (host:port or unix:/path)."""
+
+    socket: str
+    control: str
+    coordinator: str
+    node_id: str
+
+
+def read_endpoint(cache_dir: Path) -> NodeEndpoint:
+    """What the last node of `cache_dir` wrote when it was ready; it may be gone.
+
+    Raises:
+      NotFoundError: no node has been ready in this directory.
+      DataLossError: the file is damaged, or of another version.
+    """
+    path = cache_dir / NODE_FILE
+    try:
+        fields = json.loads(path.read_bytes())
+        if fields["version"] != NODE_FILE_VERSION:
+            raise ValueError(f"version {fields['version']}, not {NODE_FILE_VERSION}")
+        return NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
+    except OSError as error:
+        raise errors.NotFoundError(f"{path}: {error.strerror}: is a tfquiver-node running in {cache_dir}?") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.DataLossError(
+            f"{path} is damaged ({error}); stop the node of this directory, start it again"
+        ) from error
