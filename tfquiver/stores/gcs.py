@@ -132,12 +132,16 @@ class GcsStore:
                 raise missing from error
             except exceptions.RequestRangeNotSatisfiable as error:
                 raise errors.StaleDigestError(f"{what}: the object is shorter than the digest says") from error
-            except (exceptions.Forbidden, exceptions.Unauthorized, google.auth.exceptions.RefreshError) as error:
-                raise errors.PermissionError_(f"{what}: the store refused: {error}") from error
             except exceptions.RetryError as error:
                 raise Transient(str(error.cause or error)) from error
             except _TRANSIENT as error:
                 raise Transient(f"{type(error).__name__}: {error}") from error
+            except google.auth.exceptions.GoogleAuthError as error:
+                if error.retryable:
+                    raise Transient(f"{type(error).__name__}: {error}") from error
+                raise errors.PermissionError_(f"{what}: the store refused: {error}") from error
+            except (exceptions.Forbidden, exceptions.Unauthorized) as error:
+                raise errors.PermissionError_(f"{what}: the store refused: {error}") from error
             except exceptions.GoogleAPICallError as error:
                 raise errors.InvalidArgumentError(f"{what}: {error}") from error
 

@@ -1,0 +1,86 @@
+"""The GCS store against a server that fails."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.gcs_emulator import Fault, GcsEmulator, cut_off, gcs_emulator, reset, status, whole_object
+from tfquiver import errors
+from tfquiver.stores.gcs import GcsStore
+
+CONTENT = b"0123456789" * 100
+
+
+@pytest.fixture
+def emulator() -> Iterator[GcsEmulator]:
+    with gcs_emulator() as running:
+        yield running
+
+
+@pytest.fixture
+def store(emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsStore]:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
+    opened = GcsStore()
+    opened._client.bucket("bucket").blob("f").upload_from_string(CONTENT)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("fault", [status(503), status(500), status(429), reset, cut_off, whole_object])
+def test_transient_failures_are_tried_again(emulator: GcsEmulator, store: GcsStore, fault: Fault) -> None:
+    info = store.stat("gs://bucket/f")
+    emulator.faults += [fault, fault]
+    assert store.read(info.uri, 10, 10, info.generation, 20.0) == CONTENT[10:20]
+    assert len(emulator.downloads) == 3
+    assert all(f"generation={info.generation}" in asked and "bytes=10-19" in asked for asked in emulator.downloads)
+
+
+def test_a_store_that_goes_on_failing_is_named_in_time(emulator: GcsEmulator, store: GcsStore) -> None:
+    emulator.faults += [status(503)] * 100
+    start = time.monotonic()
+    with pytest.raises(errors.UnavailableError, match=r"gs://bucket/f: .*503.*tried \d+ times"):
+        store.read("gs://bucket/f", 0, 10, "", 1.0)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refusal_is_final_and_names_the_object(emulator: GcsEmulator, store: GcsStore, code: int) -> None:
+    emulator.faults += [status(code)]
+    with pytest.raises(errors.PermissionError_, match="gs://bucket/f: the store refused"):
+        store.read("gs://bucket/f", 0, 10, "", 20.0)
+    assert len(emulator.downloads) == 1
+
+
+@pytest.mark.parametrize("code", [412, 416])
+def test_conditions_that_fail_mean_a_stale_digest(emulator: GcsEmulator, store: GcsStore, code: int) -> None:
+    info = store.stat("gs://bucket/f")
+    emulator.faults += [status(code)]
+    with pytest.raises(errors.StaleDigestError, match="gs://bucket/f"):
+        store.read(info.uri, 0, 10, info.generation, 20.0)
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free_port = taken.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port}")
+    store = GcsStore()
+    with pytest.raises(errors.UnavailableError, match="gs://bucket/f: "):
+        store.read("gs://bucket/f", 0, 10, "", 0.5)
+    store.close()
+    with pytest.raises(errors.CancelledError_, match="closed"):
+        store.read("gs://bucket/f", 0, 10, "", 0.5)
+
+
+@pytest.mark.parametrize("uri", ["gs://bucket", "gs://bucket/", "gs:///f", "gs://buck*/f"])
+def test_uris_that_cannot_be(store: GcsStore, uri: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="gs://bucket/name"):
+        store.list(uri)
+
+
+def test_a_bucket_that_is_not_there(store: GcsStore) -> None:
+    with pytest.raises(errors.NotFoundError, match="gs://nobucket"):
+        store.list("gs://nobucket/train-*")

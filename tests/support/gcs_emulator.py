@@ -1,0 +1,130 @@
+"""gcp-storage-emulator in this process, on a free port.
+
+The emulator ignores `generation` on downloads, keeps connections for one request only, and answers one request at a
+time. Here downloads check the generation as GCS does (404 for one that is not the live one), requests are served side
+by side, and a test can make downloads fail.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.server import ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlparse
+
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+Fault = Callable[["_Handler"], bool]  # True: the request has been dealt with
+
+
+class GcsEmulator:
+    def __init__(self) -> None:
+        self.storage = Storage(use_memory_fs=True)
+        self.faults: list[Fault] = []  # one for each download to come
+        self.downloads: list[str] = []
+        self.connections: set[socket.socket] = set()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.storage, self))
+        self._server.daemon_threads = False  # server_close joins them
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="gcs-emulator")
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def next_fault(self) -> Fault | None:
+        return self.faults.pop(0) if self.faults else None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        for connection in list(self.connections):  # clients keep idle ones, and their handlers would wait
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._server.server_close()
+
+
+class _Handler(RequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, storage: Storage, emulator: GcsEmulator, *args: object) -> None:
+        self.emulator = emulator
+        super().__init__(storage, *args)
+
+    def setup(self) -> None:
+        self.emulator.connections.add(self.request)
+        super().setup()
+
+    def finish(self) -> None:
+        super().finish()
+        self.emulator.connections.discard(self.request)
+
+    def do_GET(self) -> None:
+        url = urlparse(self.path)
+        if not url.path.startswith("/download/"):
+            super().do_GET()
+            return
+        self.emulator.downloads.append(f"{self.path} {self.headers.get('Range')}")
+        fault = self.emulator.next_fault()
+        if fault is not None and fault(self):
+            return
+        bucket, name = url.path.removeprefix("/download/storage/v1/b/").split("/o/", 1)
+        asked = parse_qs(url.query).get("generation")
+        live = self.storage.objects.get(bucket, {}).get(unquote(name), {}).get("generation")
+        if asked and asked[0] != live:
+            answer(self, 404, b"No such object")
+            return
+        super().do_GET()
+
+
+def answer(handler: _Handler, status: int, body: bytes, claimed_bytes: int | None = None) -> None:
+    """An answer; with `claimed_bytes`, one whose body is shorter than it says, after which the connection closes."""
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body) if claimed_bytes is None else claimed_bytes))
+    if claimed_bytes is not None:
+        handler.close_connection = True
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def status(code: int) -> Fault:
+    def fault(handler: _Handler) -> bool:
+        answer(handler, code, b"made to fail")
+        return True
+
+    return fault
+
+
+def reset(handler: _Handler) -> bool:
+    """Closes the connection without an answer."""
+    handler.close_connection = True
+    return True
+
+
+def cut_off(handler: _Handler) -> bool:
+    """Half an answer, then the connection closes."""
+    answer(handler, 206, b"x" * 5, claimed_bytes=10)
+    return True
+
+
+def whole_object(handler: _Handler) -> bool:
+    """An answer that ignores the range and never ends."""
+    answer(handler, 200, b"x" * 100_000, claimed_bytes=1 << 40)
+    return True
+
+
+@contextmanager
+def gcs_emulator(bucket: str = "bucket") -> Iterator[GcsEmulator]:
+    emulator = GcsEmulator()
+    emulator.storage.create_bucket(bucket, {"name": bucket})
+    emulator.start()
+    try:
+        yield emulator
+    finally:
+        emulator.stop()
