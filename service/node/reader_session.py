@@ -147,6 +147,7 @@ class ReaderSession:
     _dry: bool = False  # the last Lease gave nothing
     _drained: bool = False
     _blocked: bool = False
+    _paused: bool = False
     _finished: bool = False
 
     def __post_init__(self) -> None:
@@ -156,16 +157,20 @@ class ReaderSession:
 
     def opened(self, held: Iterable[int], dropped: Iterable[int]) -> list[Instruction]:
         """The session is open; `held`: what the reader had before it reconnected, `dropped`: those it lost."""
-        lost = set(dropped)
         for shard in held:
-            if shard not in lost:
-                self._sent[self._checked(shard)] = ""
-        if lost:
-            self._drop(lost)
+            self._sent[self._checked(shard)] = ""
+        self._drop(set(dropped))
         return self._advance()
 
+    def reopening(self) -> list[int]:
+        """Opening again with what is returned. No Lease may be under way then, or the coordinator would take back
+        what it has just given without this reader knowing."""
+        self._paused = True
+        return self.held()
+
     def reopened(self, dropped: Iterable[int]) -> list[Instruction]:
-        """The coordinator was opened again with `held()`; the Lease that was under way is asked again."""
+        """The coordinator knows what is held; the Lease that was under way is asked again."""
+        self._paused = False
         self._drop(set(dropped))
         if self._lease is not None:
             self._out.append(self._lease)
@@ -297,7 +302,7 @@ class ReaderSession:
         self._out.append(Send(shard))
 
     def _ask(self) -> None:
-        if self.ended:
+        if self.ended or self._paused:
             return
         # A failed shard was never emitted: to call the rest drained would end the session without it.
         draining = self._emitted_all() and not self._failed

@@ -230,7 +230,9 @@ class Reader:
         assert self._session is not None and self._request is not None
         request = pb.OpenReaderRequest()
         request.CopyFrom(self._request)
-        request.held[:] = self._session.held()
+        if self._lease_task:
+            self._lease_task.cancel()
+        request.held[:] = self._session.reopening()
         reply = await self._coordinator.open_reader(request)
         self._apply(self._session.reopened(reply.dropped))
 

@@ -1,0 +1,333 @@
+"""One reader's state machine: exact sequences, and its invariants under any order of events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tfquiver import errors
+from tfquiver.service.node.reader_session import (
+    BAD_LIMIT,
+    AcksWaiting,
+    Discard,
+    Fetch,
+    Instruction,
+    Lease,
+    LeaseState,
+    Limits,
+    ReaderSession,
+    Send,
+    SendAcks,
+    SendDropped,
+    SendEnd,
+    Tell,
+)
+
+LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
+
+
+def session(shards: int = 10, length: int = 100, credit: int = 400, **limits: float) -> ReaderSession:
+    return ReaderSession(np.full(shards, length, np.uint64), credit, limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def opened(**arguments: int) -> ReaderSession:
+    made = session(**arguments)
+    made.opened((), ())
+    return made
+
+
+def lease_of(instructions: list[Instruction]) -> Lease:
+    (lease,) = [i for i in instructions if isinstance(i, Lease)]
+    return lease
+
+
+def kinds(instructions: list[Instruction]) -> list[type]:
+    return [type(i) for i in instructions]
+
+
+def test_it_leases_as_much_as_credit_and_half_of_it_more() -> None:
+    assert session(credit=400).opened((), ()) == [Lease(1, 64, 600, True, 1000)]
+
+
+def test_shards_are_sent_in_the_order_in_which_they_become_ready_until_credit_is_used() -> None:
+    reader = opened(credit=150)
+    assert reader.leased(LEASED, [(3, "a"), (5, "b"), (7, "a")], 0.0) == [Fetch(3, "a"), Fetch(5, "b"), Fetch(7, "a")]
+    assert reader.fetched(7) == [Send(7)]
+    assert Send(3) in reader.fetched(3)  # 50 of credit left: the shard that overdraws it still goes
+    assert Send(5) not in reader.fetched(5)
+    assert Send(5) not in reader.credit(50)
+    assert Send(5) in reader.credit(1)
+
+
+def test_a_socket_that_is_full_holds_shards_back() -> None:
+    reader = opened()
+    reader.leased(LEASED, [(0, "")], 0.0)
+    reader.blocked(True)
+    assert Send(0) not in reader.fetched(0)
+    assert Send(0) in reader.blocked(False)
+
+
+def test_acknowledgements_go_in_batches_one_at_a_time() -> None:
+    reader = opened()
+    reader.leased(LEASED, [(i, "") for i in range(4)], 0.0)
+    for shard in range(4):
+        reader.fetched(shard)
+    assert AcksWaiting() in reader.ack([0])
+    assert AcksWaiting() in reader.ack([1])
+    assert reader.flush_acks() == [SendAcks((0, 1))]
+    assert AcksWaiting() not in reader.ack([2, 2, 0])
+    assert reader.flush_acks() == []
+    assert SendAcks((2,)) in reader.acks_durable()
+    assert set(reader.held()) == {2, 3}
+
+
+def test_only_what_was_sent_can_be_acknowledged() -> None:
+    reader = opened(credit=1)
+    reader.leased(LEASED, [(0, ""), (1, "")], 0.0)
+    reader.fetched(0)
+    reader.fetched(1)
+    reader.ack([0, 1, 9])
+    assert reader.flush_acks() == [SendAcks((0,))]
+    with pytest.raises(errors.ProtocolError, match="shard 10"):
+        reader.ack([10])
+
+
+def test_end_waits_for_acknowledgements_to_be_durable() -> None:
+    reader = opened()
+    reader.leased(LEASED, [(0, "")], 0.0)
+    reader.fetched(0)
+    reader.ack([0])
+    assert reader.leased(END, [], 0.0) == [SendAcks((0,))]
+    assert reader.acks_durable() == [SendEnd()]
+
+
+def test_draining_is_passed_on_under_the_same_sequence_and_void_when_more_was_sent() -> None:
+    reader = opened()
+    under_way = lease_of(reader.leased(LEASED, [(0, "")], 0.0))
+    assert (under_way.sequence, under_way.draining) == (2, False)
+    reader.fetched(0)
+    assert not any(isinstance(i, Lease) and i.draining for i in reader.draining(0))
+    asked = lease_of(reader.draining(1))
+    assert (asked.sequence, asked.draining) == (2, True)
+    with pytest.raises(errors.ProtocolError, match="only 1 were sent"):
+        reader.draining(2)
+
+
+def test_a_bad_shard_is_dropped_fetched_and_sent_again_without_credit() -> None:
+    reader = opened(credit=100)
+    reader.leased(LEASED, [(0, "x"), (1, "x")], 0.0)
+    reader.fetched(0)
+    reader.fetched(1)
+    assert reader.credit_bytes == 0
+    assert reader.bad(0, 0.0) == [Fetch(0, "x", drop_first=True)]
+    assert reader.fetched(0) == [Send(0)]
+    assert reader.credit_bytes == 0
+    assert 0 in reader.held()
+
+
+def test_a_shard_that_is_always_bad_is_given_up_by_name() -> None:
+    reader = ReaderSession(np.full(3, 10, np.uint64), 100, name_of="file-a at {}".format)
+    reader.opened((), ())
+    reader.leased(LEASED, [(2, "")], 0.0)
+    for _ in range(BAD_LIMIT - 1):
+        reader.fetched(2)
+        reader.bad(2, 0.0)
+    reader.fetched(2)
+    (told,) = [i for i in reader.bad(2, 0.0) if isinstance(i, Tell)]
+    assert "file-a at 2" in str(told.error)
+    assert not told.fatal
+
+
+def test_a_failed_shard_leaves_the_others_going_and_ends_the_reader_when_only_it_is_left() -> None:
+    reader = opened()
+    stale = errors.StaleDigestError("gs://b/f: it changed")
+    reader.leased(LEASED, [(0, ""), (1, "")], 0.0)
+    out = reader.fetch_failed(0, stale, 0.0)
+    assert Tell(stale, fatal=False) in out
+    reader.fetched(1)
+    assert Tell(stale, fatal=True) not in reader.leased(WAIT, [], 0.0)  # shard 1 is not emitted yet
+    out = reader.ack([1])
+    assert Tell(stale, fatal=True) in out
+    assert not any(isinstance(i, Lease) and i.draining for i in out), "the session must not end without shard 0"
+    assert 0 in reader.held()
+
+
+def test_a_store_that_is_away_is_tried_again_until_the_deadline() -> None:
+    reader = opened(fetch_deadline_s=10)
+    away = errors.UnavailableError("gs://b/f: 503")
+    reader = session(fetch_deadline_s=10)
+    reader.opened((), ())
+    reader.leased(LEASED, [(0, "")], 100.0)
+    first = reader.fetch_failed(0, away, 101.0)
+    assert first == [Tell(away, fatal=False), Fetch(0, "", after_s=0.1)]
+    assert reader.fetch_failed(0, away, 102.0) == [Fetch(0, "", after_s=0.2)]
+    assert Tell(away, fatal=False) in reader.fetch_failed(0, away, 111.0)
+    assert reader.fetched(0) == [Discard(0)]
+
+
+def test_reopening_tells_all_that_is_held_and_repeats_the_lease() -> None:
+    reader = opened()
+    lease = lease_of(reader.leased(LEASED, [(i, "") for i in range(4)], 0.0) + reader.credit(1000))
+    reader.fetched(0)
+    reader.fetched(1)
+    reader.ack([0])
+    reader.flush_acks()
+    assert sorted(reader.reopening()) == [0, 1, 2, 3]
+    assert not any(isinstance(i, Lease) for i in reader.credit(10_000)), "no lease while it opens again"
+    out = reader.reopened([1, 2])
+    assert SendDropped((1,)) in out  # it was sent
+    assert Discard(2) in out  # it was not
+    assert [i.sequence for i in out if isinstance(i, Lease)] == [lease.sequence]
+
+
+def test_a_reader_that_reconnects_has_its_shards_and_loses_those_that_were_given_away() -> None:
+    reader = session()
+    assert SendDropped((5,)) in reader.opened([4, 5], [5])
+    assert reader.held() == [4]
+    assert AcksWaiting() in reader.ack([4])
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A coordinator that hands out each shard once, a node that fetches, a reader that emits: in any order."""
+
+    SHARDS = 30
+
+    def __init__(self) -> None:
+        super().__init__()
+        lengths = np.random.default_rng(1).integers(1, 200, self.SHARDS).astype(np.uint64)
+        self.lengths = lengths
+        self.reader = ReaderSession(lengths, 300, limits=Limits(ahead_bytes=200, ahead_shards=8))
+        self.credit = 300
+        self.pending = list(range(self.SHARDS))
+        self.leased: set[int] = set()
+        self.fetching: set[int] = set()
+        self.pool: list[int] = []
+        self.emitted: set[int] = set()
+        self.durable: set[int] = set()
+        self.lease: Lease | None = None
+        self.acks: tuple[int, ...] = ()
+        self.received = 0
+        self.ended = 0
+        self.free: set[int] = set()  # found bad: sent again without credit
+        self.were_bad: set[int] = set()
+        self.do(self.reader.opened((), ()))
+
+    def do(self, instructions: list[Instruction]) -> None:
+        for i in instructions:
+            assert not self.ended, f"after END: {i}"
+            match i:
+                case Lease():
+                    assert self.lease is None or (self.lease.sequence == i.sequence and i.draining)
+                    assert i.max_shards >= 1
+                    self.lease = i
+                case Fetch():
+                    assert i.shard not in self.fetching
+                    self.fetching.add(i.shard)
+                case Send():
+                    assert self.credit > 0 or i.shard in self.free
+                    if i.shard in self.free:
+                        self.free.discard(i.shard)
+                    else:
+                        self.credit -= int(self.lengths[i.shard])
+                    self.pool.append(i.shard)
+                    self.received += 1
+                case SendAcks():
+                    assert not self.acks
+                    self.acks = i.shards
+                case SendEnd():
+                    self.ended += 1
+                case Tell():
+                    raise AssertionError(i)
+
+    @precondition(lambda self: self.lease is not None and not self.ended)
+    @rule(count=st.integers(1, 8))
+    def coordinator_answers(self, count: int) -> None:
+        lease = self.lease
+        assert lease is not None
+        self.lease = None
+        given: list[int] = []
+        while self.pending and len(given) < min(count, lease.max_shards):
+            if given and sum(int(self.lengths[s]) for s in (*given, self.pending[-1])) > lease.max_bytes:
+                break
+            given.append(self.pending.pop())
+        if given:
+            self.leased.update(given)
+            self.do(self.reader.leased(LEASED, [(s, "") for s in given], 0.0))
+        elif self.leased == self.durable or lease.draining:
+            assert self.leased <= self.emitted, "END before everything was emitted"
+            self.do(self.reader.leased(END, [], 0.0))
+        else:
+            self.do(self.reader.leased(WAIT, [], 0.0))
+
+    @precondition(lambda self: self.fetching)
+    @rule(data=st.data())
+    def a_fetch_ends(self, data: st.DataObject) -> None:
+        shard = data.draw(st.sampled_from(sorted(self.fetching)))
+        self.fetching.discard(shard)
+        self.do(self.reader.fetched(shard))
+
+    @precondition(lambda self: self.pool)
+    @rule(bad=st.booleans())
+    def the_reader_emits(self, bad: bool) -> None:
+        shard = self.pool.pop(0)
+        if bad and shard not in self.were_bad:
+            self.were_bad.add(shard)
+            self.free.add(shard)
+            self.do(self.reader.bad(shard, 0.0))
+            return
+        self.emitted.add(shard)
+        self.credit += int(self.lengths[shard])
+        self.do(self.reader.credit(int(self.lengths[shard])))
+        self.do(self.reader.ack([shard]))
+
+    @precondition(lambda self: not self.pool and not self.ended)
+    @rule()
+    def the_reader_drains(self) -> None:
+        self.do(self.reader.draining(self.received))
+
+    @rule()
+    def the_timer_fires(self) -> None:
+        self.do(self.reader.flush_acks())
+
+    @precondition(lambda self: self.acks)
+    @rule()
+    def acknowledgements_arrive(self) -> None:
+        self.durable.update(self.acks)
+        self.acks = ()
+        self.do(self.reader.acks_durable())
+
+    @invariant()
+    def every_shard_is_accounted_for(self) -> None:
+        assert set(self.reader.held()) == self.leased - self.durable
+
+    @invariant()
+    def it_does_not_run_too_far_ahead(self) -> None:
+        unsent = self.leased - self.emitted - set(self.pool)
+        assert len(unsent) <= 8 + 2
+        assert sum(int(self.lengths[s]) for s in unsent) <= max(self.credit, 0) + 200 + 3 * 200
+
+    def teardown(self) -> None:
+        for _ in range(1000):
+            if self.ended:
+                break
+            if self.pool:
+                self.the_reader_emits(bad=False)
+            elif self.fetching:
+                shard = min(self.fetching)
+                self.fetching.discard(shard)
+                self.do(self.reader.fetched(shard))
+            elif self.lease:
+                self.coordinator_answers(count=4)
+            self.the_timer_fires()
+            if self.acks:
+                self.acknowledgements_arrive()
+        assert self.ended == 1, "it hangs"
+        assert self.durable == set(range(self.SHARDS))
+        super().teardown()
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

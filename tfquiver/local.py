@@ -1,0 +1,209 @@
+"""Finds the node daemon of a cache directory on this machine, or starts one.
+
+Processes that share a `cache_dir` share one daemon without being told: it holds a lock in the directory and writes
+`node.json` when it is ready. Whoever comes first starts it, detached; it leaves by itself when nobody has used it for a
+while. It logs to `<cache_dir>/log/node.log`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import tfquiver
+from tfquiver import errors
+from tfquiver.node_child import NodeEndpoint, read_endpoint
+from tfquiver.service.node import frames
+
+IDLE_EXIT_S = 60
+_CONNECT_S = 5.0
+_POLL_S = 0.05
+_LOG_LINES = 15
+_MAX_LOG_BYTES = 16 << 20
+
+
+def find(cache_dir: str | os.PathLike[str]) -> NodeEndpoint | None:
+    """The daemon that serves this cache directory now; None when there is none, or none that answers."""
+    try:
+        endpoint = read_endpoint(Path(cache_dir))
+        connection = _greet(endpoint)
+    except (errors.TfquiverError, OSError):
+        return None
+    connection.close()
+    return endpoint
+
+
+def find_or_start(
+    cache_dir: str | os.PathLike[str],
+    quota_bytes: int | None = None,
+    timeout_s: float = 30.0,
+    idle_exit_s: int = IDLE_EXIT_S,
+) -> NodeEndpoint:
+    """The daemon of this cache directory, started if need be.
+
+    Args:
+      cache_dir: made when it is not there, readable by this user only.
+      quota_bytes: of a daemon that is started; None: 80 % of what is free. A daemon that runs keeps its own.
+      timeout_s: for all of it.
+      idle_exit_s: a daemon that is started leaves when nobody has used it for that long.
+
+    Raises:
+      UnavailableError: it could not be started, with the last lines of its log.
+      DeadlineError: it was not ready in time.
+    """
+    directory = Path(cache_dir).absolute()
+    give_up_at = time.monotonic() + timeout_s
+    if endpoint := find(directory):
+        return endpoint
+    try:
+        (directory / "log").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: {error.strerror}") from error
+    with _only_one_starts(directory, give_up_at):
+        while True:
+            if endpoint := find(directory):
+                return endpoint
+            _start(directory, quota_bytes, idle_exit_s, give_up_at)
+            if time.monotonic() > give_up_at:
+                raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
+
+
+class Keeper:
+    """Keeps the daemon of a cache directory alive while this object is: it counts as a user of it, and when the daemon
+    dies another is started, so that readers that wait for it can go on. Thread-safe; `close` ends it.
+    """
+
+    def __init__(self, cache_dir: str | os.PathLike[str], quota_bytes: int | None = None) -> None:
+        self._cache_dir, self._quota_bytes = Path(cache_dir), quota_bytes
+        self.endpoint, self._connection = self._attach()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="tfquiver-keeper", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        with suppress(OSError):  # the daemon may be gone already
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._connection.close()
+
+    def _attach(self) -> tuple[NodeEndpoint, socket.socket]:
+        while True:
+            endpoint = find_or_start(self._cache_dir, self._quota_bytes)
+            try:
+                return endpoint, _greet(endpoint)
+            except OSError:  # it left between the two; find_or_start has its own deadline
+                continue
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            with suppress(OSError):
+                if self._connection.recv(frames.MAX_FRAME_BYTES):
+                    continue
+            if self._closed.is_set():
+                return
+            self._connection.close()
+            try:
+                self.endpoint, self._connection = self._attach()
+            except errors.TfquiverError as error:
+                print(f"tfquiver: the node of {self._cache_dir} is gone: {error}", file=sys.stderr)
+                self._closed.wait(_CONNECT_S)
+
+
+def _greet(endpoint: NodeEndpoint) -> socket.socket:
+    """A connection on which the node has answered. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(_CONNECT_S)
+        connection.connect(endpoint.socket)
+        connection.send(frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "")))
+        welcome = frames.decode(connection.recv(frames.MAX_FRAME_BYTES))
+        if welcome != frames.Welcome(endpoint.node_id):
+            raise ConnectionError(f"{endpoint.socket}: not node {endpoint.node_id}")
+        connection.settimeout(None)
+    except (OSError, errors.ProtocolError) as error:
+        connection.close()
+        raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
+    return connection
+
+
+@contextmanager
+def _only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
+    with (directory / "start.lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    late = f"cache_dir {directory}: another process has been starting its node for too long"
+                    raise errors.DeadlineError(late) from None
+                time.sleep(_POLL_S)
+        yield
+
+
+def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_at: float) -> None:
+    """Starts a daemon and waits for its ready line; returns as well when another daemon has the directory."""
+    command = [
+        sys.executable, "-m", "tfquiver.service.node.main", f"--cache_dir={directory}", f"--idle_exit_s={idle_exit_s}",
+    ]  # fmt: skip
+    if quota_bytes is not None:
+        command.append(f"--quota={quota_bytes}")
+    import_root = str(Path(tfquiver.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [import_root, os.environ.get("PYTHONPATH", "")]))
+    log = directory / "log" / "node.log"
+    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
+        log.replace(log.with_suffix(".log.old"))
+    # The shell ends at once, so that the daemon is nobody's child: no zombie here when it leaves, no end when we end.
+    with (
+        log.open("ab") as stderr,
+        subprocess.Popen(
+            ["/bin/sh", "-c", '"$@" &', "sh", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=stderr, start_new_session=True, cwd="/", env={**os.environ, "PYTHONPATH": path},
+        ) as shell,
+    ):  # fmt: skip
+        shell.wait()
+        assert shell.stdout is not None
+        line = _read_line(shell.stdout.fileno(), give_up_at)
+    try:
+        said = json.loads(line)
+    except ValueError:
+        said = {}
+    if said.get("error") == errors.AlreadyRunningError.__name__:
+        time.sleep(_POLL_S)  # it is about to be ready, or about to leave
+    elif "socket" not in said:
+        late = time.monotonic() > give_up_at
+        what = "is not ready in time" if late else "ended at its start"
+        raise (errors.DeadlineError if late else errors.UnavailableError)(
+            f"the node for cache_dir {directory} {what}: {said.get('message', '')}\n{log}:\n{_log(directory)}"
+        )
+
+
+def _read_line(descriptor: int, give_up_at: float) -> bytes:
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(give_up_at - time.monotonic(), 0)):
+            piece = os.read(descriptor, 65536)
+            if not piece:
+                break
+            line += piece
+    return line
+
+
+def _log(directory: Path) -> str:
+    try:
+        lines = (directory / "log" / "node.log").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-_LOG_LINES:])
