@@ -1,0 +1,92 @@
+"""`tfquiver digest`, as a person types it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.records import stream
+from tfquiver.cli.main import main
+from tfquiver.digest import Digest
+
+SIZES = ["--min-shard=200", "--target-shard=1000", "--max-shard=5KB"]
+PAYLOADS = [bytes([i % 256]) * (i % 100) for i in range(500)]
+
+
+@pytest.fixture
+def built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    (tmp_path / "train-1").write_bytes(stream(PAYLOADS))
+    (tmp_path / "train-2").write_bytes(gzip.compress(stream(PAYLOADS)))
+    output = tmp_path / "train.tfqd"
+    assert main(["digest", "build", str(tmp_path / "train-?"), "-o", str(output), *SIZES]) == 0
+    assert "digest id" in capsys.readouterr().out
+    return output
+
+
+def test_build_leaves_the_digest_and_nothing_else(built: Path) -> None:
+    digest = Digest.open(built)
+    digest.verify_ids()
+    assert (digest.name, digest.num_records) == ("train", 1000)
+    assert digest.num_shards > 20
+    assert sorted(path.name for path in built.parent.iterdir()) == ["train-1", "train-2", "train.tfqd"]
+
+
+def test_show(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["digest", "show", str(built)]) == 0
+    assert "gzip" in capsys.readouterr().out
+    assert main(["digest", "show", "--json", str(built)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["digest_id"] == Digest.open(built).digest_id.hex()
+    assert shown["records"] == 1000
+
+
+def test_verify(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["digest", "verify", str(built)]) == 0
+    assert main(["digest", "verify", "--content", str(built)]) == 0
+    assert "have their hashes" in capsys.readouterr().err
+
+
+def test_verify_content_names_what_changed_and_what_is_gone(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (built.parent / "train-1").write_bytes(stream(PAYLOADS[::-1]))
+    (built.parent / "train-2").unlink()
+    assert main(["digest", "verify", "--content", str(built)]) == 1
+    said = capsys.readouterr().err
+    assert "train-1: the file has changed" in said
+    assert "train-2: the file is gone" in said
+
+
+def test_a_damaged_digest_is_refused(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(built.read_bytes())
+    data[-1] ^= 1
+    built.write_bytes(data)
+    for command in (["show"], ["verify"]):
+        assert main(["digest", *command, str(built)]) == 1
+        assert f"tfquiver: {built}: padding after section 'records' is not zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tmp}/nope-*"], "no match for {tmp}/nope-*"),
+        (["{tmp}"], "{tmp}: a directory"),
+        (["quux://b/f"], "no store for quux://"),
+        (["{tmp}/f", "--min-shard=9MiB"], "min <= target"),
+        (["{tmp}/f", "--min-shard=lots"], "not a size: 'lots'"),
+        (["{tmp}/bad"], "bad: damaged length CRC of the record at offset 0"),
+    ],
+)
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    (tmp_path / "f").write_bytes(stream([b"x"]))
+    (tmp_path / "bad").write_bytes(b"not a TFRecord file")
+    named = [argument.format(tmp=tmp_path) for argument in arguments]
+    assert main(["digest", "build", *named, "-o", str(tmp_path / "o.tfqd")]) == 1
+    assert message.format(tmp=tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "o.tfqd").exists()
+
+
+def test_an_output_directory_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["digest", "build", "x", "-o", str(tmp_path / "no" / "o.tfqd")]) == 1
+    assert f"--output={tmp_path}/no/o.tfqd: {tmp_path}/no is not a directory" in capsys.readouterr().err
