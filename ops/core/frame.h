@@ -1,0 +1,98 @@
+#ifndef TFQUIVER_OPS_CORE_FRAME_H_
+#define TFQUIVER_OPS_CORE_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ops/core/status.h"
+
+namespace tfquiver {
+
+// Frames of the reader socket (docs/protocol.md). One frame is one message. Encoders make what the
+// op sends; Decode reads what a node sends and refuses everything that is not exactly one
+// well-formed frame.
+inline constexpr size_t kMaxFrameBytes = 65536;
+inline constexpr size_t kFrameHeaderBytes = 8;
+inline constexpr size_t kMaxStringBytes = 8192;
+inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD and DROPPED
+inline constexpr size_t kIdBytes = 32;
+
+enum class Role : uint8_t { kReader = 0, kTickets = 1 };
+enum class ShardKind : uint8_t { kFile = 0, kMemory = 1 };
+
+struct OpenFields {
+  std::string session_id;
+  std::string session_key;
+  std::string digest_id;  // kIdBytes raw bytes
+  std::string job;
+  std::string reader_id;
+  uint64_t credit_bytes = 0;
+  uint64_t seed = 0;
+  bool has_state = false;
+};
+
+struct TicketFields {
+  std::string session_key;
+  std::string provider_id;
+  uint64_t repetition = 0;
+  bool restored = false;
+  std::string digest_id;
+  std::string job;
+};
+
+std::string EncodeHello(Role role, uint32_t pid, std::string_view label);
+std::string EncodeOpen(const OpenFields& open);
+std::string EncodeCredit(uint64_t bytes);
+std::string EncodeBad(uint32_t shard);
+std::string EncodeDraining(uint64_t shards_received);
+std::string EncodeClose(bool complete);
+std::string EncodeTicket(const TicketFields& ticket);
+std::string EncodeError(Code code, bool fatal, std::string_view message);
+// As many frames as `shards` need.
+std::vector<std::string> EncodeAcks(const std::vector<uint32_t>& shards);
+std::vector<std::string> EncodeHeld(const std::vector<uint32_t>& shards);
+
+struct Welcome {
+  std::string node_id;
+};
+struct Opened {
+  std::string session_id;
+  uint64_t epoch = 0;
+  uint64_t shards = 0;
+  uint64_t records = 0;
+};
+struct ShardFrame {
+  uint32_t shard = 0;
+  ShardKind kind = ShardKind::kFile;
+  uint64_t offset = 0;
+  uint64_t length_bytes = 0;
+  uint32_t crc32c = 0;
+  uint32_t records = 0;
+};
+struct End {};
+struct TicketReply {
+  bool end = false;
+  std::string session_id;
+};
+struct ErrorFrame {
+  Code code = Code::kUnknown;
+  bool fatal = false;
+  std::string message;
+};
+struct Dropped {
+  std::vector<uint32_t> shards;
+};
+
+using NodeFrame = std::variant<std::monostate, Welcome, Opened, ShardFrame, End, TicketReply,
+                               ErrorFrame, Dropped>;
+
+// kAborted, naming frame and field, when `message` is anything but one frame that a node may send.
+Status Decode(std::string_view message, NodeFrame* frame);
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_FRAME_H_

@@ -1,0 +1,60 @@
+#ifndef TFQUIVER_OPS_CORE_READER_H_
+#define TFQUIVER_OPS_CORE_READER_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "ops/core/block_pool.h"
+#include "ops/core/checkpoint.h"
+#include "ops/core/crc32c.h"
+#include "ops/core/options.h"
+#include "ops/core/record_pool.h"
+#include "ops/core/session_client.h"
+#include "ops/core/shard_loader.h"
+#include "ops/core/unix_socket.h"
+
+namespace tfquiver {
+
+// What a reader gets from outside the core.
+struct ReaderParts {
+  Crc32cExtend crc = nullptr;
+  ZlibCodec zlib{};
+  BlobFactory* blobs = nullptr;
+  std::function<void(const std::string&)> warn;
+  std::function<std::string()> socket_path;
+};
+
+// One reader of one session: the pool, and the thread's work that fills it. The owner runs Run() on
+// a thread, draws from pool(), and calls Stop() and joins before it destroys the reader.
+class Reader {
+ public:
+  // `checkpoint`: where to go on; marks.shards 0 starts afresh.
+  Reader(const Options& options, SessionOptions session, const Checkpoint& checkpoint,
+         ReaderParts parts);
+
+  void Run() { client_.Run(); }
+  void Stop() { client_.Stop(); }
+  RecordPool& pool() { return pool_; }
+  // Where it is now; `ended` is the caller's to set.
+  Checkpoint Where() const;
+
+ private:
+  void Opened(uint64_t epoch);
+
+  const uint64_t seed_;
+  const std::string digest_id_;
+  std::atomic<bool> order_known_;
+  std::atomic<uint64_t> order_seed_;
+  const bool shuffled_;
+  std::atomic<bool> stop_{false};
+  const WakeFd wake_;
+  BlockPool blocks_;
+  RecordPool pool_;
+  ShardLoader loader_;
+  SessionClient client_;
+};
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_READER_H_

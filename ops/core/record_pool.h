@@ -1,0 +1,134 @@
+#ifndef TFQUIVER_OPS_CORE_RECORD_POOL_H_
+#define TFQUIVER_OPS_CORE_RECORD_POOL_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/core/block_pool.h"
+#include "ops/core/progress.h"
+#include "ops/core/random.h"
+#include "ops/core/shard_records.h"
+#include "ops/core/status.h"
+
+namespace tfquiver {
+
+struct PoolOptions {
+  uint64_t shuffle_bytes = 0;   // 0: records leave in the order in which their shards came
+  uint64_t capacity_bytes = 0;  // credit: what may be here at once
+  uint64_t seed = 0;            // of the draws
+  uint64_t hold_back = 0;       // elements
+  // A draw waits for a pool that is being filled, but not longer than this without a new shard ...
+  std::chrono::milliseconds patience{50};
+  // ... nor than this altogether.
+  std::chrono::milliseconds longest_fill{1000};
+};
+
+// Where records wait between the thread that receives shards (the feeder) and the one that emits
+// them (the taker; one at a time). A draw takes a record at random from all that are here, which
+// are about `shuffle_bytes` of raw TFRecord bytes. Invariants: the bytes here never exceed what the
+// feeder was given credit for; every shard that was added is reported to Progress exactly once,
+// when its last record leaves; a wait ends when there is a record, an end, an error, or Cancel.
+class RecordPool {
+ public:
+  // `wake_feeder` is called (without locks held) when the feeder has something to send.
+  RecordPool(const PoolOptions& options, Marks restored, BlockPool* blocks, BlobFactory* blobs,
+             std::function<void()> wake_feeder);
+  ~RecordPool();
+
+  // The taker's side.
+
+  struct Drawn {
+    std::vector<Record> records;
+    std::vector<BlockPool::Block> retired;
+  };
+  // Appends up to `want` records to drawn->records; fewer only when *end. Waits for the first of
+  // them as the class comment says, and again whenever the pool runs dry. One call makes one
+  // element of the op: it is complete when all are there. Drawn goes to Release before the next
+  // call.
+  Status Draw(size_t want, Drawn* drawn, bool* end);
+  // After the copy: gives blocks back.
+  void Release(Drawn* drawn);
+  // What a checkpoint taken now has to say.
+  Marks Snapshot() const;
+  // The taker has been told that there is no more.
+  bool end_delivered() const;
+
+  // The feeder's side.
+
+  enum class Fate { kNew, kRepeated, kAlreadyHere };
+  bool SetShards(uint64_t shards);
+  uint64_t shards() const;
+  // What to do with a shard that came: kNew (load it, without the first *skip of its records, and
+  // Add), kRepeated (emitted before; will be acked) or kAlreadyHere (the copy here goes on).
+  Fate Consider(uint32_t shard, uint64_t length_bytes, uint32_t* skip);
+  void Add(std::unique_ptr<ShardRecords> records, uint64_t length_bytes);
+  // The session no longer counts on this reader for `shard`: emit no more of it.
+  void Drop(uint32_t shard);
+  void End();
+  void Fail(Status status);
+  // From any thread: the taker gets kCancelled now and for ever.
+  void Cancel(const std::string& why);
+
+  struct Outbox {
+    std::vector<uint32_t> acks;
+    uint64_t credit_bytes = 0;
+    bool empty = false;  // every record that came has been emitted
+  };
+  // What there is to send; credit only when it is worth a message (or the pool is empty).
+  Outbox TakeOutbox();
+  // For a reconnect: the shards this reader still answers for, and the bytes that are here.
+  std::vector<uint32_t> Held() const;
+  // Forgets what credit is owed (the node counts anew) and returns the bytes that are here.
+  uint64_t RestartCredit();
+
+ private:
+  bool Filled() const;
+  Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end);
+  void TakeOne(Drawn* drawn);
+  void Place(std::unique_ptr<ShardRecords> records);
+  void Finish(uint32_t slot);
+  // True once for each reason to wake the feeder.
+  bool MustWake();
+
+  const PoolOptions options_;
+  const uint64_t credit_quantum_bytes_;
+  BlockPool* const blocks_;
+  BlobFactory* const blobs_;
+  const std::function<void()> wake_feeder_;
+
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  Progress progress_;
+  Random random_;
+  std::vector<std::unique_ptr<ShardRecords>> slots_;
+  std::unordered_map<uint32_t, uint32_t> slot_of_;  // by shard
+  std::vector<uint32_t> free_slots_;
+  std::vector<uint32_t> tickets_;            // shuffled: one slot number for each record here
+  std::deque<uint32_t> queue_;               // in order: slots
+  std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying
+  uint64_t records_ = 0;
+  uint64_t pooled_bytes_ = 0;
+  uint64_t owed_credit_bytes_ = 0;
+  uint64_t elements_ = 0;
+  uint64_t shards_expected_ = ~uint64_t{0};
+  bool filled_once_ = false;
+  bool waiting_ = false;
+  bool feeder_called_ = false;
+  bool told_empty_ = false;
+  bool end_delivered_ = false;
+  bool ended_ = false;
+  Status error_;
+  std::chrono::steady_clock::time_point last_arrival_;
+};
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_RECORD_POOL_H_

@@ -1,0 +1,26 @@
+// The C interface that Python uses through ctypes. Nothing else leaves this library but its
+// registrations.
+
+#include "ops/core/process.h"
+
+#define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
+
+using tfquiver::Process;
+
+TFQUIVER_EXPORT void tfq_set_endpoint(const char* name, const char* socket_path) {
+  Process::Get().SetEndpoint(name, socket_path);
+}
+
+TFQUIVER_EXPORT void tfq_set_label(const char* label) { Process::Get().SetLabel(label); }
+
+TFQUIVER_EXPORT void tfq_set_restoring(int restoring) {
+  Process::Get().SetRestoring(restoring != 0);
+}
+
+TFQUIVER_EXPORT void tfq_stop_all() { Process::Get().StopAll(); }
+
+TFQUIVER_EXPORT void tfq_resume_all() { Process::Get().ResumeAll(); }
+
+TFQUIVER_EXPORT const char* tfq_build_info() {
+  return "{\"tensorflow\": \"" TFQUIVER_TF_VERSION "\", \"compiler\": \"" __VERSION__ "\"}";
+}

@@ -1,0 +1,353 @@
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/checkpoint.h"
+#include "ops/core/options.h"
+#include "ops/core/process.h"
+#include "ops/core/reader.h"
+#include "ops/tf/status_conversion.h"
+#include "ops/tf/tensor_parts.h"
+#include "ops/tf/ticket_provider.h"
+#include "tensorflow/core/framework/dataset.h"
+#include "tensorflow/core/framework/model.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/partial_tensor_shape.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace tfquiver {
+namespace {
+
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+using tensorflow::data::DatasetBase;
+using tensorflow::data::DatasetContext;
+using tensorflow::data::DatasetIterator;
+using tensorflow::data::IteratorBase;
+using tensorflow::data::IteratorContext;
+using tensorflow::data::IteratorStateReader;
+using tensorflow::data::IteratorStateWriter;
+using tensorflow::data::SerializationContext;
+using tensorflow::data::SplitProvider;
+
+constexpr char kState[] = "state";
+
+// An error that tf.data service's client would repeat for ever (it takes these codes for a worker
+// that is about to come back) must not look like one when it is final.
+absl::Status Final(absl::Status status, bool in_service) {
+  const bool repeated = absl::IsUnavailable(status) || absl::IsAborted(status);
+  if (!in_service || !repeated) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
+struct Source {
+  std::string digest_id;
+  std::string session_key;
+  std::string options_json;
+  int64_t num_records = 0;
+  Options options;
+};
+
+class QuiverDataset : public DatasetBase {
+ public:
+  QuiverDataset(tensorflow::OpKernelContext* ctx, Source source)
+      : DatasetBase(DatasetContext(ctx)),
+        source_(std::move(source)),
+        dtypes_({tensorflow::DT_STRING}),
+        shapes_({Shape(source_.options)}) {}
+
+  std::unique_ptr<IteratorBase> MakeIteratorInternal(const std::string& prefix) const override;
+
+  const tensorflow::DataTypeVector& output_dtypes() const override { return dtypes_; }
+  const std::vector<PartialTensorShape>& output_shapes() const override { return shapes_; }
+  std::string DebugString() const override { return "QuiverDatasetOp::Dataset"; }
+
+  int64_t CardinalityInternal(tensorflow::data::CardinalityOptions) const override {
+    const int64_t batch = source_.options.batch_size;
+    if (batch == 0) return source_.num_records;
+    return source_.num_records / batch +
+           (!source_.options.drop_remainder && source_.num_records % batch != 0 ? 1 : 0);
+  }
+  int64_t AllocatedBytes() const override {
+    return static_cast<int64_t>(sizeof(*this) + source_.options_json.capacity());
+  }
+  absl::Status InputDatasets(std::vector<const DatasetBase*>* inputs) const override {
+    inputs->clear();
+    return absl::OkStatus();
+  }
+  absl::Status CheckExternalState() const override { return absl::OkStatus(); }
+  absl::Status MakeSplitProviders(
+      std::vector<std::unique_ptr<SplitProvider>>* split_providers) const override {
+    split_providers->push_back(std::make_unique<TicketProvider>(
+        source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
+        CardinalityInternal({})));
+    return absl::OkStatus();
+  }
+  const Source& source() const { return source_; }
+
+ protected:
+  absl::Status AsGraphDefInternal(SerializationContext*, DatasetGraphDefBuilder* b,
+                                  tensorflow::Node** output) const override {
+    tensorflow::Node* digest_id = nullptr;
+    tensorflow::Node* session_key = nullptr;
+    tensorflow::Node* options = nullptr;
+    tensorflow::Node* num_records = nullptr;
+    TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.digest_id), &digest_id));
+    TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.session_key), &session_key));
+    TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.options_json), &options));
+    TF_RETURN_IF_ERROR(b->AddScalar(source_.num_records, &num_records));
+    return b->AddDataset(this, {digest_id, session_key, options, num_records}, {}, output);
+  }
+
+ private:
+  class Iterator;
+
+  static PartialTensorShape Shape(const Options& options) {
+    if (options.batch_size == 0) return PartialTensorShape({});
+    return PartialTensorShape({options.drop_remainder ? options.batch_size : -1});
+  }
+
+  const Source source_;
+  const tensorflow::DataTypeVector dtypes_;
+  const std::vector<PartialTensorShape> shapes_;
+};
+
+// One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
+// restored at its end, opens no session.
+class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
+ public:
+  explicit Iterator(const Params& params)
+      : DatasetIterator<QuiverDataset>(params),
+        checkpoints_(&ExtendCrc32c, Zlib()),
+        on_stop_([this] { Cancel("tfquiver was stopped in this process"); }) {
+    where_.digest_id = params.dataset->source().digest_id;
+  }
+
+  // Waits for nothing but its own thread, which is told to stop.
+  ~Iterator() override {
+    if (cancellation_manager_ != nullptr) {
+      cancellation_manager_->DeregisterCallback(cancellation_token_);
+    }
+    std::lock_guard<std::mutex> lock(mu_);
+    if (reader_ != nullptr) {
+      reader_->Stop();
+      thread_.reset();
+    }
+    for (Record& record : drawn_.records) {
+      if (record.blob != nullptr) TstringBlobs()->Delete(record.blob);
+    }
+    if (reader_ != nullptr) reader_->pool().Release(&drawn_);
+    std::lock_guard<std::mutex> cancel_lock(cancel_mu_);
+    owned_by_cancel_ = nullptr;
+  }
+
+  absl::Status Initialize(IteratorContext* ctx) override {
+    const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
+    if (!providers.empty()) split_provider_ = providers[0];
+    tensorflow::CancellationManager* manager = ctx->cancellation_manager();
+    if (manager != nullptr) {
+      cancellation_token_ = manager->get_cancellation_token();
+      if (manager->RegisterCallback(cancellation_token_,
+                                    [this] { Cancel("the iterator was cancelled"); })) {
+        cancellation_manager_ = manager;
+      } else {
+        Cancel("the iterator was cancelled");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status GetNextInternal(IteratorContext* ctx, std::vector<Tensor>* out_tensors,
+                               bool* end_of_sequence) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    *end_of_sequence = false;
+    if (reader_ == nullptr && !ended_) TF_RETURN_IF_ERROR(Start(ctx));
+    if (!ended_) {
+      const int64_t batch = dataset()->source().options.batch_size;
+      bool end = false;
+      RecordPool& pool = reader_->pool();
+      const Status drawn =
+          pool.Draw(static_cast<size_t>(std::max<int64_t>(batch, 1)), &drawn_, &end);
+      if (!drawn.ok()) return Final(ToAbsl(drawn), split_provider_ != nullptr);
+      ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
+      if (!ended_) {
+        out_tensors->push_back(batch == 0 ? Single(ctx) : Batch(ctx));
+        pool.Release(&drawn_);
+        return absl::OkStatus();
+      }
+      TellProvider();
+    }
+    *end_of_sequence = true;
+    return absl::OkStatus();
+  }
+
+ protected:
+  std::shared_ptr<tensorflow::data::model::Node> CreateNode(
+      IteratorContext*, tensorflow::data::model::Node::Args args) const override {
+    return tensorflow::data::model::MakeSourceNode(std::move(args));
+  }
+
+  bool SymbolicCheckpointCompatible() const override { return true; }
+
+  absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (reader_ != nullptr) where_ = reader_->Where();
+    where_.ended = ended_;
+    return writer->WriteScalar(prefix(), kState, tstring(checkpoints_.Write(where_)));
+  }
+
+  absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    tstring state;
+    TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kState, &state));
+    if (reader_ != nullptr) {
+      return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
+    }
+    Checkpoint checkpoint;
+    const Status read = ReadCheckpoint(std::string_view(state.data(), state.size()),
+                                       where_.digest_id, &ExtendCrc32c, Zlib(), &checkpoint);
+    if (!read.ok()) return ToAbsl(read);
+    where_ = std::move(checkpoint);
+    ended_ = where_.ended;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Start(IteratorContext* ctx) {
+    const Source& source = dataset()->source();
+    SessionOptions session;
+    if (split_provider_ != nullptr) {
+      Tensor split;
+      bool end = false;
+      TF_RETURN_IF_ERROR(split_provider_->GetNext(&split, &end));
+      if (end) {
+        ended_ = true;
+        return absl::OkStatus();
+      }
+      session.session_id = split.scalar<tstring>()();
+    }
+    session.session_key = source.session_key;
+    session.digest_id = source.digest_id;
+    session.reader_id = UniqueId();
+    session.label = Process::Get().label();
+    ReaderParts parts;
+    parts.crc = &ExtendCrc32c;
+    parts.zlib = Zlib();
+    parts.blobs = TstringBlobs();
+    parts.warn = [](const std::string& message) { LOG(WARNING) << "tfquiver: " << message; };
+    parts.socket_path = [endpoint = source.options.endpoint] {
+      return Process::Get().SocketPath(endpoint);
+    };
+    reader_ =
+        std::make_unique<Reader>(source.options, std::move(session), where_, std::move(parts));
+    {
+      std::lock_guard<std::mutex> lock(cancel_mu_);
+      owned_by_cancel_ = reader_.get();
+      if (!cancelled_.empty()) reader_->pool().Cancel(cancelled_);
+    }
+    thread_ = ctx->StartThread("tfquiver_reader", [reader = reader_.get()] { reader->Run(); });
+    return absl::OkStatus();
+  }
+
+  // Asked once more after the end, so that the dispatcher learns of it and tells late workers.
+  void TellProvider() {
+    if (split_provider_ == nullptr) return;
+    Tensor split;
+    bool end = false;
+    const absl::Status status = split_provider_->GetNext(&split, &end);
+    if (!status.ok())
+      LOG(WARNING) << "tfquiver: the dispatcher was not told of the end: " << status;
+  }
+
+  static void Move(const Record& record, tstring* to) {
+    if (record.blob == nullptr) {
+      to->assign(record.data, record.size);
+      return;
+    }
+    *to = std::move(*static_cast<tstring*>(record.blob));
+    TstringBlobs()->Delete(record.blob);
+  }
+
+  Tensor Single(IteratorContext* ctx) {
+    Tensor tensor(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({}));
+    Move(drawn_.records[0], &tensor.scalar<tstring>()());
+    return tensor;
+  }
+
+  Tensor Batch(IteratorContext* ctx) {
+    const auto size = static_cast<int64_t>(drawn_.records.size());
+    Tensor tensor(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({size}));
+    auto strings = tensor.vec<tstring>();
+    for (int64_t i = 0; i < size; ++i) Move(drawn_.records[static_cast<size_t>(i)], &strings(i));
+    return tensor;
+  }
+
+  void Cancel(const std::string& why) {
+    std::lock_guard<std::mutex> lock(cancel_mu_);
+    cancelled_ = why;
+    if (owned_by_cancel_ != nullptr) owned_by_cancel_->pool().Cancel(why);
+  }
+
+  std::mutex mu_;  // held through GetNext: one taker at a time
+  std::shared_ptr<SplitProvider> split_provider_;
+  CheckpointWriter checkpoints_;
+  Checkpoint where_;
+  bool ended_ = false;
+  RecordPool::Drawn drawn_;
+
+  std::mutex cancel_mu_;  // never held while waiting
+  std::string cancelled_;
+  Reader* owned_by_cancel_ = nullptr;  // reader_, once it is there
+
+  tensorflow::CancellationManager* cancellation_manager_ = nullptr;
+  tensorflow::CancellationToken cancellation_token_ = 0;
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
+  Process::OnStop on_stop_;                     // destroyed first: no call after that
+};
+
+std::unique_ptr<IteratorBase> QuiverDataset::MakeIteratorInternal(const std::string& prefix) const {
+  return std::make_unique<Iterator>(Iterator::Params{this, prefix + "::Quiver"});
+}
+
+class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
+ public:
+  using DatasetOpKernel::DatasetOpKernel;
+
+ protected:
+  void MakeDataset(tensorflow::OpKernelContext* ctx, DatasetBase** output) override {
+    using tensorflow::data::ParseScalarArgument;
+    tstring digest_id;
+    tstring session_key;
+    tstring options;
+    Source source;
+    OP_REQUIRES_OK(ctx, ParseScalarArgument<tstring>(ctx, "digest_id", &digest_id));
+    OP_REQUIRES_OK(ctx, ParseScalarArgument<tstring>(ctx, "session_key", &session_key));
+    OP_REQUIRES_OK(ctx, ParseScalarArgument<tstring>(ctx, "options", &options));
+    OP_REQUIRES_OK(ctx, ParseScalarArgument<int64_t>(ctx, "num_records", &source.num_records));
+    source.digest_id = digest_id;
+    source.session_key = session_key;
+    source.options_json = options;
+    OP_REQUIRES_OK(ctx, ToAbsl(ParseOptions(source.options_json, &source.options)));
+    OP_REQUIRES(ctx, source.digest_id.size() == kIdBytes,
+                absl::InvalidArgumentError("tfquiver: digest_id must be 32 bytes"));
+    OP_REQUIRES(ctx,
+                source.session_key.size() <= kMaxStringBytes &&
+                    source.options.job.size() <= kMaxStringBytes,
+                absl::InvalidArgumentError("tfquiver: session_key or job is too long"));
+    OP_REQUIRES(ctx, source.num_records >= 0,
+                absl::InvalidArgumentError("tfquiver: num_records must not be negative"));
+    *output = new QuiverDataset(ctx, std::move(source));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("QuiverDataset").Device(tensorflow::DEVICE_CPU), QuiverDatasetOp);
+
+}  // namespace
+}  // namespace tfquiver

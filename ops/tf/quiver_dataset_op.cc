@@ -1,0 +1,41 @@
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tfquiver {
+
+// SetDoNotOptimize: without it the graph optimiser folds the source into a constant that cannot be
+// serialised.
+REGISTER_OP("QuiverDataset")
+    .Input("digest_id: string")
+    .Input("session_key: string")
+    .Input("options: string")
+    .Input("num_records: int64")
+    .Output("handle: variant")
+    .SetDoNotOptimize()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      tensorflow::shape_inference::ShapeHandle scalar;
+      for (int i = 0; i < c->num_inputs(); ++i) {
+        TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &scalar));
+      }
+      return tensorflow::shape_inference::ScalarShape(c);
+    })
+    .Doc(R"doc(
+The records of a data set in random order, each once an epoch, from the tfquiver node on this machine.
+
+Elements are one string tensor: a record, shape [] (batch_size 0), or a batch of records, shape [batch_size], the last
+one smaller unless drop_remainder. Every iterator is one reader of a session; in a tf.data service job with dynamic
+sharding all workers' iterators of one epoch share a session, and each record goes to one of them.
+
+Fails with INVALID_ARGUMENT (options, a checkpoint of another data set), FAILED_PRECONDITION (no node is known in this
+process; an object changed under its digest), UNAVAILABLE (the node cannot be reached in time), DATA_LOSS (a shard that
+stays damaged), ABORTED (the node breaks the protocol), CANCELLED.
+
+digest_id: 32 raw bytes that name the data set.
+session_key: unique for each time a pipeline is distributed; empty in a trainer that reads by itself.
+options: one flat JSON object: endpoint, job, batch_size, drop_remainder, shuffle_bytes, seed, readahead_bytes,
+  hold_back (elements), reconnect_ms, connect_ms.
+num_records: in the data set, for the cardinality.
+)doc");
+
+}  // namespace tfquiver

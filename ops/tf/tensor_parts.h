@@ -1,0 +1,18 @@
+#ifndef TFQUIVER_OPS_TF_TENSOR_PARTS_H_
+#define TFQUIVER_OPS_TF_TENSOR_PARTS_H_
+
+#include "ops/core/checkpoint.h"
+#include "ops/core/crc32c.h"
+#include "ops/core/shard_records.h"
+
+namespace tfquiver {
+
+// What the core is given by TensorFlow: its checksum, its zlib, its strings.
+uint32_t ExtendCrc32c(uint32_t crc, const char* data, size_t size);
+ZlibCodec Zlib();
+// Blobs are tensorflow::tstring objects.
+BlobFactory* TstringBlobs();
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_TF_TENSOR_PARTS_H_

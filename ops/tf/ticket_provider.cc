@@ -1,0 +1,68 @@
+#include "ops/tf/ticket_provider.h"
+
+#include <chrono>
+#include <utility>
+
+#include "ops/core/process.h"
+#include "ops/core/ticket_client.h"
+#include "ops/tf/status_conversion.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tfquiver {
+namespace {
+
+constexpr std::chrono::milliseconds kLimit{1000};
+
+}  // namespace
+
+TicketProvider::TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
+                               std::string job, int64_t cardinality)
+    : endpoint_(std::move(endpoint)),
+      session_key_(std::move(session_key)),
+      digest_id_(std::move(digest_id)),
+      job_(std::move(job)),
+      cardinality_(cardinality),
+      provider_id_(UniqueId()),
+      restored_(Process::Get().restoring()) {}
+
+absl::Status TicketProvider::GetNext(tensorflow::Tensor* split, bool* end_of_splits) {
+  TicketFields ticket;
+  ticket.session_key = session_key_;
+  ticket.provider_id = provider_id_;
+  ticket.restored = restored_;
+  ticket.digest_id = digest_id_;
+  ticket.job = job_;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    ticket.repetition = repetition_;
+  }
+  const Process& process = Process::Get();
+  TicketReply reply;
+  const Status status =
+      AskForTicket(process.SocketPath(endpoint_), process.label(), ticket, kLimit, &reply);
+  if (!status.ok()) return ToAbsl(status);
+  *end_of_splits = reply.end;
+  if (!reply.end) {
+    *split = tensorflow::Tensor(tensorflow::DT_STRING, tensorflow::TensorShape({}));
+    split->scalar<tensorflow::tstring>()() = reply.session_id;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TicketProvider::Reset() {
+  std::lock_guard<std::mutex> lock(mu_);
+  ++repetition_;
+  return absl::OkStatus();
+}
+
+absl::Status TicketProvider::Save(std::function<std::string(std::string)>,
+                                  tensorflow::data::IteratorStateWriter*) {
+  return absl::UnimplementedError("tfquiver: the coordinator keeps the state of a session");
+}
+
+absl::Status TicketProvider::Restore(std::function<std::string(std::string)>,
+                                     tensorflow::data::IteratorStateReader*) {
+  return absl::UnimplementedError("tfquiver: the coordinator keeps the state of a session");
+}
+
+}  // namespace tfquiver

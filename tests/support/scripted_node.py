@@ -1,0 +1,365 @@
+"""A node for tests of the op: one thread a connection, speaks the reader socket, serves shards of local TFRecord files.
+
+It plays the session by itself (every shard once, END when all are acked or the reader drains) and misbehaves on
+command. Frames are made here, by hand, so that the op is tested against the protocol's text and not against the
+node's codec.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import google_crc32c
+
+HELLO, WELCOME, OPEN, OPENED, CREDIT, SHARD, ACK, BAD, DRAINING, END, CLOSE = range(1, 12)
+TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED = range(12, 18)
+DIGEST_ID = bytes(range(32))
+
+
+def frame(kind: int, payload: bytes = b"") -> bytes:
+    return struct.pack("<HBBI", 0x5154, 1, kind, len(payload)) + payload
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<H", len(value.encode())) + value.encode()
+
+
+def masked_crc(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(record: bytes) -> bytes:
+    length = struct.pack("<Q", len(record))
+    return length + struct.pack("<I", masked_crc(length)) + record + struct.pack("<I", masked_crc(record))
+
+
+@dataclass(frozen=True)
+class ShardBytes:
+    path: Path
+    offset: int
+    length_bytes: int
+    crc32c: int
+    records: int
+
+
+def write_shards(path: Path, shards: Sequence[Sequence[bytes]]) -> list[ShardBytes]:
+    """Writes one TFRecord file; every inner sequence of records is one shard."""
+    written = []
+    with path.open("wb") as out:
+        for records in shards:
+            data = b"".join(map(framed, records))
+            written.append(ShardBytes(path, out.tell(), len(data), google_crc32c.value(data), len(records)))
+            out.write(data)
+    return written
+
+
+@dataclass
+class Session:
+    """What the coordinator would know: shards to hand out, leased (shard -> reader), acked."""
+
+    todo: list[int]
+    leased: dict[int, str] = field(default_factory=dict)
+    acked: set[int] = field(default_factory=set)
+    drained: dict[str, bool] = field(default_factory=dict)
+    complete: list[bool] = field(default_factory=list)
+
+
+@dataclass
+class Opened:
+    """An OPEN frame as it came."""
+
+    session_id: str
+    session_key: str
+    digest_id: bytes
+    job: str
+    reader_id: str
+    credit_bytes: int
+    seed: int
+    done: bytes | None
+    held: list[int]
+
+
+class ScriptedNode:
+    """Listens at `path` while in a `with` block.
+
+    Hooks (set before readers come): `on_shard(node, connection, shard) -> frames | None` replaces the SHARD frame for
+    a shard when it returns something; `serve = False` holds shards back; `ticket(session_key, repetition, restored)`.
+    """
+
+    def __init__(self, path: Path, shards: Sequence[ShardBytes], *, sealed: bool = False) -> None:
+        self.path, self.shards, self.sealed = path, shards, sealed
+        self.sessions: dict[str, Session] = {}
+        self.opens: list[Opened] = []
+        self.bad: list[int] = []
+        self.hellos: list[tuple[int, str]] = []
+        self.tickets: list[tuple[str, str, int, bool]] = []
+        self.draining: list[int] = []
+        self.changed = threading.Condition()
+        self.on_shard: Callable[[Connection, int], bool] | None = None
+        self.on_open: Callable[[Connection], bool] | None = None
+        self.ticket: Callable[[str, str, int, bool], bytes | None] | None = None
+        self.serving = True
+        self.session_of_provider: dict[tuple[str, int], str] = {}
+        self._connections: list[Connection] = []
+        self._threads: list[threading.Thread] = []
+        self._listener: socket.socket | None = None
+
+    def __enter__(self) -> ScriptedNode:
+        self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hang_up()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def listen(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(self.path))
+        self._listener.listen(16)
+        self._start(self._accept, self._listener)
+
+    def hang_up(self) -> None:
+        """As a kill would: the listener and all connections close; sessions (the coordinator's) stay."""
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+        for connection in list(self._connections):
+            connection.cut()
+
+    def wait_for(self, condition: Callable[[], bool], deadline_s: float = 20) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, deadline_s)
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, name="scripted_node", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            connection = Connection(self, peer)
+            self._connections.append(connection)
+            self._start(connection.run)
+
+
+class Connection:
+    """One reader or ticket provider."""
+
+    def __init__(self, node: ScriptedNode, peer: socket.socket) -> None:
+        self.node, self.peer = node, peer
+        self.session: Session | None = None
+        self.session_id = self.reader_id = ""
+        self.credit = self.sent = 0
+        self.ended = False
+        self.held: list[int] = []
+        self._wake_read, self._wake_write = os.pipe()
+
+    def cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self.peer.shutdown(socket.SHUT_RDWR)
+
+    def run(self) -> None:
+        try:
+            for message, fds in self._messages():
+                with self.node.changed:
+                    self._handle(message[3], message[8:], fds)
+                    self.node.changed.notify_all()
+        except OSError:
+            pass
+        finally:
+            with self.node.changed:
+                self._gone()
+                self.node.changed.notify_all()
+            self.peer.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
+    def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.peer.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+
+    def _messages(self) -> Iterator[tuple[bytes, list[int]]]:
+        while True:
+            if not select.select([self.peer], [], [], 60)[0]:
+                return
+            data, ancillary, _, _ = self.peer.recvmsg(1 << 16, socket.CMSG_SPACE(16))
+            fds = [fd for *_, raw in ancillary for fd in array.array("i", raw)]
+            if not data:
+                return
+            yield data, fds
+            for fd in fds:
+                os.close(fd)
+
+    def _gone(self) -> None:
+        """A reader that went away without CLOSE keeps its leases for a reconnect; forget its draining only."""
+        if self.session is not None:
+            self.session.drained.pop(self.reader_id, None)
+
+    def _handle(self, kind: int, payload: bytes, fds: list[int]) -> None:
+        node = self.node
+        if kind == HELLO:
+            role, _pid, size = struct.unpack_from("<BIH", payload)
+            node.hellos.append((role, payload[7 : 7 + size].decode()))
+            self.send(frame(WELCOME, text("scripted")))
+        elif kind == HELD:
+            self.held += struct.unpack_from(f"<{struct.unpack_from('<I', payload)[0]}I", payload, 4)
+        elif kind == OPEN:
+            self._open(payload, fds)
+        elif kind == TICKET:
+            self._ticket(payload)
+        elif kind == CREDIT:
+            self.credit += struct.unpack("<Q", payload)[0]
+        elif kind == ACK and self.session is not None:
+            count = struct.unpack_from("<I", payload)[0]
+            for shard in struct.unpack_from(f"<{count}I", payload, 4):
+                if self.session.leased.get(shard) == self.reader_id:
+                    del self.session.leased[shard]
+                    self.session.acked.add(shard)
+        elif kind == BAD:
+            shard = struct.unpack("<I", payload)[0]
+            node.bad.append(shard)
+            self._send_shard(shard)
+        elif kind == DRAINING and self.session is not None:
+            received = struct.unpack("<Q", payload)[0]
+            node.draining.append(received)
+            assert received <= self.sent
+            self.session.drained[self.reader_id] = received == self.sent
+        elif kind == CLOSE and self.session is not None:
+            complete = payload[0] == 1
+            self.session.complete.append(complete)
+            for shard, reader in list(self.session.leased.items()):
+                if reader == self.reader_id:
+                    del self.session.leased[shard]
+                    if complete:
+                        self.session.acked.add(shard)
+                    else:
+                        self.session.todo.append(shard)
+        self._advance()
+
+    def _open(self, payload: bytes, fds: list[int]) -> None:
+        fields, at = [], 0
+
+        def take_text() -> str:
+            nonlocal at
+            size = struct.unpack_from("<H", payload, at)[0]
+            at += 2 + size
+            return payload[at - size : at].decode()
+
+        fields = [take_text(), take_text()]
+        digest_id = payload[at : at + 32]
+        at += 32
+        fields += [take_text(), take_text()]
+        credit, seed, has_state = struct.unpack_from("<QQB", payload, at)
+        assert at + 17 == len(payload)
+        done = zlib.decompress(os.pread(fds[0], 1 << 24, 0)) if has_state else None
+        opened = Opened(fields[0], fields[1], digest_id, fields[2], fields[3], credit, seed, done, list(self.held))
+        self.node.opens.append(opened)
+        self.session_id = opened.session_id or f"s{len(self.node.sessions)}"
+        self.reader_id, self.credit = opened.reader_id, credit
+        if self.session_id not in self.node.sessions:
+            bits = done or bytes((len(self.node.shards) + 7) // 8)
+            todo = [i for i in range(len(self.node.shards)) if not bits[i // 8] >> i % 8 & 1]
+            self.node.sessions[self.session_id] = Session(todo)
+        if self.node.on_open is not None and self.node.on_open(self):
+            return
+        self.session = self.node.sessions[self.session_id]
+        mine = [shard for shard, reader in self.session.leased.items() if reader == self.reader_id]
+        for shard in mine:
+            if shard not in self.held:
+                del self.session.leased[shard]
+                self.session.todo.append(shard)
+        dropped = [shard for shard in self.held if self.session.leased.get(shard) != self.reader_id]
+        if dropped:
+            self.send(frame(DROPPED, struct.pack(f"<I{len(dropped)}I", len(dropped), *dropped)))
+        records = sum(shard.records for shard in self.node.shards)
+        numbers = struct.pack("<QQQ", 0, len(self.node.shards), records)
+        self.send(frame(OPENED, text(self.session_id) + numbers))
+
+    def _ticket(self, payload: bytes) -> None:
+        size = struct.unpack_from("<H", payload)[0]
+        key, at = payload[2 : 2 + size].decode(), 2 + size
+        size = struct.unpack_from("<H", payload, at)[0]
+        provider, at = payload[at + 2 : at + 2 + size].decode(), at + 2 + size
+        repetition, restored = struct.unpack_from("<QB", payload, at)
+        self.node.tickets.append((key, provider, repetition, bool(restored)))
+        if self.node.ticket is not None:
+            reply = self.node.ticket(key, provider, repetition, bool(restored))
+            if reply is not None:
+                self.send(reply)
+            return
+        session_id = self.node.session_of_provider.setdefault(
+            (provider, repetition), f"{key}-{provider}-{repetition}"
+        )
+        session = self.node.sessions.get(session_id)
+        end = session is not None and not session.todo and not session.leased
+        self.send(frame(TICKET_REPLY, struct.pack("<B", end) + text("" if end else session_id)))
+
+    def _advance(self) -> None:
+        session = self.session
+        if session is None or self.ended:
+            return
+        while self.node.serving and self.credit > 0 and session.todo:
+            shard = session.todo.pop(0)
+            session.leased[shard] = self.reader_id
+            self.credit -= self.node.shards[shard].length_bytes
+            session.drained[self.reader_id] = False
+            self._send_shard(shard)
+        if session.todo:
+            return
+        if all(session.drained.get(reader, False) for reader in session.leased.values()):
+            self.ended = True
+            self.send(frame(END))
+
+    def _send_shard(self, number: int) -> None:
+        self.sent += 1
+        if self.node.on_shard is None or not self.node.on_shard(self, number):
+            self.send_shard(number)
+
+    def send_shard(self, number: int, **changes: int) -> None:
+        """The SHARD frame as it should be, but for `changes` (shard, kind, offset, length, crc32c, records)."""
+        shard = self.node.shards[number]
+        fields = {
+            "shard": number,
+            "kind": int(self.node.sealed),
+            "offset": 0 if self.node.sealed else shard.offset,
+            "length": shard.length_bytes,
+            "crc32c": shard.crc32c,
+            "records": shard.records,
+        } | changes
+        fd = sealed_copy(shard) if self.node.sealed else os.open(shard.path, os.O_RDONLY)
+        try:
+            self.send(frame(SHARD, struct.pack("<IBQQII", *fields.values())), [fd])
+        finally:
+            os.close(fd)
+
+
+def sealed_copy(shard: ShardBytes) -> int:
+    """Sealed memory with the shard's bytes, as the node makes from compressed entries."""
+    import fcntl
+
+    fd = os.memfd_create("shard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with shard.path.open("rb") as file:
+        file.seek(shard.offset)
+        os.write(fd, file.read(shard.length_bytes))
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
