@@ -1,0 +1,35 @@
+"""What a request may contain. Each check raises InvalidArgumentError naming the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfquiver import errors
+
+HASH_BYTES = 32
+MAX_NAME_BYTES = 512
+MAX_INVENTORY_HASHES = 16_384
+MAX_LEASES = 1024
+MAX_WAIT_MS = 10_000
+
+
+def name(field: str, value: str, required: bool = True) -> None:
+    if required and not value:
+        raise errors.InvalidArgumentError(f"{field}: missing")
+    if len(value.encode()) > MAX_NAME_BYTES:
+        raise errors.InvalidArgumentError(f"{field}: longer than {MAX_NAME_BYTES} bytes")
+
+
+def hash_(field: str, value: bytes, required: bool = True) -> None:
+    if (required or value) and len(value) != HASH_BYTES:
+        raise errors.InvalidArgumentError(f"{field}: {len(value)} bytes; it has {HASH_BYTES}")
+
+
+def hashes(field: str, values: Iterable[bytes]) -> None:
+    for value in values:
+        hash_(field, value)
+
+
+def between(field: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise errors.InvalidArgumentError(f"{field}: {value}; it is {least} to {most}")

@@ -1,0 +1,279 @@
+"""Joins the parts: sessions, membership, residency, registry and the commit log, on one event loop.
+
+What a reply promises is durable before the reply: each method that decides calls `_log.writable` first (a log that
+cannot be written refuses decisions), decides, and awaits `_log.synced`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import uuid
+from collections.abc import AsyncIterable, Iterable, Sequence
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.commit_log import CommitLog
+from tfquiver.service.coordinator.inventory import prefixes
+from tfquiver.service.coordinator.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.registry import Registry
+from tfquiver.service.coordinator.residency import Change, Residency, Table
+from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
+
+
+class Coordinator:
+    def __init__(self, work_dir: Path, options: CoordinatorOptions, clock: Clock | None = None) -> None:
+        """Reads the commit log. Call inside the event loop that it is to live on.
+
+        Raises AlreadyRunningError (another coordinator holds `work_dir`), InvalidArgumentError (a directory that cannot
+        be used), DataLossError (a damaged log), ResourceExhaustedError (no room for the log).
+        """
+        self.options = options
+        self.incarnation = uuid.uuid4().hex
+        self._waiters: dict[str, asyncio.Event] = {}
+        self._opening: dict[bytes, asyncio.Lock] = {}
+        self._stopping = False
+        self._lock = _locked(work_dir)
+        try:
+            self._assemble(work_dir, options, clock or SystemClock())
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
+        self.membership = Membership(clock, options.node_timeout_s)
+        self.residency = Residency()
+        self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
+        limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
+        rng = random.Random(uuid.uuid4().int)
+        self.sessions = Sessions(clock, rng, self._journal, self.residency.table, self._wake, limits)
+        self._log = CommitLog(work_dir / "commit.log", self._snapshot)
+
+    async def start(self) -> None:
+        """Goes on where the log ends, and begins to look after nodes and readers that stay away."""
+        records = self._log.restored()
+        for record in records:
+            if record.WhichOneof("record") == "dataset_registered":
+                self.registry.apply(record.dataset_registered)
+            else:
+                self.sessions.apply(record)
+        self.registry.restored()
+        self.sessions.restored()
+        if records:
+            await self._log.compact()
+            logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
+        self._caretaker = asyncio.get_running_loop().create_task(self._take_care())
+
+    def release_waiters(self) -> None:
+        """Lease calls that wait return at once, from now on."""
+        self._stopping = True
+        for session_id in list(self._waiters):
+            self._wake(session_id)
+
+    async def stop(self) -> None:
+        self.release_waiters()
+        self._caretaker.cancel()
+        await asyncio.gather(self._caretaker, return_exceptions=True)
+        await self._log.close()
+        os.close(self._lock)
+
+    # Data sets.
+
+    async def register(self, name: str, listing_key: bytes, parts: AsyncIterable[bytes]) -> types_pb2.Dataset:
+        await self._log.writable()
+        dataset = await self.registry.register(name, listing_key, parts)
+        await self._log.synced()
+        return dataset
+
+    # Nodes.
+
+    def heartbeat(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
+        node_id = request.node.node_id
+        sighting = self.membership.heartbeat(request.node, request.incarnation)
+        if sighting is not Sighting.KNOWN:
+            logging.info("node %s %s", node_id, sighting.value)
+            self.sessions.node_seen(node_id, request.incarnation)
+        verdict = self.membership.inventory(node_id, request.inventory)
+        if verdict is InventoryVerdict.APPLY:
+            added, removed = prefixes(request.inventory.added), prefixes(request.inventory.removed)
+            if request.inventory.full:
+                self._apply(self.residency.replaced(node_id, added))
+            else:
+                self._apply(self.residency.added(node_id, added))
+            if len(removed):
+                self._apply(self.residency.removed(node_id, removed))
+        return pb2.HeartbeatReply(
+            nodes=self.membership.live(),
+            resend_inventory=verdict is InventoryVerdict.GAP,
+            heartbeat_interval_ms=self.options.heartbeat_interval_ms,
+            coordinator_incarnation=self.incarnation,
+        )
+
+    async def leave(self, node_id: str, incarnation: str) -> None:
+        await self._log.writable()
+        if self.membership.leave(node_id, incarnation):
+            logging.info("node %s has left", node_id)
+            self._node_gone(node_id)
+        await self._log.synced()
+
+    # Sessions.
+
+    async def ticket(self, request: pb2.TicketRequest) -> str | None:
+        await self._log.writable()
+        dataset = self.registry.find(request.digest_id)
+        session_id = self.sessions.ticket(
+            request.session_key,
+            request.provider_id,
+            request.repetition,
+            request.restored,
+            request.digest_id,
+            dataset.shards,
+            request.job,
+        )
+        await self._log.synced()
+        return session_id
+
+    async def open_reader(self, request: pb2.OpenReaderRequest) -> tuple[Session, Sequence[int]]:
+        await self._log.writable()
+        dataset = self.registry.find(request.digest_id)
+        await self._follow(request.digest_id)
+        session_id = request.session_id or self.sessions.own_session(
+            request.reader_id,
+            request.session_key,
+            request.digest_id,
+            dataset.shards,
+            request.job,
+            request.seed,
+            request.done_bitmap,
+        )
+        if self.sessions.session(session_id).digest_id != request.digest_id:
+            raise errors.InvalidArgumentError(f"digest_id: not that of session {session_id}")
+        who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label)
+        live = self.membership.is_live(request.node_id, request.incarnation)
+        opened = self.sessions.open_reader(session_id, who, request.held, live)
+        await self._log.synced()
+        return opened
+
+    async def lease(self, request: pb2.LeaseRequest) -> tuple[LeaseResult, Table]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + request.wait_ms / 1000
+        reader = self.sessions.reader(request.session_id, request.reader_id)
+        digest_id = self.sessions.session(request.session_id).digest_id
+        while True:
+            await self._follow(digest_id)
+            last = self._stopping or loop.time() >= give_up_at
+            result = self._lease_now(request, reader, last)
+            if last or result.state is not LeaseState.WAIT:
+                break
+            event = self._waiters.setdefault(request.session_id, asyncio.Event())
+            try:
+                async with asyncio.timeout_at(give_up_at):
+                    await event.wait()
+            except TimeoutError:
+                pass
+        if result.state is LeaseState.END:
+            await self._log.synced()
+        return result, self.residency.table(digest_id)
+
+    async def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
+        await self._log.writable()
+        self.sessions.ack(session_id, reader_id, shards)
+        await self._log.synced()
+
+    async def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
+        await self._log.writable()
+        self.sessions.close_reader(session_id, reader_id, complete)
+        await self._log.synced()
+
+    def owner(self, table: Table, shard: int) -> str:
+        """The node that holds a shard, or should; "" when there is none."""
+        holder = self.residency.holder(table, shard)
+        return holder or table.owner(shard, self.membership.storing)
+
+    # Inside.
+
+    def _lease_now(self, request: pb2.LeaseRequest, reader: Reader, last: bool) -> LeaseResult:
+        return self.sessions.lease(
+            request.session_id,
+            reader,
+            request.sequence,
+            request.max_shards,
+            request.max_bytes,
+            request.draining,
+            last,
+        )
+
+    async def _follow(self, digest_id: bytes) -> None:
+        """Makes sure that the residency of this data set is followed."""
+        if digest_id in self.residency:
+            return
+        lock = self._opening.setdefault(digest_id, asyncio.Lock())
+        try:
+            async with lock:
+                if digest_id not in self.residency:
+                    digest = await self.registry.digest(digest_id)
+                    self.residency.open(await asyncio.to_thread(Table, digest))
+        finally:
+            self._opening.pop(digest_id, None)
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        for digest_id, shards in changes:
+            if shards:
+                self.sessions.residency_changed(digest_id, shards)
+
+    def _node_gone(self, node_id: str) -> None:
+        self.sessions.node_lost(node_id)
+        self._apply(self.residency.node_gone(node_id))
+
+    async def _take_care(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self.options.node_timeout_s / 5))
+            for node_id in self.membership.expire():
+                logging.warning("node %s is lost: not heard of for %g s", node_id, self.options.node_timeout_s)
+                self._node_gone(node_id)
+            self.sessions.expire()
+            in_use = {session.digest_id for session in self.sessions if session.readers}
+            for digest_id in self.residency.tables():
+                if digest_id not in in_use and digest_id not in self._opening:
+                    self.residency.close(digest_id)
+            try:
+                await self._log.synced()
+            except errors.TfquiverError as error:
+                logging.error("%s", error)
+
+    def _journal(self, record: CommitRecord) -> None:
+        self._log.append(record)
+
+    def _snapshot(self) -> Iterable[CommitRecord]:
+        yield from self.registry.snapshot()
+        yield from self.sessions.snapshot()
+
+    def _wake(self, session_id: str) -> None:
+        event = self._waiters.pop(session_id, None)
+        if event:
+            event.set()
+
+
+def _locked(work_dir: Path) -> int:
+    """A descriptor that holds the directory for this process."""
+    try:
+        work_dir.mkdir(parents=True, mode=0o700, exist_ok=True)
+        lock = os.open(work_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"work_dir {work_dir}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise errors.AlreadyRunningError(f"work_dir {work_dir}: another coordinator holds it") from error
+    return lock

@@ -1,0 +1,178 @@
+"""The commit log on disk: appended to, synced, cut where it is torn, replaced as a whole by a snapshot.
+
+Format, version 1, integers little-endian. Header: magic `TFQL`, u16 version, u16 zero, u32 CRC-32C of these 8 bytes.
+Then records: u32 length, u32 CRC-32C of the length's 4 bytes and the payload, payload (a CommitRecord, see
+commit_log.proto).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import google_crc32c
+from absl import logging
+from google.protobuf.message import DecodeError
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+
+MAGIC = b"TFQL"
+VERSION = 1
+MAX_RECORD_BYTES = 32 << 20
+_START = struct.Struct("<4sHH")
+_HEADER_BYTES = _START.size + 4
+_RECORD = struct.Struct("<II")
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def _crc(data: bytes) -> int:
+    value: int = google_crc32c.value(data)
+    return value
+
+
+def header(version: int = VERSION) -> bytes:
+    start = _START.pack(MAGIC, version, 0)
+    return start + struct.pack("<I", _crc(start))
+
+
+def framed(record: CommitRecord) -> bytes:
+    payload = record.SerializeToString(deterministic=True)
+    if len(payload) > MAX_RECORD_BYTES:
+        raise errors.NeverFitsError(f"a record of {len(payload)} bytes; the log takes {MAX_RECORD_BYTES}")
+    length = struct.pack("<I", len(payload))
+    return length + struct.pack("<I", _crc(length + payload)) + payload
+
+
+def parse(data: bytes, name: str) -> tuple[list[CommitRecord], int]:
+    """The whole records of a log, and the offset at which they end.
+
+    Raises DataLossError when the header is damaged or of another version; a torn record ends the log.
+    """
+    if not data:
+        return [], 0
+    start = data[: _START.size]
+    if len(data) < _HEADER_BYTES:
+        # The header is written with the file's first sync: a shorter file was never acknowledged to anybody.
+        return [], 0
+    magic, version, _ = _START.unpack(start)
+    if magic != MAGIC or data[_START.size : _HEADER_BYTES] != struct.pack("<I", _crc(start)):
+        raise errors.DataLossError(f"{name}: offset 0: not a commit log, or its header is damaged")
+    if version != VERSION:
+        raise errors.DataLossError(f"{name}: offset 4: a log of version {version}; this program reads {VERSION}")
+    records: list[CommitRecord] = []
+    offset = _HEADER_BYTES
+    while offset + _RECORD.size <= len(data):
+        length, crc = _RECORD.unpack_from(data, offset)
+        payload = data[offset + _RECORD.size : offset + _RECORD.size + length]
+        if length > MAX_RECORD_BYTES or len(payload) < length or crc != _crc(data[offset : offset + 4] + payload):
+            break
+        try:
+            records.append(CommitRecord.FromString(payload))
+        except DecodeError as error:
+            raise errors.DataLossError(f"{name}: offset {offset}: a record that cannot be read: {error}") from error
+        offset += _RECORD.size + length
+    return records, offset
+
+
+class LogFile:
+    """Not thread-safe: one caller at a time. Blocking."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the log. `records` is what it holds. Raises DataLossError, ResourceExhaustedError."""
+        self._path = path
+        data = path.read_bytes() if path.exists() else b""
+        self.records, self._end = parse(data, str(path))
+        torn = data[self._end :]
+        if torn:
+            self._keep_torn(torn)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(self._file, self._end)
+            if not self._end:
+                self.append(header())
+                _sync_directory(path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        return self._end
+
+    def append(self, data: bytes) -> None:
+        """`data` is durable on return. When it cannot be, the log is as it was before, and a repetition may succeed.
+
+        Raises ResourceExhaustedError (no room), UnavailableError (the disk).
+        """
+        try:
+            _write_all(self._file, data, self._end)
+            os.fdatasync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what stands behind _end is torn anyway, and written over next time
+                os.ftruncate(self._file, self._end)
+            raise _failure(error, self._path) from error
+        self._end += len(data)
+
+    def replace(self, records: Iterable[bytes]) -> None:
+        """Puts a new log of these framed records in the place of this one. Errors as in `append`: nothing changed."""
+        temporary = self._path.with_suffix(".tmp")
+        file = -1
+        try:
+            file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            end = 0
+            for data in (header(), *records):
+                _write_all(file, data, end)
+                end += len(data)
+            os.fsync(file)
+            temporary.rename(self._path)
+        except OSError as error:
+            if file >= 0:
+                os.close(file)
+            temporary.unlink(missing_ok=True)
+            raise _failure(error, self._path) from error
+        os.close(self._file)
+        self._file, self._end = file, end
+        _sync_directory(self._path.parent)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _keep_torn(self, torn: bytes) -> None:
+        aside = self._path.with_suffix(f".torn-{self._end}")
+        logging.warning(
+            "%s: offset %d: the last %d bytes are torn; cut, and kept as %s",
+            self._path,
+            self._end,
+            len(torn),
+            aside.name,
+        )
+        try:
+            aside.write_bytes(torn)
+        except OSError as error:
+            logging.warning("%s: %s", aside, error.strerror)
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: OSError, path: Path) -> errors.TfquiverError:
+    if error.errno in _NO_ROOM:
+        return errors.ResourceExhaustedError(f"{path}: {error.strerror}: make room for the commit log")
+    return errors.UnavailableError(f"{path}: {error.strerror}")

@@ -1,0 +1,93 @@
+"""tfquiver-coordinator: sessions, membership and the registry of data sets for many nodes."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from absl import flags, logging
+
+from tfquiver import serving
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.server import CoordinatorServer
+
+_DEFAULTS = CoordinatorOptions()
+
+_PORT = flags.DEFINE_integer(
+    "port", 0, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
+)
+_BIND_HOST = flags.DEFINE_string(
+    "bind_host", "127.0.0.1", "Address to listen on. 0.0.0.0 or [::]: all; then give --auth_token_file too."
+)
+_WORK_DIR = flags.DEFINE_string(
+    "work_dir", "", "Directory for the commit log and the digests; made when missing. One coordinator a directory."
+)
+_NODE_TIMEOUT_MS = flags.DEFINE_integer(
+    "node_timeout_ms",
+    int(_DEFAULTS.node_timeout_s * 1000),
+    "A node not heard of for so long is lost: its readers' leases go to others. Also how long, after a restart of the "
+    "coordinator or of a node, its readers have to come back.",
+    lower_bound=100,
+    upper_bound=3_600_000,
+)
+_SESSION_TIMEOUT_MS = flags.DEFINE_integer(
+    "session_timeout_ms",
+    int(_DEFAULTS.session_idle_s * 1000),
+    "A session that is incomplete and has no reader for so long is forgotten.",
+    lower_bound=1000,
+)
+_ENDED_SESSION_MS = flags.DEFINE_integer(
+    "ended_session_ms",
+    int(_DEFAULTS.session_ended_s * 1000),
+    "An ended session is remembered for so long, for readers and tickets that come late.",
+    lower_bound=1000,
+)
+_MAX_SESSIONS = flags.DEFINE_integer(
+    "max_sessions", _DEFAULTS.max_sessions, "Sessions kept at once, ended ones included.", lower_bound=1
+)
+_MAX_DIGEST_SIZE = flags.DEFINE_string(
+    "max_digest_size", "1GiB", "Largest digest that may be registered; a shard takes about 60 bytes of it."
+)
+_AUTH_TOKEN_FILE = flags.DEFINE_string(
+    "auth_token_file", "", "File whose first line every caller must show as token; empty: no token is asked for."
+)
+_DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
+
+for _flag, _valid, _message in (
+    ("max_digest_size", serving.is_size, "must be a size such as 500MB, 1GiB or 4096"),
+    ("work_dir", bool, "must name a directory"),
+    ("bind_host", bool, "must name a host or an address"),
+):
+    flags.register_validator(_flag, _valid, _message)  # type: ignore[no-untyped-call]
+
+
+async def _serve() -> None:
+    if _DIE_WITH_PARENT.value:
+        serving.die_with_parent()
+    stop = serving.stop_event()
+    token = serving.read_token(_AUTH_TOKEN_FILE.value)
+    host = _BIND_HOST.value
+    if not token and host not in ("127.0.0.1", "localhost", "[::1]", "::1"):
+        logging.warning("--bind_host=%s without --auth_token_file: whoever reaches the port may use it", host)
+    options = CoordinatorOptions(
+        node_timeout_s=_NODE_TIMEOUT_MS.value / 1000,
+        session_idle_s=_SESSION_TIMEOUT_MS.value / 1000,
+        session_ended_s=_ENDED_SESSION_MS.value / 1000,
+        max_sessions=_MAX_SESSIONS.value,
+        max_digest_bytes=serving.parse_bytes(_MAX_DIGEST_SIZE.value),
+    )
+    server = CoordinatorServer()
+    await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", token, options)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value)
+        await stop.wait()
+        logging.info("stopping")
+
+
+def run() -> None:
+    serving.run_server(_serve)
+
+
+if __name__ == "__main__":
+    run()

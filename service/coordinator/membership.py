@@ -1,0 +1,120 @@
+"""Which nodes live. Pure: the clock is an argument."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+
+MAX_NODES = 10_000
+
+
+class Sighting(enum.Enum):
+    KNOWN = "known"
+    JOINED = "joined"
+    RESTARTED = "restarted"  # the node is known, its process is new
+
+
+class InventoryVerdict(enum.Enum):
+    APPLY = "apply"
+    REPEATED = "repeated"  # applied already
+    GAP = "gap"  # ask for everything again
+
+
+@dataclass(slots=True)
+class _Node:
+    info: types_pb2.NodeInfo
+    incarnation: str
+    last_seen: float
+    inventory_version: int = 0
+    inventory_known: bool = False
+    earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
+
+
+class Membership:
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self._clock, self._timeout_s = clock, timeout_s
+        self._nodes: dict[str, _Node] = {}
+        self._storing: tuple[str, ...] = ()
+
+    @property
+    def storing(self) -> tuple[str, ...]:
+        """Names of the live nodes that own shards (quota > 0), sorted. The same object until that changes."""
+        return self._storing
+
+    def live(self) -> list[types_pb2.NodeInfo]:
+        return [node.info for node in self._nodes.values()]
+
+    def is_live(self, node_id: str, incarnation: str) -> bool:
+        node = self._nodes.get(node_id)
+        return node is not None and node.incarnation == incarnation
+
+    def heartbeat(self, info: types_pb2.NodeInfo, incarnation: str) -> Sighting:
+        """Raises InvalidArgumentError for a process that another one of that node has replaced."""
+        now = self._clock.now()
+        node = self._nodes.get(info.node_id)
+        if node is None:
+            if len(self._nodes) >= MAX_NODES:
+                raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
+            self._nodes[info.node_id] = _Node(info, incarnation, now)
+            sighting = Sighting.JOINED
+        elif node.incarnation == incarnation:
+            node.info, node.last_seen = info, now
+            sighting = Sighting.KNOWN
+        elif incarnation in node.earlier:
+            raise errors.InvalidArgumentError(
+                f"incarnation: node {info.node_id} was started again since; do two processes use one cache directory?"
+            )
+        else:
+            node.earlier.append(node.incarnation)
+            node.info, node.incarnation, node.last_seen = info, incarnation, now
+            node.inventory_version, node.inventory_known = 0, False
+            sighting = Sighting.RESTARTED
+        self._refresh()
+        return sighting
+
+    def inventory(self, node_id: str, inventory: coordinator_pb2.Inventory) -> InventoryVerdict:
+        """Whether a report of a member is to be applied; notes its version when it is."""
+        node = self._nodes[node_id]
+        version = inventory.version
+        if inventory.full:
+            if node.inventory_known and 0 < version <= node.inventory_version:
+                return InventoryVerdict.REPEATED
+            node.inventory_version, node.inventory_known = version, True
+            return InventoryVerdict.APPLY
+        if not node.inventory_known:
+            return InventoryVerdict.GAP
+        if version == 0 or version <= node.inventory_version:
+            return InventoryVerdict.REPEATED
+        if version > node.inventory_version + 1:
+            node.inventory_known = False
+            return InventoryVerdict.GAP
+        node.inventory_version = version
+        return InventoryVerdict.APPLY
+
+    def leave(self, node_id: str, incarnation: str) -> bool:
+        """False when there is nothing to do: it has left already, or another process has taken its place."""
+        if not self.is_live(node_id, incarnation):
+            return False
+        del self._nodes[node_id]
+        self._refresh()
+        return True
+
+    def expire(self) -> list[str]:
+        """Nodes not heard of for the timeout; they are members no longer."""
+        too_old = self._clock.now() - self._timeout_s
+        lost = [node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old]
+        for node_id in lost:
+            del self._nodes[node_id]
+        if lost:
+            self._refresh()
+        return lost
+
+    def _refresh(self) -> None:
+        storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
+        if storing != self._storing:
+            self._storing = storing

@@ -1,0 +1,19 @@
+"""What a coordinator can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorOptions:
+    node_timeout_s: float = 10.0  # a node not heard of for so long is lost; also a reader's grace after a restart
+    session_idle_s: float = 3600.0  # an incomplete session that nobody reads is forgotten after this time
+    session_ended_s: float = 3600.0  # an ended session is kept so long for late tickets and for listing
+    max_sessions: int = 20_000
+    max_digest_bytes: int = 1 << 30
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """Five signs of life fit into the timeout."""
+        return max(20, min(2000, int(self.node_timeout_s * 1000 / 5)))

@@ -1,0 +1,199 @@
+"""Registered data sets: their digests on disk, by digest id; and how to find them.
+
+Digests lie under `<work_dir>/digests/<digest id>.tfqd`; that they are registered, and under which names and listing
+keys, is in the commit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import AsyncIterable, Callable, Iterator
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+MAX_DATASETS = 10_000
+MAX_LISTING_KEYS = 100_000
+PART_BYTES = 1 << 20
+_OPEN_DIGESTS = 64
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Registry:
+    def __init__(self, work_dir: Path, journal: Callable[[log_pb2.CommitRecord], None], max_digest_bytes: int) -> None:
+        self._root = work_dir / "digests"
+        self._root.mkdir(mode=0o700, exist_ok=True)
+        for left_over in self._root.glob("*.tmp"):
+            left_over.unlink()
+        self._journal = journal
+        self._max_digest_bytes = max_digest_bytes
+        self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
+        self._names: dict[str, bytes] = {}
+        self._listing_keys: dict[bytes, bytes] = {}
+        self._open: OrderedDict[bytes, Digest] = OrderedDict()
+        self._uploads = 0
+
+    def apply(self, record: log_pb2.DatasetRegistered) -> None:
+        digest_id = record.dataset.digest_id
+        self._datasets.pop(digest_id, None)
+        self._datasets[digest_id] = record.dataset
+        if record.dataset.name:
+            self._names[record.dataset.name] = digest_id
+        if record.listing_key:
+            self._listing_keys.pop(record.listing_key, None)
+            self._listing_keys[record.listing_key] = digest_id
+            while len(self._listing_keys) > MAX_LISTING_KEYS:
+                del self._listing_keys[next(iter(self._listing_keys))]
+
+    def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
+        last = {id_: dataset.name for id_, dataset in self._datasets.items()}
+        for name, digest_id in self._names.items():
+            if last[digest_id] != name:
+                yield self._record(digest_id, name, b"")
+        for listing_key, digest_id in self._listing_keys.items():
+            yield self._record(digest_id, "", listing_key)
+        for digest_id, name in last.items():
+            yield self._record(digest_id, name, b"")
+
+    def restored(self) -> None:
+        """The log has been read: drops data sets whose digest is not on disk."""
+        for digest_id, dataset in list(self._datasets.items()):
+            if not self._path(digest_id).exists():
+                logging.warning("data set %r: %s is gone; register it again", dataset.name, self._path(digest_id))
+                self._drop(digest_id)
+
+    def find(self, digest_id: bytes) -> types_pb2.Dataset:
+        """Raises NotFoundError."""
+        try:
+            return self._datasets[digest_id]
+        except KeyError:
+            raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered") from None
+
+    def find_listing(self, listing_key: bytes) -> types_pb2.Dataset:
+        if listing_key not in self._listing_keys:
+            raise errors.NotFoundError(f"listing_key: no data set of listing {listing_key.hex()} is registered")
+        return self.find(self._listing_keys[listing_key])
+
+    def find_name(self, name: str) -> types_pb2.Dataset:
+        if name not in self._names:
+            raise errors.NotFoundError(f"name: no data set {name!r} is registered")
+        return self.find(self._names[name])
+
+    def all(self) -> list[types_pb2.Dataset]:
+        """Newest first."""
+        return list(reversed(self._datasets.values()))
+
+    async def digest(self, digest_id: bytes) -> Digest:
+        """Raises NotFoundError, CorruptDigestError."""
+        self.find(digest_id)
+        digest = self._open.get(digest_id)
+        if digest is None:
+            digest = await asyncio.to_thread(Digest.open, self._path(digest_id))
+            if digest.digest_id != digest_id:
+                raise errors.CorruptDigestError(f"{self._path(digest_id)}: it holds digest {digest.digest_id.hex()}")
+        self._open[digest_id] = digest
+        self._open.move_to_end(digest_id)
+        while len(self._open) > _OPEN_DIGESTS:
+            self._open.popitem(last=False)
+        return digest
+
+    async def parts(self, digest_id: bytes) -> AsyncIterable[bytes]:
+        """The digest file, in order. Raises NotFoundError."""
+        self.find(digest_id)
+        path = self._path(digest_id)
+        offset, part = 0, b"-"
+        while part:
+            part = await asyncio.to_thread(_read, path, offset)
+            offset += len(part)
+            if part:
+                yield part
+
+    async def register(self, name: str, listing_key: bytes, parts: AsyncIterable[bytes]) -> types_pb2.Dataset:
+        """Checks and keeps a digest. The caller makes the journal durable.
+
+        Raises CorruptDigestError, ResourceExhaustedError (larger than the limit, disk full, too many data sets).
+        """
+        self._uploads += 1
+        temporary = self._root / f"upload-{self._uploads}.tmp"
+        try:
+            size_bytes = 0
+            with temporary.open("wb") as file:
+                async for part in parts:
+                    size_bytes += len(part)
+                    if size_bytes > self._max_digest_bytes:
+                        raise errors.ResourceExhaustedError(
+                            f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
+                        )
+                    await asyncio.to_thread(file.write, part)
+                await asyncio.to_thread(_sync, file.fileno(), file.flush)
+            digest = await asyncio.to_thread(_checked, temporary)
+            if digest.digest_id not in self._datasets and len(self._datasets) >= MAX_DATASETS:
+                raise errors.ResourceExhaustedError(f"{MAX_DATASETS} data sets are registered already")
+            temporary.rename(self._path(digest.digest_id))
+            await asyncio.to_thread(_sync_directory, self._root)
+        except OSError as error:
+            kind = errors.ResourceExhaustedError if error.errno in _NO_ROOM else errors.UnavailableError
+            raise kind(f"{temporary}: {error.strerror}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        dataset = types_pb2.Dataset(
+            digest_id=digest.digest_id,
+            content_root=digest.content_root,
+            name=name or digest.name,
+            shards=digest.num_shards,
+            records=digest.num_records,
+            size_bytes=digest.size_bytes,
+        )
+        record = log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key)
+        self._journal(log_pb2.CommitRecord(dataset_registered=record))
+        self.apply(record)
+        return dataset
+
+    def _record(self, digest_id: bytes, name: str, listing_key: bytes) -> log_pb2.CommitRecord:
+        dataset = types_pb2.Dataset()
+        dataset.CopyFrom(self._datasets[digest_id])
+        dataset.name = name
+        return log_pb2.CommitRecord(
+            dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key)
+        )
+
+    def _drop(self, digest_id: bytes) -> None:
+        del self._datasets[digest_id]
+        self._names = {name: id_ for name, id_ in self._names.items() if id_ != digest_id}
+        self._listing_keys = {key: id_ for key, id_ in self._listing_keys.items() if id_ != digest_id}
+
+    def _path(self, digest_id: bytes) -> Path:
+        return self._root / f"{digest_id.hex()}.tfqd"
+
+
+def _checked(path: Path) -> Digest:
+    digest = Digest.open(path)
+    digest.verify_ids()
+    return digest
+
+
+def _sync(file: int, flush: Callable[[], None]) -> None:
+    flush()
+    os.fsync(file)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(PART_BYTES)

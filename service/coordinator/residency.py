@@ -1,0 +1,149 @@
+"""Which shards of the data sets in use are resident, and where; and who owns those that are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver import rendezvous
+from tfquiver.digest import Digest
+from tfquiver.service.coordinator.inventory import Inventory, Prefixes
+
+_NOBODY = -1
+_BLOCK = 4096
+Change = tuple[bytes, list[int]]  # digest id, shards whose residency changed
+
+
+class Table:
+    """One data set's shards. Making it sorts the hashes, which takes a while for millions: do it in a thread."""
+
+    def __init__(self, digest: Digest) -> None:
+        self.digest = digest
+        self.lengths = digest.lengths
+        self.resident = bytearray(digest.num_shards)
+        self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
+        self.prefixes: Prefixes = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+        self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
+        self._sorted = self.prefixes[self._order]
+        self._owners: dict[int, npt.NDArray[np.int64]] = {}
+        self._owners_among: tuple[str, ...] = ()
+
+    def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
+        """The shards with these hashes; a hash may be that of several shards."""
+        first = np.searchsorted(self._sorted, values, "left")
+        counts = np.searchsorted(self._sorted, values, "right") - first
+        found = np.flatnonzero(counts)
+        if not len(found):
+            return np.empty(0, np.uint32)
+        counts = counts[found]
+        # first[0], first[0]+1, ... (counts[0] of them), first[1], ...
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
+        return shards
+
+    def owner(self, shard: int, node_ids: tuple[str, ...]) -> str:
+        """By rendezvous among `node_ids`, a tuple that is the same object as long as membership is the same."""
+        if not node_ids:
+            return ""
+        if node_ids is not self._owners_among:
+            self._owners, self._owners_among = {}, node_ids
+        # In blocks, so that a change of membership never stops the loop for millions of shards at once.
+        block, index = divmod(shard, _BLOCK)
+        owners = self._owners.get(block)
+        if owners is None:
+            hashes = self.digest.hashes[block * _BLOCK : (block + 1) * _BLOCK]
+            owners = self._owners[block] = rendezvous.owners(hashes, node_ids)
+        return node_ids[int(owners[index])]
+
+
+class Residency:
+    def __init__(self) -> None:
+        self._tables: dict[bytes, Table] = {}
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._inventories: dict[int, Inventory] = {}
+        self._next_number = 0
+
+    def __contains__(self, digest_id: bytes) -> bool:
+        return digest_id in self._tables
+
+    def table(self, digest_id: bytes) -> Table:
+        return self._tables[digest_id]
+
+    def tables(self) -> list[bytes]:
+        return list(self._tables)
+
+    def open(self, table: Table) -> None:
+        """Begins to follow a data set."""
+        self._tables[table.digest.digest_id] = table
+        for number, inventory in self._inventories.items():
+            self._set(table, table.find(inventory.all()), number)
+
+    def close(self, digest_id: bytes) -> None:
+        self._tables.pop(digest_id, None)
+
+    def holder(self, table: Table, shard: int) -> str:
+        """The node that holds a resident shard; "" when none does."""
+        return self._names.get(int(table.holder[shard]), "")
+
+    def added(self, node_id: str, values: Prefixes) -> list[Change]:
+        number = self._number(node_id)
+        self._inventories[number].add(values)
+        return [(digest_id, self._set(table, table.find(values), number)) for digest_id, table in self._tables.items()]
+
+    def removed(self, node_id: str, values: Prefixes) -> list[Change]:
+        number = self._number(node_id)
+        self._inventories[number].remove(values)
+        return self._without(number, values)
+
+    def replaced(self, node_id: str, values: Prefixes) -> list[Change]:
+        """Forgets what was known of the node first."""
+        number = self._number(node_id)
+        before, self._inventories[number] = self._inventories[number].all(), Inventory()
+        kept = np.isin(before, values)
+        return self._without(number, before[~kept]) + self.added(node_id, values)
+
+    def node_gone(self, node_id: str) -> list[Change]:
+        number = self._numbers.pop(node_id, None)
+        if number is None:
+            return []
+        values = self._inventories.pop(number).all()
+        changes = self._without(number, values)
+        del self._names[number]
+        return changes
+
+    def _number(self, node_id: str) -> int:
+        if node_id not in self._numbers:
+            number = self._next_number
+            self._next_number += 1
+            self._numbers[node_id], self._names[number] = number, node_id
+            self._inventories[number] = Inventory()
+        return self._numbers[node_id]
+
+    def _set(self, table: Table, shards: npt.NDArray[np.uint32], number: int) -> list[int]:
+        fresh = shards[table.holder[shards] == _NOBODY]
+        table.holder[fresh] = number
+        return _mark(table, fresh, 1)
+
+    def _without(self, number: int, values: Prefixes) -> list[Change]:
+        """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
+        changes: list[Change] = []
+        for digest_id, table in self._tables.items():
+            shards = table.find(values)
+            shards = shards[table.holder[shards] == number]
+            for other, inventory in self._inventories.items():
+                if other == number or not len(shards):
+                    continue
+                there = inventory.contains(table.prefixes[shards])
+                table.holder[shards[there]] = other
+                shards = shards[~there]
+            table.holder[shards] = _NOBODY
+            changes.append((digest_id, _mark(table, shards, 0)))
+        return changes
+
+
+def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> list[int]:
+    changed: list[int] = shards.tolist()
+    for shard in changed:
+        table.resident[shard] = value
+    return changed

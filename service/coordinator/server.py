@@ -1,0 +1,69 @@
+"""A coordinator that listens: alone (main.py) or inside a node daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc.aio
+
+from tfquiver import errors, rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.servicer import CoordinatorServicer
+
+_STOP_GRACE_S = 1.0
+
+
+class CoordinatorServer:
+    """`start`, then `stop`, on the caller's event loop; once each."""
+
+    def __init__(self) -> None:
+        self._coordinator: Coordinator | None = None
+        self._server: grpc.aio.Server | None = None
+        self._bound_port = 0
+
+    @property
+    def bound_port(self) -> int:
+        """The TCP port it listens on; 0 on a Unix socket."""
+        return self._bound_port
+
+    async def start(
+        self, work_dir: Path, address: str, token: str = "", options: CoordinatorOptions | None = None
+    ) -> None:
+        """Serves on `address` (host:port, port 0: any; or unix:/path); returns when it does.
+
+        Raises as Coordinator does, and UnavailableError when `address` cannot be listened on.
+        """
+        coordinator = Coordinator(work_dir, options or CoordinatorOptions())
+        await coordinator.start()
+        try:
+            self._server = rpc.new_server(token)
+            coordinator_pb2_grpc.add_CoordinatorServicer_to_server(CoordinatorServicer(coordinator), self._server)
+            try:
+                port = self._server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+            self._bound_port = 0 if address.startswith("unix:") else port
+            await self._server.start()
+        except BaseException:
+            await coordinator.stop()
+            raise
+        self._coordinator = coordinator
+
+    async def stop(self) -> None:
+        """Ends open calls within a second, writes the log, releases the directory. Harmless when not started."""
+        server, self._server = self._server, None
+        coordinator, self._coordinator = self._coordinator, None
+        if server is None or coordinator is None:
+            return
+        coordinator.release_waiters()
+        await server.stop(_STOP_GRACE_S)
+        await coordinator.stop()
+
+    async def __aenter__(self) -> CoordinatorServer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.shield(self.stop())

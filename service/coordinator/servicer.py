@@ -1,0 +1,169 @@
+"""The gRPC skin of the coordinator: checks fields, calls, encodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.rpc import handled, handled_stream
+from tfquiver.service.coordinator import checks
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.session import LeaseState, Session
+
+DEFAULT_LIST_LIMIT = 1000
+_STATES = {
+    LeaseState.LEASED: pb2.LeaseReply.STATE_LEASED,
+    LeaseState.WAIT: pb2.LeaseReply.STATE_WAIT,
+    LeaseState.END: pb2.LeaseReply.STATE_END,
+}
+
+
+class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    @handled
+    async def RegisterDataset(
+        self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
+    ) -> types_pb2.Dataset:
+        first = await anext(aiter(request_iterator), None)
+        if first is None:
+            raise errors.InvalidArgumentError("part: the stream is empty")
+        checks.name("name", first.name, required=False)
+        checks.hash_("listing_key", first.listing_key, required=False)
+
+        async def parts() -> AsyncIterator[bytes]:
+            yield first.part
+            async for request in request_iterator:
+                yield request.part
+
+        try:
+            return await self._coordinator.register(first.name, first.listing_key, parts())
+        except errors.CorruptDigestError as error:
+            raise errors.InvalidArgumentError(f"part: {error}") from error
+
+    @handled
+    async def FindDataset(self, request: pb2.FindDatasetRequest, context: Any) -> types_pb2.Dataset:
+        registry = self._coordinator.registry
+        if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
+            raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
+        if request.digest_id:
+            return registry.find(request.digest_id)
+        if request.listing_key:
+            return registry.find_listing(request.listing_key)
+        return registry.find_name(request.name)
+
+    @handled_stream
+    async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
+        async for part in self._coordinator.registry.parts(request.digest_id):
+            yield pb2.DigestPart(part=part)
+
+    @handled
+    async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
+        return pb2.ListDatasetsReply(datasets=self._coordinator.registry.all())
+
+    @handled
+    async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
+        checks.name("node.node_id", request.node.node_id)
+        checks.name("incarnation", request.incarnation)
+        checks.name("node.control_address", request.node.control_address, required=False)
+        checks.name("node.data_address", request.node.data_address, required=False)
+        changes = len(request.inventory.added) + len(request.inventory.removed)
+        checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
+        checks.hashes("inventory.added", request.inventory.added)
+        checks.hashes("inventory.removed", request.inventory.removed)
+        return self._coordinator.heartbeat(request)
+
+    @handled
+    async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
+        await self._coordinator.leave(request.node_id, request.incarnation)
+        return pb2.LeaveReply()
+
+    @handled
+    async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
+        return pb2.ListNodesReply(nodes=self._coordinator.membership.live())
+
+    @handled
+    async def Ticket(self, request: pb2.TicketRequest, context: Any) -> pb2.TicketReply:
+        checks.name("session_key", request.session_key)
+        checks.name("provider_id", request.provider_id)
+        checks.name("job", request.job, required=False)
+        checks.hash_("digest_id", request.digest_id)
+        session_id = await self._coordinator.ticket(request)
+        return pb2.TicketReply(end=session_id is None, session_id=session_id or "")
+
+    @handled
+    async def OpenReader(self, request: pb2.OpenReaderRequest, context: Any) -> pb2.OpenReaderReply:
+        checks.name("reader_id", request.reader_id)
+        checks.name("node_id", request.node_id)
+        checks.name("incarnation", request.incarnation)
+        for field in ("label", "job", "session_key"):
+            checks.name(field, getattr(request, field), required=False)
+        checks.hash_("digest_id", request.digest_id)
+        session, dropped = await self._coordinator.open_reader(request)
+        dataset = self._coordinator.registry.find(request.digest_id)
+        return pb2.OpenReaderReply(
+            session_id=session.session_id,
+            epoch=session.epoch,
+            shards=session.shards,
+            records=dataset.records,
+            dropped=dropped,
+        )
+
+    @handled
+    async def Lease(self, request: pb2.LeaseRequest, context: Any) -> pb2.LeaseReply:
+        checks.between("sequence", request.sequence, 1, 2**64 - 1)
+        checks.between("max_shards", request.max_shards, 1, checks.MAX_LEASES)
+        checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
+        result, table = await self._coordinator.lease(request)
+        reply = pb2.LeaseReply(state=_STATES[result.state])
+        for shard in result.shards:
+            owner = self._coordinator.owner(table, shard)
+            reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]))
+        return reply
+
+    @handled
+    async def Ack(self, request: pb2.AckRequest, context: Any) -> pb2.AckReply:
+        await self._coordinator.ack(request.session_id, request.reader_id, request.shards)
+        return pb2.AckReply()
+
+    @handled
+    async def CloseReader(self, request: pb2.CloseReaderRequest, context: Any) -> pb2.CloseReaderReply:
+        await self._coordinator.close_reader(request.session_id, request.reader_id, request.complete)
+        return pb2.CloseReaderReply()
+
+    @handled
+    async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
+        reply = pb2.ListSessionsReply()
+        for session in reversed(list(self._coordinator.sessions)):
+            if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
+                break
+            if (
+                (not request.session_key or session.session_key == request.session_key)
+                and (not request.label or request.label in session.labels)
+                and not (request.open_only and session.ended)
+            ):
+                reply.sessions.append(_info(session))
+        return reply
+
+
+def _info(session: Session) -> pb2.SessionInfo:
+    return pb2.SessionInfo(
+        session_id=session.session_id,
+        session_key=session.session_key,
+        digest_id=session.digest_id,
+        job=session.job,
+        epoch=session.epoch,
+        shards=session.shards,
+        acked=session.acked_shards,
+        leased=session.leased_shards,
+        readers=len(session.readers),
+        ended=session.ended,
+        shortfall=session.shortfall,
+        reread=session.counters.reread,
+        resident_leases=session.counters.resident_leases,
+        missing_leases=session.counters.missing_leases,
+    )

@@ -1,0 +1,220 @@
+"""One session: one epoch of one job over one data set. Who reads, who holds which shard, what has been acked.
+
+Pure. `sessions.py` decides and journals; the methods here that are named for a record perform it, when it is decided
+and when the log is read again. Invariants, at every moment:
+
+* a shard is in exactly one of: acked, leased to one reader, pending (I-6);
+* only a reader that leaves, or is lost, gives a shard back (I-7);
+* once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.bitmap import Bitmap
+from tfquiver.service.coordinator.sampler import Sampler
+
+MAX_LABELS = 1000
+
+
+class DatasetView(Protocol):
+    """What sessions see of a data set."""
+
+    @property
+    def resident(self) -> bytearray:
+        """A byte a shard: 1 when some node holds it. Changes are told with Sessions.residency_changed."""
+
+    @property
+    def lengths(self) -> Sequence[int] | npt.NDArray[np.uint64]:
+        """Raw bytes of each shard."""
+
+
+class LeaseState(enum.Enum):
+    LEASED = "leased"
+    WAIT = "wait"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseResult:
+    state: LeaseState
+    shards: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One opening of a reader: when it opens again, it is another object."""
+
+    reader_id: str
+    node_id: str
+    incarnation: str
+    label: str
+    leases: set[int] = field(default_factory=set)
+    draining: bool = False
+    leases_unknown: bool = False  # known from the log only: it has not said yet what it holds
+    deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of
+    sequence: int = 0  # of the last lease request that was answered; 0: none yet
+    reply: LeaseResult | None = None
+
+
+class Session:
+    def __init__(self, created: log_pb2.SessionCreated, number: int, now: float) -> None:
+        self.session_id = created.session_id
+        self.session_key = created.session_key
+        self.digest_id = created.digest_id
+        self.job = created.job
+        self.epoch = created.epoch
+        self.shards = created.shards
+        self.seed = created.seed
+        self.own_reader_id = created.own_reader_id
+        self.number = number  # in order of creation
+        self.counters = log_pb2.Counters()
+        self.counters.CopyFrom(created.counters)
+        self.acked = Bitmap.from_compressed(created.done_bitmap, created.shards)
+        self.readers: dict[str, Reader] = {}
+        self.labels: set[str] = set()
+        self.ended = False
+        self.settled_acked: int | None = None  # set when ended and without readers; `acked` is then empty
+        self.sampler: Sampler | None = None
+        self.last_used = now
+        self._holders: dict[int, Reader] = {}
+        self._given_back: set[int] = set()
+
+    @property
+    def acked_shards(self) -> int:
+        return self.acked.count if self.settled_acked is None else self.settled_acked
+
+    @property
+    def leased_shards(self) -> int:
+        return len(self._holders)
+
+    @property
+    def complete(self) -> bool:
+        return self.ended or self.acked_shards == self.shards
+
+    @property
+    def waits_for_readers(self) -> bool:
+        """A reader known from the log may hold shards that it has not told of yet."""
+        return any(reader.leases_unknown for reader in self.readers.values())
+
+    @property
+    def shortfall(self) -> int:
+        if not self.ended or self.waits_for_readers:
+            return 0
+        return self.shards - self.acked_shards - self.leased_shards
+
+    @property
+    def can_end(self) -> bool:
+        """Every shard is acked, or held back by a reader that is draining."""
+        if self.acked_shards + self.leased_shards < self.shards or self.waits_for_readers:
+            return False
+        return all(reader.draining for reader in self.readers.values() if reader.leases)
+
+    def pending_mask(self) -> npt.NDArray[np.bool_]:
+        """Shape [shards]: neither acked nor leased. For a new sampler."""
+        mask = ~self.acked.as_array()
+        mask[list(self._holders)] = False
+        return mask
+
+    def reader_opened(self, reader: Reader) -> None:
+        """In place of its predecessor of the same id, if any, the leases of which it inherits."""
+        before = self.readers.get(reader.reader_id)
+        if before:
+            reader.leases = before.leases
+            for shard in reader.leases:
+                self._holders[shard] = reader
+        self.readers[reader.reader_id] = reader
+        if reader.label and len(self.labels) < MAX_LABELS:
+            self.labels.add(reader.label)
+
+    def hold(self, reader: Reader, held: Iterable[int]) -> list[int]:
+        """Makes `held` the leases of `reader`; others that it had go back. Returns those it may not keep."""
+        held = set(held)
+        dropped = {shard for shard in held if not self._may_hold(reader, shard)}
+        self._return(reader, reader.leases - held)
+        kept = held - dropped
+        if self.sampler:
+            self.sampler.remove(kept - reader.leases)
+        self._give(reader, kept)
+        return sorted(dropped)
+
+    def lease(self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView) -> list[int]:
+        """Takes pending shards for `reader`. Near the end readers get fewer at a time, so that they end together."""
+        if self.sampler is None or self.waits_for_readers:
+            return []
+        fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
+        shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
+        hits = sum(view.resident[shard] for shard in shards)
+        self.counters.resident_leases += hits
+        self.counters.missing_leases += len(shards) - hits
+        again = self._given_back.intersection(shards)
+        self.counters.reread += len(again)
+        self._given_back -= again
+        self._give(reader, shards)
+        return shards
+
+    def not_acked(self, shards: Iterable[int]) -> list[int]:
+        return [] if self.settled_acked is not None else [shard for shard in shards if shard not in self.acked]
+
+    def shards_acked(self, shards: Iterable[int]) -> None:
+        fresh = [shard for shard in shards if self.acked.add(shard)]
+        for shard in fresh:
+            holder = self._holders.pop(shard, None)
+            if holder:
+                holder.leases.discard(shard)
+        if self.sampler:
+            self.sampler.remove(fresh)
+
+    def reader_gone(self, reader_id: str) -> None:
+        reader = self.readers.pop(reader_id, None)
+        if reader:
+            self._return(reader, set(reader.leases))
+        if not self.readers:
+            self.sampler = None  # made again when somebody reads on
+            if self.ended:
+                self._settle()
+
+    def session_ended(self) -> None:
+        self.ended = True
+        self.sampler = None
+        if not self.readers:
+            self._settle()
+
+    def settle(self, acked: int, labels: Iterable[str]) -> None:
+        """As a snapshot remembers it."""
+        self.ended = True
+        self.settled_acked = acked
+        self.labels.update(labels)
+        self.acked = Bitmap(0)
+
+    def _settle(self) -> None:
+        self.settle(self.acked_shards, ())
+        self._given_back.clear()
+
+    def _may_hold(self, reader: Reader, shard: int) -> bool:
+        if self.settled_acked is not None or shard in self.acked:
+            return False
+        return self._holders.get(shard, reader) is reader
+
+    def _give(self, reader: Reader, shards: Iterable[int]) -> None:
+        reader.leases.update(shards)
+        for shard in shards:
+            self._holders[shard] = reader
+
+    def _return(self, reader: Reader, shards: set[int]) -> None:
+        reader.leases = reader.leases - shards
+        for shard in shards:
+            del self._holders[shard]
+        if self.ended:
+            return
+        self._given_back |= shards
+        if self.sampler:
+            self.sampler.give_back(shards)

@@ -1,0 +1,455 @@
+"""All sessions: decides, journals, then performs. Pure: clock, randomness, the log and the data sets are arguments.
+
+Every method may be repeated. What must survive the process goes to `journal` as a CommitRecord before it takes
+effect; `apply` performs one record, and is all that reading the log again does. Leases are not journaled: after a
+restart each reader known from the log says what it holds, and until it has, or its grace is over, its session hands
+out nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.sampler import ResidentFirst
+from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.tickets import Tickets
+
+MAX_READERS = 10_000
+Record = log_pb2.CommitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    grace_s: float = 10.0  # for a reader to be heard of again after its node or the coordinator restarted
+    idle_s: float = 3600.0  # an incomplete session without readers is forgotten then
+    ended_s: float = 3600.0  # an ended one then: until then late tickets and readers are told END
+    max_sessions: int = 20_000
+    max_jobs: int = 100_000  # of which epochs are counted
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRequest:
+    """Who opens. `incarnation` is the node's."""
+
+    reader_id: str
+    node_id: str
+    incarnation: str
+    label: str = ""
+
+
+class Sessions:
+    def __init__(
+        self,
+        clock: Clock,
+        rng: random.Random,
+        journal: Callable[[Record], None],
+        view: Callable[[bytes], DatasetView],
+        changed: Callable[[str], None] = lambda _: None,
+        limits: Limits | None = None,
+    ) -> None:
+        """`view(digest_id)`: called when a session leases. `changed(session_id)`: a reader told WAIT may ask again."""
+        self._clock, self._rng, self._journal, self._view, self._changed = clock, rng, journal, view, changed
+        self._limits = limits or Limits()
+        self._sessions: dict[str, Session] = {}
+        self._by_key: dict[str, list[str]] = {}
+        self._own: dict[str, str] = {}  # reader id -> the session it made for itself
+        self._epochs: dict[tuple[str, bytes], int] = {}
+        self._tickets = Tickets()
+        self._count = 0
+
+    # What readers and providers ask for.
+
+    def ticket(
+        self,
+        session_key: str,
+        provider_id: str,
+        repetition: int,
+        restored: bool,
+        digest_id: bytes,
+        shards: int,
+        job: str,
+    ) -> str | None:
+        """The session id of this ticket, or None when that session has ended."""
+        name = (session_key, provider_id, repetition)
+        session_id = self._tickets.find(name)
+        if session_id:
+            session = self._sessions[session_id]
+            self._check_digest(session, digest_id)
+        else:
+            # Only its first ticket places a restored provider; after a Reset it is an epoch further, like any other.
+            adopts = restored and repetition == 0
+            adopted = self._tickets.adoptable(provider_id, self._of_key(session_key, digest_id)) if adopts else None
+            session = adopted or self._create(session_key, digest_id, shards, job)
+            self._ticket_given(session, provider_id, repetition, adopted is not None, False)
+        session.last_used = self._clock.now()
+        if not session.complete:
+            return session.session_id
+        self._end(session)
+        if not self._tickets.end_told(session.session_id):
+            self._ticket_given(session, provider_id, repetition, False, True)
+        return None
+
+    def open_reader(
+        self, session_id: str, request: ReaderRequest, held: Sequence[int], node_is_live: bool
+    ) -> tuple[Session, list[int]]:
+        """Joins an existing session. Returns it and those of `held` that the reader must drop.
+
+        Raises NotFoundError, InvalidArgumentError (`held` has a shard that the data set has not).
+        """
+        session = self.session(session_id)
+        wrong = next((shard for shard in held if shard >= session.shards), None)
+        if wrong is not None:
+            raise errors.InvalidArgumentError(f"held: no shard {wrong} in a data set of {session.shards}")
+        before = session.readers.get(request.reader_id)
+        if before is None and len(session.readers) >= MAX_READERS:
+            raise errors.ResourceExhaustedError(f"session {session_id} has {MAX_READERS} readers already")
+        if before is None or (before.node_id, before.incarnation) != (request.node_id, request.incarnation):
+            opened = log_pb2.ReaderOpened(
+                session_id=session_id,
+                reader_id=request.reader_id,
+                node_id=request.node_id,
+                incarnation=request.incarnation,
+                label=request.label,
+            )
+            self._commit(Record(reader_opened=opened))
+        now = self._clock.now()
+        reader = Reader(request.reader_id, request.node_id, request.incarnation, request.label)
+        reader.deadline = None if node_is_live else now + self._limits.grace_s
+        session.reader_opened(reader)
+        dropped = session.hold(reader, held)
+        session.last_used = now
+        self._changed(session_id)
+        return session, dropped
+
+    def own_session(
+        self, reader_id: str, session_key: str, digest_id: bytes, shards: int, job: str, seed: int, done_bitmap: bytes
+    ) -> str:
+        """The id of the session that this reader makes for itself, made on first sight."""
+        session_id = self._own.get(reader_id)
+        if session_id is None:
+            session = self._create(session_key, digest_id, shards, job, reader_id, seed, done_bitmap)
+            return session.session_id
+        self._check_digest(self._sessions[session_id], digest_id)
+        return session_id
+
+    def reader(self, session_id: str, reader_id: str) -> Reader:
+        """Raises NotFoundError when it must open (again)."""
+        reader = self.session(session_id).readers.get(reader_id)
+        if reader is None or reader.leases_unknown:
+            raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
+        return reader
+
+    def lease(
+        self,
+        session_id: str,
+        reader: Reader,
+        sequence: int,
+        max_shards: int,
+        max_bytes: int,
+        draining: bool,
+        last: bool,
+    ) -> LeaseResult:
+        """Hands out shards. A WAIT is the answer to `sequence` only when `last`; until then ask again with the same.
+
+        Raises NotFoundError (the reader has gone, or opened again since), InvalidArgumentError (an older sequence).
+        """
+        session = self.session(session_id)
+        if session.readers.get(reader.reader_id) is not reader:
+            raise errors.NotFoundError(f"reader {reader.reader_id!r} of session {session_id}: call OpenReader (again)")
+        if sequence == reader.sequence and reader.reply:
+            return reader.reply
+        if sequence < reader.sequence:
+            raise errors.InvalidArgumentError(f"sequence: {sequence} is older than {reader.sequence}")
+        session.last_used = self._clock.now()
+        shards = self._take(session, reader, max_shards, max_bytes)
+        if shards:
+            result = LeaseResult(LeaseState.LEASED, tuple(shards))
+            reader.draining = False
+        else:
+            begins, reader.draining = draining and not reader.draining, draining
+            if begins:
+                self._changed(session_id)
+            if session.ended or session.can_end:
+                self._end(session)
+                result = LeaseResult(LeaseState.END)
+            else:
+                result = LeaseResult(LeaseState.WAIT)
+        if last or result.state is not LeaseState.WAIT:
+            reader.sequence, reader.reply = sequence, result
+        return result
+
+    def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
+        """Raises NotFoundError, InvalidArgumentError (no such shard)."""
+        session = self.session(session_id)
+        self.reader(session_id, reader_id)
+        wrong = next((shard for shard in shards if shard >= session.shards), None)
+        if wrong is not None:
+            raise errors.InvalidArgumentError(f"shards: no shard {wrong} in a data set of {session.shards}")
+        session.last_used = self._clock.now()
+        self._ack(session, shards)
+
+    def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
+        session = self._sessions.get(session_id)
+        reader = session.readers.get(reader_id) if session else None
+        if session is None or reader is None:
+            return
+        if complete and session.ended:
+            self._ack(session, sorted(reader.leases))
+        self._gone(session, reader)
+
+    # What happens to nodes.
+
+    def node_seen(self, node_id: str, incarnation: str) -> None:
+        """A node process is heard of for the first time: readers of an earlier one may return within their grace."""
+        give_up_at = self._clock.now() + self._limits.grace_s
+        for _, reader in self._readers_of(node_id):
+            if reader.leases_unknown:
+                continue
+            if reader.incarnation == incarnation:
+                reader.deadline = None
+            elif reader.deadline is None:
+                reader.deadline = give_up_at
+                reader.draining = False
+
+    def node_lost(self, node_id: str) -> None:
+        for session, reader in list(self._readers_of(node_id)):
+            self._gone(session, reader)
+
+    def residency_changed(self, digest_id: bytes, shards: Sequence[int]) -> None:
+        """The residency table of a data set has changed for these shards."""
+        for session in self._sessions.values():
+            if session.sampler and session.digest_id == digest_id:
+                session.sampler.residency_changed(shards)
+
+    def expire(self) -> None:
+        """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
+        now = self._clock.now()
+        for session in list(self._sessions.values()):
+            for reader in list(session.readers.values()):
+                if reader.deadline is not None and reader.deadline <= now:
+                    self._gone(session, reader)
+            keep_s = self._limits.ended_s if session.ended else self._limits.idle_s
+            if not session.readers and session.last_used + keep_s <= now:
+                self._forget(session)
+
+    # What is known.
+
+    def __iter__(self) -> Iterator[Session]:
+        """Oldest first."""
+        return iter(self._sessions.values())
+
+    def session(self, session_id: str) -> Session:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            raise errors.NotFoundError(f"no session {session_id!r}: it may have expired") from None
+
+    # The log.
+
+    def apply(self, record: Record) -> None:
+        """Performs one decision."""
+        kind = record.WhichOneof("record")
+        if kind == "session_created":
+            self._session_created(record.session_created)
+        elif kind == "ticket_given":
+            given = record.ticket_given
+            key = self._sessions[given.session_id].session_key
+            name = (key, given.provider_id, given.repetition)
+            self._tickets.given(name, given.session_id, given.adopted, given.end)
+        elif kind == "reader_opened":
+            opened = record.reader_opened
+            reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
+            self._sessions[opened.session_id].reader_opened(reader)
+        elif kind == "shards_acked":
+            session = self._sessions[record.shards_acked.session_id]
+            session.shards_acked(record.shards_acked.shards)
+            session.counters.CopyFrom(record.shards_acked.counters)
+        elif kind == "reader_gone":
+            self._sessions[record.reader_gone.session_id].reader_gone(record.reader_gone.reader_id)
+        elif kind == "session_ended":
+            ended = record.session_ended
+            session = self._sessions[ended.session_id]
+            session.settle(ended.acked, ended.labels) if ended.settled else session.session_ended()
+        elif kind == "session_forgotten":
+            self._session_forgotten(record.session_forgotten.session_id)
+        elif kind == "epochs_counted":
+            counted = record.epochs_counted
+            self._epochs[counted.job, counted.digest_id] = counted.sessions
+
+    def restored(self) -> None:
+        """The log has been read: from now on readers have their grace to come back and say what they hold."""
+        now = self._clock.now()
+        for session in self._sessions.values():
+            session.last_used = now
+            for reader in session.readers.values():
+                reader.leases_unknown = True
+                reader.deadline = now + self._limits.grace_s
+
+    def snapshot(self) -> Iterator[Record]:
+        """Records that bring an empty object here."""
+        for session in self._sessions.values():
+            yield Record(
+                session_created=log_pb2.SessionCreated(
+                    session_id=session.session_id,
+                    session_key=session.session_key,
+                    digest_id=session.digest_id,
+                    job=session.job,
+                    epoch=session.epoch,
+                    shards=session.shards,
+                    seed=session.seed,
+                    own_reader_id=session.own_reader_id,
+                    done_bitmap=session.acked.compressed(),
+                    counters=session.counters,
+                )
+            )
+            ended_told = self._tickets.end_told(session.session_id)
+            for (_, provider_id, repetition), adopted in self._tickets.of(session.session_id):
+                yield Record(
+                    ticket_given=log_pb2.TicketGiven(
+                        session_id=session.session_id,
+                        provider_id=provider_id,
+                        repetition=repetition,
+                        adopted=adopted,
+                        end=ended_told,
+                    )
+                )
+            for reader in session.readers.values():
+                yield Record(
+                    reader_opened=log_pb2.ReaderOpened(
+                        session_id=session.session_id,
+                        reader_id=reader.reader_id,
+                        node_id=reader.node_id,
+                        incarnation=reader.incarnation,
+                        label=reader.label,
+                    )
+                )
+            if session.ended:
+                settled = session.settled_acked is not None
+                yield Record(
+                    session_ended=log_pb2.SessionEnded(
+                        session_id=session.session_id,
+                        settled=settled,
+                        acked=session.acked_shards if settled else 0,
+                        labels=sorted(session.labels) if settled else (),
+                    )
+                )
+        for (job, digest_id), sessions in self._epochs.items():
+            yield Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
+
+    # Inside.
+
+    def _commit(self, record: Record) -> None:
+        self._journal(record)
+        self.apply(record)
+
+    def _create(
+        self,
+        session_key: str,
+        digest_id: bytes,
+        shards: int,
+        job: str,
+        own_reader_id: str = "",
+        seed: int = 0,
+        done_bitmap: bytes = b"",
+    ) -> Session:
+        if len(self._sessions) >= self._limits.max_sessions:
+            self._make_room()
+        created = log_pb2.SessionCreated(
+            session_id=f"{self._rng.getrandbits(64):016x}",
+            session_key=session_key,
+            digest_id=digest_id,
+            job=job,
+            epoch=self._epochs.get((job or session_key, digest_id), 0),
+            shards=shards,
+            seed=seed or self._rng.getrandbits(63) + 1,
+            own_reader_id=own_reader_id,
+            done_bitmap=done_bitmap,
+        )
+        Session(created, 0, 0.0)  # refuses a wrong bitmap before anything is written
+        self._commit(Record(session_created=created))
+        return self._sessions[created.session_id]
+
+    def _session_created(self, created: log_pb2.SessionCreated) -> None:
+        self._count += 1
+        session = Session(created, self._count, self._clock.now())
+        self._sessions[session.session_id] = session
+        self._by_key.setdefault(session.session_key, []).append(session.session_id)
+        if session.own_reader_id:
+            self._own[session.own_reader_id] = session.session_id
+        job = (session.job or session.session_key, session.digest_id)
+        self._epochs[job] = max(session.epoch + 1, self._epochs.pop(job, 0))  # newest last
+        while len(self._epochs) > self._limits.max_jobs:
+            del self._epochs[next(iter(self._epochs))]
+
+    def _session_forgotten(self, session_id: str) -> None:
+        session = self._sessions.pop(session_id)
+        self._tickets.forget(session_id)
+        self._own.pop(session.own_reader_id, None)
+        self._by_key[session.session_key].remove(session_id)
+        if not self._by_key[session.session_key]:
+            del self._by_key[session.session_key]
+
+    def _make_room(self) -> None:
+        """Forgets the oldest ended session. Raises ResourceExhaustedError when all are open."""
+        oldest = next((s for s in self._sessions.values() if s.ended and not s.readers), None)
+        if oldest is None:
+            raise errors.ResourceExhaustedError(f"{len(self._sessions)} sessions are open already")
+        self._forget(oldest)
+
+    def _forget(self, session: Session) -> None:
+        self._commit(Record(session_forgotten=log_pb2.SessionForgotten(session_id=session.session_id)))
+
+    def _ticket_given(self, session: Session, provider_id: str, repetition: int, adopted: bool, end: bool) -> None:
+        given = log_pb2.TicketGiven(
+            session_id=session.session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end
+        )
+        self._commit(Record(ticket_given=given))
+
+    def _take(self, session: Session, reader: Reader, max_shards: int, max_bytes: int) -> list[int]:
+        if session.complete or session.waits_for_readers:
+            return []
+        view = self._view(session.digest_id)
+        if session.sampler is None:
+            rng = random.Random(session.seed ^ session.acked_shards)
+            session.sampler = ResidentFirst(session.pending_mask(), view.resident, view.lengths, rng)
+        return session.lease(reader, max_shards, max_bytes, view)
+
+    def _ack(self, session: Session, shards: Iterable[int]) -> None:
+        fresh = session.not_acked(shards)
+        if fresh:
+            acked = log_pb2.ShardsAcked(session_id=session.session_id, shards=fresh, counters=session.counters)
+            self._commit(Record(shards_acked=acked))
+            if session.can_end:
+                self._changed(session.session_id)
+
+    def _gone(self, session: Session, reader: Reader) -> None:
+        gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id)
+        self._commit(Record(reader_gone=gone))
+        session.last_used = self._clock.now()
+        self._changed(session.session_id)
+
+    def _end(self, session: Session) -> None:
+        if not session.ended:
+            self._commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
+            self._changed(session.session_id)
+
+    def _readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
+        for session in self._sessions.values():
+            for reader in session.readers.values():
+                if reader.node_id == node_id:
+                    yield session, reader
+
+    def _of_key(self, session_key: str, digest_id: bytes) -> list[Session]:
+        sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
+        return [session for session in sessions if session.digest_id == digest_id]
+
+    def _check_digest(self, session: Session, digest_id: bytes) -> None:
+        if session.digest_id != digest_id:
+            raise errors.InvalidArgumentError(
+                f"digest_id: session {session.session_id} reads {session.digest_id.hex()}, not {digest_id.hex()}"
+            )
