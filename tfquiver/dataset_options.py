@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import numbers
 import uuid
 from dataclasses import asdict, dataclass
@@ -33,9 +32,9 @@ class SourceOptions:
     hold_back: int
     reconnect_ms: int
 
-    def to_json(self, endpoint: str) -> str:
+    def for_op(self, endpoint: str) -> dict[str, object]:
         """`endpoint`: the short name under which the process knows its node."""
-        return json.dumps({"endpoint": endpoint, **asdict(self)}, separators=(",", ":"), sort_keys=True)
+        return {"endpoint": endpoint, **asdict(self)}
 
 
 def checked_options(

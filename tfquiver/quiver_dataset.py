@@ -180,7 +180,7 @@ def _make(registered: types_pb2.Dataset, options: SourceOptions, endpoint: str, 
     variant = library.quiver_dataset(
         digest_id=registered.digest_id,
         session_key=uuid.uuid4().hex,
-        options=options.to_json(endpoint),
+        options=options.for_op(endpoint),
         num_records=registered.records,
     )
     return QuiverSource(variant, options.batch_size, options.drop_remainder)

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import google_crc32c
 
-from tfquiver import errors
+from tfquiver import errors, tfrecord
 from tfquiver.service.dispatcher import wire
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"
 MAX_RECORD_BYTES = 256 << 20
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ Update = CreateJob | CreateIteration | CreateTask | TaskOver | IterationDropped
 
 
 def _masked(data: bytes) -> int:
-    crc: int = google_crc32c.value(data)
-    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+    return tfrecord.masked(google_crc32c.value(data))
 
 
 def whole_records(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:

@@ -71,12 +71,19 @@ def test_options_are_checked(name: str, value: object) -> None:
         checked_options(**{**DEFAULTS, name: value})
 
 
-def test_options_travel_as_compact_json() -> None:
+def test_options_as_the_op_gets_them() -> None:
     options = checked_options(**{**DEFAULTS, "batch_size": np.int64(8), "job": "j", "seed": 5, "shuffle_bytes": "1KiB"})
-    assert options.to_json("here") == (
-        '{"batch_size":8,"drop_remainder":false,"endpoint":"here","hold_back":16,"job":"j","readahead_bytes":33554432,'
-        '"reconnect_ms":60000,"seed":5,"shuffle_bytes":1024}'
-    )
+    assert options.for_op("here") == {
+        "batch_size": 8,
+        "drop_remainder": False,
+        "endpoint": "here",
+        "hold_back": 16,
+        "job": "j",
+        "readahead_bytes": 32 << 20,
+        "reconnect_ms": 60_000,
+        "seed": 5,
+        "shuffle_bytes": 1024,
+    }
 
 
 def test_jobs_are_distinct_and_records_are_held_back_by_default() -> None:

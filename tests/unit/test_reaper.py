@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import google_crc32c
 import pytest
 
+from tfquiver import tfrecord
 from tfquiver.clock import ManualClock
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import wire
@@ -79,17 +79,8 @@ class Service:
         self.finished.append((worker, list(task_ids)))
 
 
-def _framed(payload: bytes) -> bytes:
-    def masked(data: bytes) -> bytes:
-        crc = google_crc32c.value(data)
-        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-    length = len(payload).to_bytes(8, "little")
-    return length + masked(length) + payload + masked(payload)
-
-
 def _task(task_id: int, worker: str) -> bytes:
-    return _framed(wire.text(3, wire.integer(1, task_id) + wire.integer(2, 2000) + wire.text(4, worker)))
+    return tfrecord.frame(wire.text(3, wire.integer(1, task_id) + wire.integer(2, 2000) + wire.text(4, worker)))
 
 
 @pytest.fixture
@@ -99,9 +90,9 @@ def work_dir(tmp_path: Path) -> Path:
     (tmp_path / "datasets" / "1000").write_bytes(b"...QuiverDataset...")
     journal_dir = tmp_path / journal.JOURNAL_DIR
     journal_dir.mkdir()
-    job = _framed(wire.text(14, wire.integer(1, 5000) + wire.text(3, "1000")))
-    iteration = _framed(wire.text(2, wire.integer(1, 2000) + wire.integer(2, 5000)))
-    over = _framed(wire.text(4, wire.integer(1, 4001)))
+    job = tfrecord.frame(wire.text(14, wire.integer(1, 5000) + wire.text(3, "1000")))
+    iteration = tfrecord.frame(wire.text(2, wire.integer(1, 2000) + wire.integer(2, 5000)))
+    over = tfrecord.frame(wire.text(4, wire.integer(1, 4001)))
     (journal_dir / "journal_0").write_bytes(job + iteration + _task(4000, A) + _task(4001, B) + over)
     return tmp_path
 

@@ -1,0 +1,281 @@
+"""One machine: `tfquiver.dataset(..., cache_dir=...)` is an ordinary tf.data source over a daemon that all share."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import wait_until
+from tfquiver import CutPolicy, endpoints, errors, local
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+
+FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
+TOTAL = FILES * RECORDS
+CUT = CutPolicy(20_000, 50_000, 100_000)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+
+
+class _NoOp:
+    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+
+def _pid(cache_dir: Path) -> int:
+    return int(json.loads((cache_dir / "node.json").read_text())["pid"])
+
+
+def _end_daemon(cache_dir: Path) -> None:
+    endpoints.close_all()
+    if (cache_dir / "node.json").exists() and psutil.pid_exists(pid := _pid(cache_dir)):
+        daemon = psutil.Process(pid)
+        daemon.terminate()
+        daemon.wait(10)
+
+
+@pytest.fixture(scope="module")
+def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    cache_dir = tmp_path_factory.mktemp("shared") / "cache"
+    endpoints.acquire("module", functools.partial(local.find_or_start, cache_dir, 1 << 30), _NoOp())
+    yield cache_dir
+    _end_daemon(cache_dir)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "cache"
+    _end_daemon(tmp_path / "cache")
+
+
+def status(cache_dir: Path) -> node_pb2.StatusReply:
+    endpoint = local.find(cache_dir)
+    assert endpoint is not None
+    with grpc.insecure_channel(endpoint.control) as channel:
+        return node_pb2_grpc.NodeStub(channel).Status(node_pb2.StatusRequest(), timeout=10)
+
+
+@pytest.fixture
+def source(paths: list[Path], shared_dir: Path) -> Any:
+    def make(**arguments: Any) -> tf.data.Dataset:
+        return tfquiver.dataset(paths, cache_dir=shared_dir, quota="1GiB", cut=CUT, **arguments)
+
+    return make
+
+
+def test_epochs(source: Any) -> None:
+    read = source()
+    assert read.element_spec == tf.TensorSpec([], tf.string)
+    assert int(read.cardinality()) == TOTAL
+    first, second = (numbered.read(read.as_numpy_iterator()) for _ in range(2))
+    numbered.assert_each_once(first, TOTAL)
+    numbered.assert_each_once(second, TOTAL)
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, np.sort(first))
+
+
+def test_batches_in_the_source(source: Any) -> None:
+    read = source(batch_size=64)
+    assert read.element_spec == tf.TensorSpec([None], tf.string)
+    assert int(read.cardinality()) == 32
+    sizes = [len(batch) for batch in read.as_numpy_iterator()]
+    assert sizes == [64] * 31 + [TOTAL - 31 * 64]
+    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+
+
+def test_drop_remainder(source: Any) -> None:
+    read = source(batch_size=64, drop_remainder=True)
+    assert read.element_spec == tf.TensorSpec([64], tf.string)
+    assert int(read.cardinality()) == 31
+    seen = numbered.read(read.as_numpy_iterator())
+    assert len(seen) == 31 * 64 == len(np.unique(seen))
+
+
+def test_map_batch_prefetch(source: Any) -> None:
+    read = source().map(lambda record: tf.strings.substr(record, 0, 8), num_parallel_calls=tf.data.AUTOTUNE)
+    batches = list(read.batch(100).prefetch(2).as_numpy_iterator())
+    numbered.assert_each_once(numbered.read(batches), TOTAL)
+
+
+def test_repeat_and_take(source: Any) -> None:
+    assert int(source().repeat(2).cardinality()) == 2 * TOTAL
+    numbered.assert_each_once(numbered.read(source().repeat(2).as_numpy_iterator()), TOTAL, times=2)
+    taken = numbered.read(source().take(10).as_numpy_iterator())
+    assert len(taken) == 10 == len(np.unique(taken))
+
+
+def test_zip_concatenate_interleave(source: Any) -> None:
+    pairs = list(tf.data.Dataset.zip((source(), source())).as_numpy_iterator())
+    for side in range(2):
+        numbered.assert_each_once(numbered.read(pair[side] for pair in pairs), TOTAL)
+    numbered.assert_each_once(numbered.read(source().concatenate(source()).as_numpy_iterator()), TOTAL, times=2)
+    read = source()
+    interleaved = tf.data.Dataset.range(2).interleave(lambda _: read, cycle_length=2)
+    numbered.assert_each_once(numbered.read(interleaved.as_numpy_iterator()), TOTAL, times=2)
+
+
+def test_model_fit(source: Any) -> None:
+    def example(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        features = tf.cast(tf.io.decode_raw(tf.strings.substr(record, 8, 16), tf.uint8), tf.float32) / 255.0
+        return features, tf.reduce_sum(features, keepdims=True)
+
+    read = source().map(example).batch(100)
+    model = tf.keras.Sequential([tf.keras.Input([16]), tf.keras.layers.Dense(1)])
+    model.compile(optimizer=tf.keras.optimizers.SGD(0.01), loss="mse")
+    history = model.fit(read, epochs=3, verbose=0)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+
+
+def test_inside_a_tf_function(source: Any) -> None:
+    read = source()
+
+    @tf.function
+    def count() -> tf.Tensor:
+        return read.reduce(tf.constant(0, tf.int64), lambda total, _: total + 1)
+
+    assert int(count()) == TOTAL
+
+
+def test_a_digest_file_is_a_source(source: Any, paths: list[Path], shared_dir: Path, tmp_path: Path) -> None:
+    source()  # scanned
+    (kept,) = (shared_dir / "digests").glob("*")
+    path = tmp_path / "data.tfqd"
+    path.write_bytes(kept.read_bytes())
+    numbered.assert_each_once(numbered.read(tfquiver.dataset(path, cache_dir=shared_dir).as_numpy_iterator()), TOTAL)
+
+
+def test_a_damaged_digest_is_named(shared_dir: Path, tmp_path: Path, source: Any) -> None:
+    source()
+    (kept,) = (shared_dir / "digests").glob("*")
+    path = tmp_path / "damaged.tfqd"
+    path.write_bytes(kept.read_bytes()[:-1])
+    with pytest.raises(errors.CorruptDigestError, match=r"damaged\.tfqd"):
+        tfquiver.dataset(path, cache_dir=shared_dir)
+
+
+def test_a_damaged_file_is_named(cache_dir: Path, tmp_path: Path) -> None:
+    (path,) = numbered.write(tmp_path, 1, 20, 1000)
+    with path.open("r+b") as file:
+        file.seek(5 * 1016 + 500)
+        file.write(b"\0\1\2\3")
+    with pytest.raises(errors.DataLossError, match=r"part-000\.tfrecord.*5080"):
+        tfquiver.dataset(path, cache_dir=cache_dir)
+
+
+def test_an_empty_file_has_no_records(cache_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "empty.tfrecord"
+    path.touch()
+    read = tfquiver.dataset(path, cache_dir=cache_dir)
+    assert int(read.cardinality()) == 0
+    assert list(read.as_numpy_iterator()) == []
+
+
+def test_a_changed_file_is_stale(cache_dir: Path, tmp_path: Path) -> None:
+    (path,) = numbered.write(tmp_path, 1, 2000, 1000)
+    read = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT, quota="300KiB")
+    numbered.write(tmp_path, 1, 2001, 1000, seed=1)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"part-000\.tfrecord"):
+        numbered.read(read.as_numpy_iterator())
+
+
+_READER = """
+import sys
+import tfquiver
+from tests.support import numbered
+read = tfquiver.dataset(sys.argv[2], cache_dir=sys.argv[1])
+for _ in range(2):
+    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), int(sys.argv[3]))
+print("each once")
+"""
+
+
+def test_two_processes_share_one_daemon_and_each_byte_is_read_once(cache_dir: Path, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path / "data", 4, 1000, 4000)
+    pattern = str(tmp_path / "data" / "part-*")
+    command = [sys.executable, "-c", _READER, str(cache_dir), pattern, "4000"]
+    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        said = [reader.communicate(timeout=90)[0] for reader in readers]
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+    assert said == ["each once\n"] * 2
+    size = sum(path.stat().st_size for path in paths)
+    reply = status(cache_dir)
+    assert reply.store_bytes <= 1.02 * size, (reply.store_bytes, size)
+    assert reply.served_bytes >= 4 * size
+
+
+def test_a_killed_daemon_is_started_again(cache_dir: Path, paths: list[Path]) -> None:
+    read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT)
+    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+    first = _pid(cache_dir)
+    os.kill(first, signal.SIGKILL)
+    # An epoch that begins at once waits for the new daemon; nothing in the graph changed.
+    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+    assert _pid(cache_dir) != first
+
+
+def test_a_daemon_killed_in_an_epoch_loses_nothing(cache_dir: Path, paths: list[Path]) -> None:
+    read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, shuffle_bytes=0, readahead_bytes="64KiB", hold_back=0)
+    reader = numbered.EpochReader(read.batch(20), step_s=0.01)
+    reader.reached(200)
+    os.kill(_pid(cache_dir), signal.SIGKILL)
+    lost, duplicates = numbered.lost_and_duplicates(reader.result(), TOTAL)
+    assert lost == 0
+    assert duplicates <= 200
+
+
+def test_a_kept_daemon_stays_and_a_released_one_leaves(cache_dir: Path) -> None:
+    def locate() -> local.NodeEndpoint:
+        return local.find_or_start(cache_dir, 1 << 20, idle_exit_s=1)
+
+    endpoints.acquire("kept", locate, _NoOp())
+    daemon = psutil.Process(_pid(cache_dir))
+    with pytest.raises(psutil.TimeoutExpired):
+        daemon.wait(3)
+    endpoints.acquire("kept", locate, _NoOp())
+    endpoints.release("kept")
+    assert daemon.is_running()
+    endpoints.release("kept")
+    daemon.wait(10)
+
+
+def test_a_data_set_keeps_its_daemon_until_it_is_forgotten(cache_dir: Path, paths: list[Path]) -> None:
+    name = endpoints.name_of(cache_dir)
+    derived = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT).map(lambda record: record).batch(2)
+    assert name in endpoints._kept
+    iterator = iter(derived)
+    del derived
+    assert name in endpoints._kept
+    del iterator
+    wait_until(lambda: name not in endpoints._kept, "the release of the daemon")
+
+
+def test_a_cache_dir_that_cannot_be_is_named(tmp_path: Path, paths: list[Path]) -> None:
+    (tmp_path / "file").touch()
+    for where in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(errors.TfquiverError, match=str(where)):
+            tfquiver.dataset(paths, cache_dir=where)
+
+
+def test_a_cluster_that_does_not_answer_is_named(paths: list[Path]) -> None:
+    with pytest.raises(errors.UnavailableError, match="localhost:1"):
+        tfquiver.dataset(paths, service="localhost:1", connect_timeout_s=0.5)

@@ -1,0 +1,158 @@
+"""I-6 through the stock tf.data service client: every record exactly once an epoch, for every trainer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import Cluster
+from tfquiver import CutPolicy
+
+SERVICE = tf.data.experimental.service
+WHOLE_FILE = CutPolicy(1, 1 << 62, 1 << 62)
+ONE_RECORD = CutPolicy(1, 1, 1)
+EPOCHS, TRAINERS = 5, 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), workers=2) as running:
+        yield running
+
+
+def source(cluster: Cluster, files: list[Path], **arguments: Any) -> tf.data.Dataset:
+    return tfquiver.dataset(files, service=cluster.coordinator.address, **arguments)
+
+
+def stock(cluster: Cluster, policy: Any = SERVICE.ShardingPolicy.DYNAMIC, **arguments: Any) -> Any:
+    assert cluster.dispatcher is not None
+    return SERVICE.distribute(policy, f"grpc://{cluster.dispatcher.address}", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("cut", "files", "records", "record_bytes"),
+    [
+        pytest.param(ONE_RECORD, 3, 100, 100, id="shards of one record"),
+        pytest.param(CutPolicy(2 << 20, 2 << 20, 2 << 20), 3, 1500, 4096, id="shards of 2 MiB"),
+        pytest.param(WHOLE_FILE, 7, 400, 1000, id="shards of a whole file"),
+    ],
+)
+def test_every_record_once_an_epoch_and_trainer(
+    cluster: Cluster, tmp_path: Path, cut: CutPolicy, files: int, records: int, record_bytes: int
+) -> None:
+    paths = numbered.write(tmp_path, files, records, record_bytes)
+
+    def train(trainer: int) -> None:
+        read = source(cluster, paths, cut=cut, batch_size=32, job=f"trainer-{trainer}")
+        shared = read.apply(stock(cluster))
+        orders = [numbered.read(shared.as_numpy_iterator()) for _ in range(EPOCHS)]
+        for seen in orders:
+            numbered.assert_each_once(seen, files * records)
+        assert any(not np.array_equal(orders[0], order) for order in orders[1:])
+
+    with ThreadPoolExecutor(TRAINERS) as pool:
+        for trained in [pool.submit(train, trainer) for trainer in range(TRAINERS)]:
+            trained.result(timeout=100)
+
+
+_TRAINER = """
+import json, sys
+import tfquiver
+from tests.support import numbered
+told = json.loads(sys.argv[1])
+read = tfquiver.dataset(told["files"], service=told["coordinator"])
+read = read.map(lambda record: record, num_parallel_calls=4).batch(50)
+shared = read.apply(tfquiver.distribute(told["dispatcher"]))
+for _ in range(told["epochs"]):
+    numbered.assert_each_once(numbered.read(shared.as_numpy_iterator()), told["records"])
+print("each once")
+"""
+
+
+def test_trainers_in_processes_of_their_own(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 4, 1000, 2000)
+    assert cluster.dispatcher is not None
+    told = {
+        "files": [str(path) for path in paths],
+        "coordinator": cluster.coordinator.address,
+        "dispatcher": cluster.dispatcher.address,
+        "epochs": EPOCHS,
+        "records": 4000,
+    }
+    trainers = [
+        subprocess.Popen([sys.executable, "-c", _TRAINER, json.dumps(told)], stdout=subprocess.PIPE, text=True)
+        for _ in range(TRAINERS)
+    ]
+    try:
+        said = [trainer.communicate(timeout=110)[0] for trainer in trainers]
+    finally:
+        for trainer in trainers:
+            trainer.kill()
+            trainer.wait()
+    assert said == ["each once\n"] * TRAINERS
+
+
+def test_repeat_before_distribute(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 2, 300, 500)
+    repeated = source(cluster, paths, cut=ONE_RECORD).repeat(3).apply(stock(cluster))
+    numbered.assert_each_once(numbered.read(repeated.as_numpy_iterator()), 600, times=3)
+
+
+def test_repeat_after_distribute(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 2, 100, 500)
+    repeated = source(cluster, paths, cut=ONE_RECORD).apply(stock(cluster)).repeat(3)
+    seen = numbered.read(repeated.as_numpy_iterator())
+    for epoch in range(3):
+        numbered.assert_each_once(seen[epoch * 200 : epoch * 200 + 200], 200)
+
+
+def test_zip_of_two(cluster: Cluster, tmp_path: Path) -> None:
+    left = source(cluster, numbered.write(tmp_path / "left", 2, 150, 500), cut=ONE_RECORD)
+    right = source(cluster, numbered.write(tmp_path / "right", 3, 100, 700), cut=ONE_RECORD)
+    zipped = tf.data.Dataset.zip((left, right)).apply(stock(cluster))
+    pairs = list(zipped.as_numpy_iterator())
+    # Each worker zips what it leases of either: one may have more of the left and less of the right than the other.
+    assert len(pairs) <= 300
+    for side in range(2):
+        seen = np.concatenate([numbered.numbers(pair[side]) for pair in pairs])
+        assert len(np.unique(seen)) == len(seen)
+
+
+def test_two_trainers_share_a_job(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 4, 500, 1000)
+    read = source(cluster, paths, cut=ONE_RECORD, batch_size=10)
+    shared = read.apply(stock(cluster, job_name="both"))
+    with ThreadPoolExecutor(2) as pool:
+        halves = list(pool.map(lambda _: numbered.read(shared.as_numpy_iterator()), range(2), timeout=60))
+    numbered.assert_each_once(np.concatenate(halves), 2000)
+
+
+def test_sharding_off_gives_every_worker_everything(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 2, 200, 1000)
+    everything = source(cluster, paths, cut=ONE_RECORD).apply(stock(cluster, SERVICE.ShardingPolicy.OFF))
+    numbered.assert_each_once(numbered.read(everything.as_numpy_iterator()), 400, times=2)
+
+
+def test_an_abandoned_epoch_does_not_spoil_the_next(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 4, 500, 1000)
+    shared = source(cluster, paths, batch_size=10, cut=ONE_RECORD).apply(stock(cluster))
+    for _ in range(2):
+        assert len(numbered.read(shared.take(3).as_numpy_iterator())) == 30
+        numbered.assert_each_once(numbered.read(shared.as_numpy_iterator()), 2000)
+
+
+def test_this_process_without_a_node_says_what_is_missing(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 1, 10, 100)
+    with pytest.raises(tf.errors.OpError, match="node"):
+        numbered.read(source(cluster, paths, reconnect_timeout_s=1.0).as_numpy_iterator())

@@ -1,0 +1,112 @@
+"""TFRecord files whose records are numbered, and what was read of them counted."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver import tfrecord
+
+_NUMBER = struct.Struct("<Q")
+Numbers = npt.NDArray[np.int64]
+
+
+def write(directory: Path, files: int, records_a_file: int, record_bytes: int, seed: int = 0) -> list[Path]:
+    """`files` files with records numbered from 0 on; a record's first 8 bytes are its number, the rest is random."""
+    directory.mkdir(parents=True, exist_ok=True)
+    noise = random.Random(seed)
+    paths = []
+    for file in range(files):
+        path = directory / f"part-{file:03d}.tfrecord"
+        with path.open("wb") as out:
+            for record in range(records_a_file):
+                out.write(
+                    tfrecord.frame(_NUMBER.pack(file * records_a_file + record) + noise.randbytes(record_bytes - 8))
+                )
+        paths.append(path)
+    return paths
+
+
+def numbers(element: Any) -> Numbers:
+    """The numbers in one element: a record, or an array of records."""
+    records = np.atleast_1d(np.asarray(element, object))
+    return np.array([_NUMBER.unpack_from(record)[0] for record in records], np.int64)
+
+
+def read(dataset: Iterable[Any]) -> Numbers:
+    """The numbers of one epoch, in the order of arrival."""
+    parts = [numbers(element) for element in dataset]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def assert_each_once(seen: Numbers, records: int, times: int = 1) -> None:
+    counts = np.bincount(seen, minlength=records)
+    lost, more = np.flatnonzero(counts < times), np.flatnonzero(counts > times)
+    assert len(counts) == records, f"numbers beyond {records}: {seen.max()}"
+    assert not len(lost) and not len(more), (
+        f"of {records}: {len(lost)} lost {lost[:5]}, {len(more)} too often {more[:5]}"
+    )
+
+
+def lost_and_duplicates(seen: Numbers, records: int) -> tuple[int, int]:
+    counts = np.bincount(seen, minlength=records)
+    return int(np.sum(counts == 0)), int(np.sum(np.maximum(counts - 1, 0)))
+
+
+class EpochReader:
+    """Reads one epoch in a thread; tests wait for how far it has come. `step_s` is the time of a training step."""
+
+    def __init__(self, dataset: Any, step_s: float = 0.0) -> None:
+        self._dataset = dataset
+        self._step_s = step_s
+        self._parts: list[Numbers] = []
+        self._count = 0
+        self._ended = False
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="epoch reader", daemon=True)
+        self._thread.start()
+
+    def reached(self, records: int, deadline_s: float = 60.0) -> int:
+        """Waits until so many records have arrived; raises what the reader raised, or TimeoutError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count >= records or self._ended, deadline_s)
+            if self._error is not None:
+                raise self._error
+            if self._count < records:
+                raise TimeoutError(f"{self._count} of {records} records; {'ended' if self._ended else 'still reading'}")
+            return self._count
+
+    def result(self, deadline_s: float = 60.0) -> Numbers:
+        """The epoch's numbers once it has ended; raises what the reader raised, or TimeoutError."""
+        self._thread.join(deadline_s)
+        if self._error is not None:
+            raise self._error
+        if self._thread.is_alive():
+            raise TimeoutError(f"the epoch has not ended after {deadline_s:.0f} s more; {self._count} records so far")
+        return np.concatenate(self._parts) if self._parts else np.zeros(0, np.int64)
+
+    def _run(self) -> None:
+        try:
+            for element in self._dataset.as_numpy_iterator():
+                part = numbers(element)
+                with self._changed:
+                    self._parts.append(part)
+                    self._count += len(part)
+                    self._changed.notify_all()
+                if self._step_s:
+                    time.sleep(self._step_s)
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            self._error = error
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
