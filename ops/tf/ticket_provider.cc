@@ -1,6 +1,8 @@
 #include "ops/tf/ticket_provider.h"
 
+#include <atomic>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "ops/core/process.h"
@@ -13,6 +15,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kLimit{1000};
 
+// `<process>:<n>`: the coordinator tells by it which providers belong to one start of a dispatcher.
+std::string ProviderId() {
+  static const std::string* const kProcess = new std::string(UniqueId());
+  static std::atomic<int64_t> made{0};
+  return *kProcess + ":" + std::to_string(made++);
+}
+
 }  // namespace
 
 TicketProvider::TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
@@ -22,7 +31,7 @@ TicketProvider::TicketProvider(std::string endpoint, std::string session_key, st
       digest_id_(std::move(digest_id)),
       job_(std::move(job)),
       cardinality_(cardinality),
-      provider_id_(UniqueId()),
+      provider_id_(ProviderId()),
       restored_(Process::Get().restoring()) {}
 
 absl::Status TicketProvider::GetNext(tensorflow::Tensor* split, bool* end_of_splits) {
