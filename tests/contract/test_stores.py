@@ -56,10 +56,12 @@ def gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         store.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def moto_server() -> Iterator[str]:
+    import fsspec.asyn
     from moto.server import ThreadedMotoServer
 
+    fsspec.asyn.get_loop()  # fsspec's one loop, with its thread and wake-up sockets, is there for good
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

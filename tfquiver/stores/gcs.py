@@ -53,6 +53,8 @@ class GcsStore:
             if "project" not in str(error).lower():
                 raise
             self._client = storage.Client(project="none")
+        # Else the client asks for every bucket's metadata, for traces, in threads that outlive close().
+        self._client._bucket_metadata_cache = None
         adapter = requests.adapters.HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
         for scheme in ("http://", "https://"):
             self._client._http.mount(scheme, adapter)

@@ -1,0 +1,90 @@
+"""What this process holds (threads, open files and sockets) and which processes it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "TFQUIVER_TEST_RUN"
+_GRACE_S = 5.0
+# Threads that libraries start once for the life of the process, by a part of their names.
+_LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", "fsspecIO")
+_KERNEL_OBJECTS = ("anon_inode:", "/dev/", "/proc/", "/sys/", "pipe:")
+
+
+@dataclass(frozen=True)
+class Held:
+    threads: frozenset[threading.Thread]
+    descriptors: frozenset[tuple[int, str]]
+    processes: frozenset[tuple[int, str]]
+
+
+def look() -> Held:
+    return Held(frozenset(threading.enumerate()), frozenset(_descriptors()), frozenset(_processes()))
+
+
+def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
+    """What is still there, beyond `before`, when `grace_s` are over, in words. Ends processes that are left."""
+    give_up_at = time.monotonic() + grace_s
+    while left := _more_than(before):
+        if time.monotonic() > give_up_at:
+            for pid, _ in _processes() - before.processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return left
+        gc.collect()  # closes what only a cycle holds; a reference that lasts keeps its descriptor, and fails
+        time.sleep(0.01)
+    return []
+
+
+def _more_than(before: Held) -> list[str]:
+    threads = [
+        f"thread {thread.name}"
+        for thread in threading.enumerate()
+        if thread not in before.threads and not any(part in thread.name for part in _LASTING_THREADS)
+    ]
+    descriptors = [f"descriptor {fd} -> {target}" for fd, target in sorted(_descriptors() - before.descriptors)]
+    processes = [f"process {pid}: {command}" for pid, command in sorted(_processes() - before.processes)]
+    return threads + descriptors + processes
+
+
+def _descriptors() -> set[tuple[int, str]]:
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:
+            continue
+        if not target.startswith(_KERNEL_OBJECTS) and not _is_tensorflows(target):
+            found.add((int(entry.name), target))
+    return found
+
+
+def _is_tensorflows(target: str) -> bool:
+    """TensorFlow keeps connections to servers, and opens files of its own when it is first used."""
+    return "tensorflow" in sys.modules and target.startswith("socket:")
+
+
+def _processes() -> set[tuple[int, str]]:
+    """Living processes that carry this run's mark, whoever their parent is now; zombies count when they are ours."""
+    mark = f"{MARK}={os.environ.get(MARK, '')}".encode()
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+            zombie_of_ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
+            if zombie_of_ours or mark in (entry / "environ").read_bytes().split(b"\0"):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.add((int(entry.name), command[:200] or "(zombie)"))
+        except OSError:
+            continue
+    return {(pid, command) for pid, command in found if "resource_tracker" not in command}

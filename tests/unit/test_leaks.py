@@ -1,0 +1,54 @@
+"""The leak check itself: it must see each kind of leak, and nothing where there is none."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support import leaks
+
+
+def test_clean_test_leaves_nothing() -> None:
+    before = leaks.look()
+    assert leaks.await_gone(before, grace_s=0) == []
+
+
+def test_running_thread_is_seen() -> None:
+    before = leaks.look()
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait, name="forgotten")
+    thread.start()
+    try:
+        assert leaks.await_gone(before, grace_s=0) == ["thread forgotten"]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_open_file_is_seen(tmp_path: Path) -> None:
+    before = leaks.look()
+    with (tmp_path / "open").open("w"):
+        (left,) = leaks.await_gone(before, grace_s=0)
+    assert left.endswith(f"{tmp_path}/open")
+
+
+@pytest.mark.skipif("tensorflow" in sys.modules, reason="TensorFlow's own connections cannot be told from leaks")
+def test_open_socket_is_seen() -> None:
+    before = leaks.look()
+    with socket.socket():
+        (left,) = leaks.await_gone(before, grace_s=0)
+    assert "socket:" in left
+
+
+def test_process_is_seen_and_ended_even_when_it_has_left_its_parent() -> None:
+    before = leaks.look()
+    daemonise = "import subprocess, sys; subprocess.Popen(['sleep', '60'], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", daemonise], check=True)
+    (left,) = leaks.await_gone(before, grace_s=0)
+    assert "sleep 60" in left
+    assert leaks.await_gone(before) == []
