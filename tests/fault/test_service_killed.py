@@ -1,0 +1,162 @@
+"""kill -9 of every server of a tf.data service cluster in mid-epoch (I-7): the client finishes, nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import Cluster, Server
+from tfquiver import CutPolicy
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
+
+FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000
+TOTAL = FILES * RECORDS_A_FILE
+CUT = CutPolicy(10_000, 20_000, 40_000)  # some 400 shards of 20 records
+BATCH, HOLD_BACK = 20, 16
+# What one worker may have been given and not acknowledged: read-ahead, pool, held back, and the shards these lie in.
+READAHEAD, POOL = 100_000, 100_000
+UNACKED_RECORDS = (READAHEAD + POOL) // RECORD_BYTES + BATCH * (HOLD_BACK + 2) + 400
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", workers=2, flags={"dispatcher": ["--reap_interval_ms=200"]}) as running:
+        yield running
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    return numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
+
+
+def distributed(cluster: Cluster, paths: list[Path], **arguments: Any) -> tf.data.Dataset:
+    """A FIFO pipeline on the workers: batches made in the source, nothing reordered behind it."""
+    assert cluster.dispatcher is not None
+    read = tfquiver.dataset(
+        paths,
+        service=cluster.coordinator.address,
+        cut=CUT,
+        batch_size=BATCH,
+        readahead_bytes=READAHEAD,
+        shuffle_bytes=POOL,
+        hold_back=HOLD_BACK,
+        **arguments,
+    )
+    return read.apply(tfquiver.distribute(cluster.dispatcher.address, compression=None))
+
+
+def sessions(cluster: Cluster) -> list[coordinator_pb2.SessionInfo]:
+    with grpc.insecure_channel(cluster.coordinator.address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        return list(stub.ListSessions(coordinator_pb2.ListSessionsRequest(), timeout=10).sessions)
+
+
+def node_status(node: Server) -> node_pb2.StatusReply:
+    with grpc.insecure_channel(node.address) as channel:
+        return node_pb2_grpc.NodeStub(channel).Status(node_pb2.StatusRequest(), timeout=10)
+
+
+def assert_nothing_lost(seen: numbered.Numbers, most_duplicates: int, what: str) -> None:
+    lost, duplicates = numbered.lost_and_duplicates(seen, TOTAL)
+    print(f"{what}: {len(seen)} records seen of {TOTAL}, {lost} lost, {duplicates} duplicates")
+    assert lost == 0
+    assert duplicates <= most_duplicates
+
+
+def test_a_worker_that_does_not_return(cluster: Cluster, paths: list[Path]) -> None:
+    shared = distributed(cluster, paths)
+    reader = numbered.EpochReader(shared, step_s=0.004)
+    reader.reached(TOTAL // 4)
+    cluster.workers[0].kill()
+    assert_nothing_lost(reader.result(), UNACKED_RECORDS, "worker killed for good")
+    # The dispatcher still counts on the dead worker: the next epoch has a task for it as well.
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+    assert all(session.ended for session in sessions(cluster))
+
+
+def test_a_worker_that_returns(cluster: Cluster, paths: list[Path]) -> None:
+    shared = distributed(cluster, paths)
+    reader = numbered.EpochReader(shared, step_s=0.01)
+    reader.reached(TOTAL // 4)
+    cluster.workers[0].kill()
+    cluster.workers[0].restart()
+    assert_nothing_lost(reader.result(), UNACKED_RECORDS, "worker killed and back")
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
+def test_no_epoch_ends_short_when_every_worker_is_lost(cluster: Cluster, paths: list[Path]) -> None:
+    reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.004)
+    reader.reached(TOTAL // 4)
+    for worker in cluster.workers:
+        worker.kill()
+    with pytest.raises(TimeoutError):  # longer than --worker_timeout_ms: nobody may call the tasks finished
+        reader.result(deadline_s=6)
+    cluster.add_worker().start()
+    assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "both workers killed, another joined")
+
+
+def test_the_coordinator(cluster: Cluster, paths: list[Path]) -> None:
+    shared = distributed(cluster, paths)
+    reader = numbered.EpochReader(shared, step_s=0.004)
+    reader.reached(TOTAL // 4)
+    cluster.coordinator.kill()
+    cluster.coordinator.restart()
+    assert_nothing_lost(reader.result(), 0, "coordinator killed and back")
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
+@pytest.mark.parametrize("torn_bytes", [1, 5, 13])
+def test_the_dispatcher_with_a_torn_journal(
+    cluster: Cluster, paths: list[Path], tmp_path: Path, torn_bytes: int
+) -> None:
+    assert cluster.dispatcher is not None
+    shared = distributed(cluster, paths)
+    reader = numbered.EpochReader(shared, step_s=0.004)
+    reader.reached(TOTAL // 4)
+    cluster.dispatcher.kill()
+    journal = tmp_path / "cluster" / "dispatcher" / "tf_data_dispatcher_journal" / "journal_0"
+    # A record that was never finished: nobody has been told of it.
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + whole[:torn_bytes])
+    cluster.dispatcher.restart()
+    assert journal.read_bytes() == whole
+    assert_nothing_lost(reader.result(), 0, "dispatcher killed and back")
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
+def test_a_worker_joins_while_the_dispatcher_is_new(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.dispatcher is not None
+    reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.01)
+    reader.reached(TOTAL // 4)
+    cluster.dispatcher.kill()
+    cluster.dispatcher.restart()
+    cluster.add_worker().start()
+    assert_nothing_lost(reader.result(), 0, "dispatcher killed, worker joined")
+
+
+def test_the_node_beside_the_workers(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.node is not None
+    shared = distributed(cluster, paths)
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+    reader = numbered.EpochReader(shared, step_s=0.004)
+    reader.reached(TOTAL // 4)
+    cluster.node.kill()
+    cluster.node.restart()
+    assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "node killed and back")
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+    assert node_status(cluster.node).store_bytes == 0, "the cache was warm: nothing is read from the store again"
+
+
+def test_every_server_stops_on_sigterm_in_the_middle_of_an_epoch(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.dispatcher is not None and cluster.node is not None
+    reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.01)
+    reader.reached(TOTAL // 8)
+    for server in (*cluster.workers, cluster.dispatcher, cluster.node, cluster.coordinator):
+        assert server.stop(deadline_s=5.0) == 0, server.module
