@@ -56,7 +56,9 @@ class Cutter:
           crc: plain (unmasked) CRC-32C of the payload.
         """
         size = self._size + record_bytes
-        if size >= self._min and (size >= self._max or (((crc * _MIX + _SHIFT) & _MASK) + 1) * self._spread < record_bytes << 32):
+        if size >= self._min and (
+            size >= self._max or (((crc * _MIX + _SHIFT) & _MASK) + 1) * self._spread < record_bytes << 32
+        ):
             self._size = 0
             return True
         self._size = size

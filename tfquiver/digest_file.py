@@ -1,4 +1,4 @@
-"""The digest file, TFQD version 1: bytes to columns and back. docs/format.md describes it.
+"""The digest file, TFQD version 1: bytes to columns and back. docs/format/digest.md describes it.
 
 Every byte is covered: the header by its CRC, each section by its own, padding must be zero, and the
 length is in the header.

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import google_crc32c
 import pytest
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, length_header, stream
-from tfquiver import digest_build, errors, listing
+from tfquiver import digest_build, errors, listing, tfrecord
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.digest_verify import check_content
@@ -171,3 +173,34 @@ def test_verify_finds_what_changed_and_goes_on() -> None:
 def test_nothing_to_build_from() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at least one file"):
         digest_build.build([], CutPolicy())
+
+
+class OneHugeRecord(MemoryStore):
+    """A file of one 300 MB record that exists only while it is read."""
+
+    payload_bytes = 300 << 20
+    piece = bytes(1 << 20)
+
+    def __init__(self) -> None:
+        crc = 0
+        for _ in range(300):
+            crc = google_crc32c.extend(crc, self.piece)
+        self.head = length_header(self.payload_bytes)
+        self.foot = struct.pack("<I", tfrecord.masked(crc))
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        head = self.head[offset : offset + length]
+        foot = self.foot[-(offset + length - self.payload_bytes - 12) :] if offset + length > 12 + (300 << 20) else b""
+        return head + bytes(length - len(head) - len(foot)) + foot
+
+
+def test_a_300_mb_record_is_digested_in_bounded_memory() -> None:
+    store = OneHugeRecord()
+    entry = FileEntry("mem://huge", store.payload_bytes + 16, "1")
+    tracemalloc.start()
+    try:
+        shards = list(digest_build.cut_file(entry, store, CutPolicy(), keep_data=False))
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+    assert [(shard.records, shard.length_bytes) for shard in shards] == [(1, entry.size_bytes)]

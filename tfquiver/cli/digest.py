@@ -14,6 +14,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -61,14 +62,14 @@ def add_parser(subparsers: Any) -> None:
     verify.set_defaults(run=_verify)
 
 
-def _bar(console: Console, **columns: Any) -> Progress:
+def _bar(console: Console, *more: ProgressColumn) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        *columns.get("more", ()),
+        *more,
         console=console,
     )
 
@@ -81,7 +82,7 @@ def _build(arguments: argparse.Namespace) -> int:
     console = Console(stderr=True)
     files = listing.expand(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
-    with _bar(console, more=(TextColumn("{task.fields[records]:,} records"),)) as bar:
+    with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:
         task = bar.add_task(f"{len(files)} files", total=sum(file.size_bytes for file in files), records=0)
         digest = digest_build.build(
             files,
