@@ -1,0 +1,133 @@
+"""Compressed files have no way in but their start: one pass over a file serves everybody who wants a shard of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tfquiver import errors, streams
+from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node.metered_store import MeteredStore
+from tfquiver.service.node.store.verified import VerifiedShard
+
+_PARALLEL_PASSES = 4
+
+
+@dataclass(slots=True)
+class _Pass:
+    """`next_index`: shards before it have gone by. `wanted`: who waits for which. Guarded by `lock`."""
+
+    digest: Digest
+    file_index: int
+    keep: bool
+    next_index: int
+    wanted: dict[int, Future[VerifiedShard]] = field(default_factory=dict)
+    over: Future[None] = field(default_factory=Future)
+    stop: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def want(self, index: int) -> Future[VerifiedShard] | None:
+        """What will hold the shard, or None when it has gone by."""
+        with self.lock:
+            return self.wanted.setdefault(index, Future()) if index >= self.next_index else None
+
+    def has_come(self, index: int) -> Future[VerifiedShard] | None:
+        with self.lock:
+            self.next_index = index + 1
+            return self.wanted.pop(index, None)
+
+
+class FilePasses:
+    def __init__(
+        self, store_for: Callable[[str], MeteredStore], place: Callable[[VerifiedShard], object], deadline_s: float
+    ) -> None:
+        self._store_for, self._place, self._deadline_s = store_for, place, deadline_s
+        self._passes: dict[tuple[bytes, int], _Pass] = {}
+        self._pool = ThreadPoolExecutor(_PARALLEL_PASSES, "file-pass")
+
+    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
+        """As Fetcher.fetch: None when the pass that is over had gone by the shard before it was wanted."""
+        key = (digest.digest_id, ref.file_index)
+        current = self._passes.get(key)
+        started = current is None
+        if current is None:
+            first = digest.file_shards(ref.file_index).start
+            current = self._passes[key] = _Pass(digest, ref.file_index, keep, first)
+        future = current.want(ref.index)
+        if started:
+            self._start(key, current)
+        if future is None:
+            await asyncio.shield(asyncio.wrap_future(current.over))
+            return None
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    async def close(self) -> None:
+        for current in self._passes.values():
+            current.stop = True
+        await asyncio.to_thread(self._pool.shutdown, True, cancel_futures=False)
+
+    def _start(self, key: tuple[bytes, int], current: _Pass) -> None:
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            trouble: errors.TfquiverError | None = None
+            try:
+                self._go(current)
+            except errors.TfquiverError as error:
+                trouble = error
+            except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
+                trouble = errors.TfquiverError(f"{type(error).__name__}: {error}")
+            finally:
+                loop.call_soon_threadsafe(self._end, key, current, trouble)
+
+        self._pool.submit(run)
+
+    def _end(self, key: tuple[bytes, int], current: _Pass, trouble: errors.TfquiverError | None) -> None:
+        del self._passes[key]
+        with current.lock:
+            left, current.wanted = current.wanted, {}
+        uri = current.digest.files[current.file_index].uri
+        for index, future in left.items():
+            future.set_exception(trouble or errors.TfquiverError(f"{uri}: the pass did not come to shard {index}"))
+        current.over.set_result(None)
+
+    def _go(self, current: _Pass) -> None:
+        digest = current.digest
+        file = digest.files[current.file_index]
+        reader = _Reader(streams.raw_chunks(file, self._store_for(file.uri), 0, self._deadline_s))
+        for index in digest.file_shards(current.file_index):
+            if current.stop:
+                raise errors.CancelledError_(f"{file.uri}: the node is stopping")
+            ref = digest.shard(index)
+            where = f"{file.uri} at {ref.offset} of its uncompressed bytes"
+            raw = reader.take(ref.length_bytes)
+            try:
+                shard = VerifiedShard.check(ref.hash, raw, where)
+            except errors.DataLossError as error:
+                raise errors.StaleDigestError(f"{error}: the digest was built from others; build it again") from error
+            if current.keep:
+                self._place(shard)
+            if future := current.has_come(index):
+                future.set_result(shard)
+
+
+class _Reader:
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def take(self, length: int) -> bytes:
+        """The next `length` bytes, or fewer at the end."""
+        pieces, missing = [], length
+        while missing > 0:
+            if not self._rest:
+                self._rest = next(self._chunks, b"")
+                if not self._rest:
+                    break
+            pieces.append(self._rest[:missing])
+            self._rest = self._rest[missing:]
+            missing -= len(pieces[-1])
+        return b"".join(pieces)

@@ -1,0 +1,190 @@
+"""Where a reader's shards come from: hot set, disk, the owner's node, the object store; in that order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node import ready_shard
+from tfquiver.service.node.fetcher import Fetcher
+from tfquiver.service.node.flights import Flights
+from tfquiver.service.node.ready_shard import ReadyShard as ReadyShard
+from tfquiver.service.node.store import codec, entry
+from tfquiver.service.node.store.disk import DiskStore, OpenEntry
+from tfquiver.service.node.store.hot import HotSet
+from tfquiver.service.node.store.verified import VerifiedShard
+
+T = TypeVar("T")
+_DISK_THREADS = 4
+
+
+class Peers(Protocol):
+    def knows(self, node_id: str) -> bool:
+        """Is it a live node other than this one?"""
+
+    async def get(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
+        """Raises UnavailableError and others: the caller goes on without that node."""
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters since start, named as in node.proto's StatusReply; `entries` and `hot_bytes` are of now."""
+
+    hits: int = 0
+    peer_hits: int = 0
+    misses: int = 0
+    store_bytes: int = 0
+    store_requests: int = 0
+    corrupt_entries: int = 0
+    refused_inserts: int = 0
+    entries: int = 0
+    hot_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """A shard as it is stored: what goes to a peer. `fd` is the receiver's to close."""
+
+    fd: int
+    offset: int
+    header: entry.Header
+
+    def close(self) -> None:
+        OpenEntry(self.fd, self.header).close()
+
+
+class ShardSource:
+    """Lives on one loop; what blocks runs in its own bounded pools of threads."""
+
+    def __init__(
+        self, node_id: str, disk: DiskStore, hot: HotSet, fetcher: Fetcher, peers: Peers | None = None
+    ) -> None:
+        self._node_id, self._disk, self._hot, self._fetcher, self._peers = node_id, disk, hot, fetcher, peers
+        self._flights: Flights[bytes, ReadyShard] = Flights()
+        self._pool = ThreadPoolExecutor(_DISK_THREADS, "disk")
+        self._stats = Stats()
+
+    async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard:
+        """A shard of `digest`, ready to be handed over; the caller closes it.
+
+        Args:
+          owner: node id of the node that keeps it; this node's: it is kept here; "": nobody does.
+
+        Raises:
+          StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
+          ResourceExhaustedError: out of descriptors or memory.
+        """
+        ref = digest.shard(index)
+        ready = self._hot.get(ref.hash)
+        if ready is None:
+            joined = ref.hash in self._flights
+            ready = await self._flights.join(ref.hash, lambda: self._obtain(digest, ref, owner))
+            if not joined:
+                self._count(ready.source)
+                return ready
+        self._stats.hits += 1
+        return ready
+
+    async def get_stored(self, digest: Digest, index: int) -> StoredBody:
+        """As `get` for this node as the owner, in the form that a peer is sent. The caller closes it."""
+        ref = digest.shard(index)
+        if opened := await self._in_pool(self._disk.open_entry, ref.hash):
+            return StoredBody(opened.fd, entry.HEADER_BYTES, opened.header)
+        ready = await self.get(digest, index, self._node_id)
+        header = entry.Header(
+            entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
+        )  # fmt: skip
+        return StoredBody(ready.fd, ready.offset, header)
+
+    async def drop(self, hash: bytes, reason: str) -> None:
+        """A reader found the shard bad: what is kept of it is checked, and given up if the reader is right (I-5)."""
+        self._hot.drop(hash)
+        if not await self._in_pool(self._disk.drop_if_damaged, hash, reason):
+            logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason)
+
+    def stats(self) -> Stats:
+        self._stats.store_bytes = self._fetcher.meter.store_bytes
+        self._stats.store_requests = self._fetcher.meter.store_requests
+        self._stats.corrupt_entries = self._disk.corrupt_entries
+        self._stats.refused_inserts = self._disk.refused_inserts
+        self._stats.entries = len(self._disk)
+        self._stats.hot_bytes = self._hot.size_bytes
+        return self._stats
+
+    async def close(self) -> None:
+        """Stops fetches that are under way and lets go of the hot set."""
+        await self._fetcher.close()
+        await self._flights.close()
+        await asyncio.to_thread(self._pool.shutdown, True)
+        self._hot.close()
+
+    async def _obtain(self, digest: Digest, ref: ShardRef, owner: str) -> ReadyShard:
+        if ready := await self._in_pool(self._from_disk, ref):
+            return ready
+        if self._peers and self._peers.knows(owner):
+            try:
+                return self._kept_hot(ref.hash, await self._peers.get(owner, digest, ref))
+            except errors.TfquiverError as error:
+                logging.warning("shard %d from its owner: %s; reading it from the store", ref.index, error)
+        keep = owner == self._node_id
+        while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
+            if ready := await self._in_pool(self._from_disk, ref):
+                return ready
+        return await self._in_pool(self._from_store, ref, shard, keep)
+
+    def _from_disk(self, ref: ShardRef) -> ReadyShard | None:
+        opened = self._disk.open_entry(ref.hash)
+        if opened is None:
+            return None
+        header = opened.header
+        if header.codec == entry.RAW:
+            return ReadyShard(
+                ready_shard.FILE, opened.fd, entry.HEADER_BYTES, header.raw_length, header.crc32c_raw, "disk"
+            )
+        try:
+            raw = codec.decompress(opened.read_stored(), header.raw_length, f"entry {ref.hash.hex()}")
+        except (errors.DataLossError, OSError) as error:
+            self._disk.drop(ref.hash, str(error), opened.fd)
+            return None
+        finally:
+            opened.close()
+        return self._kept_hot(ref.hash, ReadyShard.from_bytes(raw, header.crc32c_raw, "disk"))
+
+    def _from_store(self, ref: ShardRef, shard: VerifiedShard, keep: bool) -> ReadyShard:
+        if keep:
+            try:
+                self._disk.insert(shard)
+            except errors.ResourceExhaustedError as error:
+                logging.log_every_n_seconds(logging.WARNING, "not kept: %s", 60, error)
+            else:
+                opened = self._disk.open_entry(ref.hash)
+                if opened and opened.header.codec == entry.RAW:
+                    return ReadyShard(
+                        ready_shard.FILE, opened.fd, entry.HEADER_BYTES, len(shard.raw), shard.crc32c, "store"
+                    )
+                if opened:
+                    opened.close()
+        return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
+
+    def _kept_hot(self, hash: bytes, ready: ReadyShard) -> ReadyShard:
+        self._hot.put(hash, ready)
+        return ready
+
+    def _count(self, source: str) -> None:
+        match source:
+            case "peer":
+                self._stats.peer_hits += 1
+            case "store":
+                self._stats.misses += 1
+            case _:
+                self._stats.hits += 1
+
+    async def _in_pool(self, call: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)

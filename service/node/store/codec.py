@@ -1,0 +1,50 @@
+"""How a shard's bytes are stored: zstd where it pays, raw where they would not shrink (JPEG and the like)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import zstandard
+
+from tfquiver import errors
+from tfquiver.service.node.store import entry
+
+Mode = Literal["auto", "raw", "zstd"]
+WORTHWHILE = 0.95  # stored / raw: above it, serving straight from the page cache is worth more than the bytes
+_LEVEL = 1
+_PROBE_BYTES = 32 << 10
+_PROBES = 3
+
+
+def compress(raw: bytes, mode: Mode) -> tuple[int, bytes]:
+    """(codec, stored bytes) of a shard. `zstd` compresses whatever becomes smaller at all."""
+    if mode == "raw" or (mode == "auto" and not _promising(raw)):
+        return entry.RAW, raw
+    stored = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+    limit = len(raw) * (WORTHWHILE if mode == "auto" else 1.0)
+    return (entry.ZSTD, stored) if len(stored) < limit else (entry.RAW, raw)
+
+
+def decompress(stored: bytes | memoryview, raw_length: int, where: str) -> bytes:
+    """The raw bytes of one zstd frame that must hold exactly `raw_length` of them.
+
+    Raises DataLossError naming `where`.
+    """
+    try:
+        # The frame's own word on its size decides what is allocated: it must be the one that is known.
+        size = zstandard.get_frame_parameters(stored).content_size
+        if size != raw_length:
+            raise errors.DataLossError(f"{where}: a zstd frame of {size} bytes, not {raw_length}")
+        raw = zstandard.ZstdDecompressor().decompress(stored, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise errors.DataLossError(f"{where}: {error}") from error
+    return raw
+
+
+def _promising(raw: bytes) -> bool:
+    """A look at a few pieces: hopeless bytes are not compressed as a whole only to be thrown away."""
+    if len(raw) <= _PROBES * _PROBE_BYTES:
+        return True
+    step = (len(raw) - _PROBE_BYTES) // (_PROBES - 1)
+    pieces = b"".join(raw[at * step : at * step + _PROBE_BYTES] for at in range(_PROBES))
+    return len(zstandard.ZstdCompressor(level=_LEVEL).compress(pieces)) < len(pieces) * WORTHWHILE

@@ -1,0 +1,277 @@
+"""The store on the disk: one file a shard, named by its hash. What stands under a hash has that hash (I-3)."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import google_crc32c
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.service.node.store import codec, entry
+from tfquiver.service.node.store.layout import Layout
+from tfquiver.service.node.store.ledger import Ledger
+from tfquiver.service.node.store.verified import VerifiedShard
+
+_PIECE_BYTES = 8 << 20
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEntry:
+    """An entry whose header was checked. `fd` is the receiver's to close; it outlives the entry's deletion."""
+
+    fd: int
+    header: entry.Header
+
+    def pieces(self) -> Iterator[bytes]:
+        """The stored bytes, a piece at a time. Raises DataLossError at the end of them when their checksum is wrong."""
+        at, end, crc = entry.HEADER_BYTES, self.header.file_bytes, 0
+        while at < end and (piece := os.pread(self.fd, min(_PIECE_BYTES, end - at), at)):
+            crc = google_crc32c.extend(crc, piece)
+            at += len(piece)
+            yield piece
+        if at != end or crc != self.header.crc32c_stored:
+            raise errors.DataLossError(f"entry {self.header.hash.hex()}: the stored bytes are damaged")
+
+    def read_stored(self) -> bytes:
+        """The stored bytes. Raises DataLossError when they do not have their checksum."""
+        return b"".join(self.pieces())
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class DiskStore:
+    """Thread-safe; every call may wait for the disk. One process has the directory (see directory.py).
+
+    Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
+    miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota).
+
+    Args:
+      quota_bytes: 0 stores nothing. What a lower quota than last time has no room for is deleted, at random.
+      on_change: told, in order, of every hash that comes (True) or goes (False); called under the store's lock, so it
+        must neither wait nor call back.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        quota_bytes: int,
+        *,
+        mode: codec.Mode = "auto",
+        on_change: Callable[[bytes, bool], None] = lambda hash, held: None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._layout = Layout(root)
+        self._ledger = Ledger(quota_bytes)
+        self._mode: codec.Mode = mode
+        self._on_change = on_change
+        self._rng = rng or random.Random()
+        self._sizes: dict[bytes, int] = {}  # hash -> disk bytes, of every entry
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self.corrupt_entries = 0
+        self.refused_inserts = 0
+        self._recover()
+
+    @property
+    def quota_bytes(self) -> int:
+        return self._ledger.quota_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        return self._ledger.stored_bytes
+
+    def hashes(self) -> list[bytes]:
+        """Of every entry, now."""
+        with self._lock:
+            return list(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __contains__(self, hash: bytes) -> bool:
+        return hash in self._sizes
+
+    def open_entry(self, hash: bytes) -> OpenEntry | None:
+        """The entry, or None: not here, or damaged and therefore dropped."""
+        if hash not in self._sizes:
+            return None
+        path = self._layout.path_of(hash)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            self.drop(hash, "somebody else has deleted it")
+            return None
+        except OSError as error:
+            if error.errno in _OUT_OF_DESCRIPTORS:
+                raise errors.ResourceExhaustedError(f"{path}: {error.strerror}") from error
+            self.drop(hash, str(error))
+            return None
+        try:
+            header = entry.decode(os.pread(fd, entry.HEADER_BYTES, 0), str(path))
+            size_bytes = os.fstat(fd).st_size
+            if header.hash != hash or size_bytes != header.file_bytes:
+                raise errors.DataLossError(f"{path}: not this entry, or not all of it ({size_bytes} bytes)")
+        except (errors.DataLossError, OSError) as error:
+            self.drop(hash, str(error), fd)
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        return OpenEntry(fd, header)
+
+    def insert(self, shard: VerifiedShard) -> None:
+        """Stores a shard, unless it is here already.
+
+        Raises:
+          NeverFitsError: larger than the quota.
+          ResourceExhaustedError: no room now (quota or disk), or the disk refuses.
+        """
+        if shard.hash in self._sizes:
+            return
+        try:
+            if self._ledger.quota_bytes <= entry.HEADER_BYTES:
+                raise errors.NeverFitsError(f"the quota of {self._ledger.quota_bytes} bytes has no room for any shard")
+            kind, stored = codec.compress(shard.raw, self._mode)
+            crc32c_stored = shard.crc32c if kind == entry.RAW else google_crc32c.value(stored)
+            header = entry.Header(kind, len(shard.raw), len(stored), shard.crc32c, crc32c_stored, shard.hash)
+            with self._lock:
+                self._ledger.reserve(header.disk_bytes)
+            self._write(header, stored)
+        except errors.ResourceExhaustedError:
+            self.refused_inserts += 1
+            raise
+
+    def drop_if_damaged(self, hash: bytes, reason: str) -> bool:
+        """A reader says that the entry is bad: whether it was (then it is gone now). Good ones are not given up."""
+        opened = self.open_entry(hash)
+        if opened is None:
+            return True
+        try:
+            for _ in opened.pieces():
+                pass
+        except (errors.DataLossError, OSError) as error:
+            self.drop(hash, f"{error} ({reason})", opened.fd)
+            return True
+        finally:
+            opened.close()
+        return False
+
+    def delete(self, hash: bytes) -> None:
+        """Gives an entry up. Those who read it keep their descriptors."""
+        with self._lock:
+            self._remove(hash)
+
+    def resize(self, quota_bytes: int) -> None:
+        """Another quota; when it is lower, entries go at random until it is kept."""
+        with self._lock:
+            self._ledger.resize(quota_bytes)
+            self._shrink()
+
+    def _recover(self) -> None:
+        try:
+            self._layout.remove_temporaries()
+            for hash, size_bytes in self._layout.entries():
+                self._sizes[hash] = size_bytes
+                self._ledger.found(size_bytes)
+            for hash in [hash for hash, size_bytes in self._sizes.items() if size_bytes <= entry.HEADER_BYTES]:
+                self._remove(hash)  # torn: not even one stored byte
+            self._shrink()
+        except OSError as error:
+            raise errors.PermissionError_(f"{self._layout.objects}: cannot be scanned: {error}") from error
+
+    def _shrink(self) -> None:
+        if not self._ledger.excess_bytes:
+            return
+        victims = list(self._sizes)
+        self._rng.shuffle(victims)
+        logging.warning("%d bytes over the quota: deleting entries at random", self._ledger.excess_bytes)
+        while self._ledger.excess_bytes and victims:
+            self._remove(victims.pop())
+
+    def _write(self, header: entry.Header, stored: bytes) -> None:
+        """Makes the reserved entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
+        temporary = self._layout.temporary_path(header.hash, next(self._numbers))
+        size_bytes = header.disk_bytes
+        standing = False
+        try:
+            _write_synced(temporary, entry.encode(header), stored)
+            with self._lock:
+                if header.hash not in self._sizes:  # somebody else may have been quicker
+                    _rename(temporary, self._layout.path_of(header.hash))
+                    self._ledger.commit(size_bytes)
+                    self._sizes[header.hash] = size_bytes
+                    standing = True
+                    self._on_change(header.hash, True)
+        except OSError as error:
+            raise errors.ResourceExhaustedError(f"{temporary}: {error.strerror}: the shard is not kept") from error
+        finally:
+            if not standing and _unlink(temporary):
+                with self._lock:
+                    self._ledger.release(size_bytes)
+
+    def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
+        """Drops an entry that failed a check (I-5); with `fd`, only if it is still that file."""
+        with self._lock:
+            if hash not in self._sizes or (fd is not None and not _same_file(fd, self._layout.path_of(hash))):
+                return
+            self.corrupt_entries += 1
+            logging.warning("dropped entry %s: %s", hash.hex(), reason)
+            self._remove(hash)
+
+    def _remove(self, hash: bytes) -> None:
+        size_bytes = self._sizes.pop(hash, None)
+        if size_bytes is None:
+            return
+        if _unlink(self._layout.path_of(hash)):
+            self._ledger.remove(size_bytes)
+        self._on_change(hash, False)
+
+
+def _write_synced(path: Path, page: bytes, stored: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        written = os.writev(fd, [page, stored])
+        rest = memoryview(stored)[max(0, written - len(page)) :] if written >= len(page) else None
+        if rest is None:
+            raise OSError(errno.EIO, f"only {written} bytes of the header were written")
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        temporary.rename(path)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.rename(path)
+
+
+def _unlink(path: Path) -> bool:
+    """Whether it is gone; what is not still takes its bytes."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logging.warning("%s: cannot be deleted: %s", path, error.strerror)
+        return False
+    return True
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,80 @@
+"""Bytes of the store: reserved before they are written, committed when they stand, released when they do not (pure).
+
+Invariant (I-4), at every moment: `stored_bytes + reserved_bytes <= quota_bytes`, unless the quota was just reduced;
+until enough was removed nothing can be reserved then. Not thread-safe: its owner locks.
+"""
+
+from __future__ import annotations
+
+from tfquiver import errors
+
+
+class Ledger:
+    def __init__(self, quota_bytes: int) -> None:
+        if quota_bytes < 0:
+            raise errors.InvalidArgumentError(f"a quota cannot be negative: {quota_bytes}")
+        self._quota_bytes = quota_bytes
+        self._stored_bytes = 0
+        self._reserved_bytes = 0
+
+    @property
+    def quota_bytes(self) -> int:
+        return self._quota_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._stored_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self._reserved_bytes
+
+    @property
+    def excess_bytes(self) -> int:
+        """How much must be removed until the quota is kept."""
+        return max(0, self._stored_bytes + self._reserved_bytes - self._quota_bytes)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Sets bytes aside for an entry that is about to be written.
+
+        Raises:
+          NeverFitsError: more than the whole quota.
+          ResourceExhaustedError: no room now.
+        """
+        if size_bytes <= 0:
+            raise ValueError(f"an entry has bytes: {size_bytes=}")
+        if size_bytes > self._quota_bytes:
+            raise errors.NeverFitsError(f"an entry of {size_bytes} bytes exceeds the quota of {self._quota_bytes}")
+        free = self._quota_bytes - self._stored_bytes - self._reserved_bytes
+        if size_bytes > free:
+            raise errors.ResourceExhaustedError(
+                f"an entry of {size_bytes} bytes does not fit: {max(free, 0)} of {self._quota_bytes} bytes are free"
+            )
+        self._reserved_bytes += size_bytes
+
+    def commit(self, size_bytes: int) -> None:
+        """A reservation of that size has become an entry."""
+        self.release(size_bytes)
+        self._stored_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """A reservation of that size has come to nothing."""
+        if not 0 < size_bytes <= self._reserved_bytes:
+            raise ValueError(f"{size_bytes} bytes of {self._reserved_bytes} reserved ones")
+        self._reserved_bytes -= size_bytes
+
+    def found(self, size_bytes: int) -> None:
+        """An entry of that size was on the disk already at the start; it may exceed the quota."""
+        self._stored_bytes += size_bytes
+
+    def remove(self, size_bytes: int) -> None:
+        """An entry of that size has been deleted."""
+        if not 0 < size_bytes <= self._stored_bytes:
+            raise ValueError(f"{size_bytes} bytes of {self._stored_bytes} stored ones")
+        self._stored_bytes -= size_bytes
+
+    def resize(self, quota_bytes: int) -> None:
+        """Sets another quota; the caller removes `excess_bytes`."""
+        if quota_bytes < 0:
+            raise errors.InvalidArgumentError(f"a quota cannot be negative: {quota_bytes}")
+        self._quota_bytes = quota_bytes
