@@ -1,0 +1,41 @@
+"""Makes a repository of the TensorFlow that is installed for `python3` on PATH."""
+
+_LOCATE = """
+import importlib.metadata, importlib.util, pathlib
+print(pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent)
+print(importlib.metadata.version("tensorflow"))
+"""
+
+_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**"]),
+    includes = ["include", "include/external/zlib"],
+    defines = ['TFQUIVER_TF_VERSION=\\\\"{version}\\\\"'],
+)
+
+cc_import(
+    name = "framework_so",
+    shared_library = "libtensorflow_framework.so.2",
+)
+
+cc_library(
+    name = "framework",
+    deps = [":headers", ":framework_so"],
+)
+"""
+
+def _configure(repository_ctx):
+    python = repository_ctx.which("python3")
+    found = repository_ctx.execute([python, "-c", _LOCATE])
+    if found.return_code:
+        fail("no TensorFlow for {}: pip install tensorflow, and put its bin first on PATH\n{}".format(python, found.stderr))
+    folder, version = found.stdout.strip().split("\n")
+    for name in ["include", "libtensorflow_framework.so.2"]:
+        repository_ctx.symlink(folder + "/" + name, name)
+    repository_ctx.file("BUILD", _BUILD.format(version = version))
+    repository_ctx.file("version.bzl", 'TF_MINOR = "{}"\n'.format("_".join(version.split(".")[:2])))
+
+tensorflow_configure = repository_rule(implementation = _configure, environ = ["PATH"], local = True)

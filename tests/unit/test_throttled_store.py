@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from tfquiver.clock import ManualClock
+from tfquiver.demo.throttled_store import Pace, Traffic
+
+
+def test_those_who_come_together_wait_one_after_the_other() -> None:
+    pace = Pace(bytes_per_s=100, clock=ManualClock())
+    assert [pace.wait_s(50), pace.wait_s(50), pace.wait_s(100)] == [0.5, 1.0, 2.0]
+
+
+def test_idle_time_is_not_saved_up() -> None:
+    clock = ManualClock()
+    pace = Pace(bytes_per_s=100, clock=clock)
+    pace.wait_s(100)
+    clock.advance(60)
+    assert pace.wait_s(100) == 1.0
+
+
+def test_no_rate_is_no_wait() -> None:
+    assert Pace(bytes_per_s=0, clock=ManualClock()).wait_s(1 << 40) == 0.0
+
+
+def test_negative_rate_is_refused() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        Pace(bytes_per_s=-1, clock=ManualClock())
+
+
+def test_traffic_adds_and_subtracts_field_by_field() -> None:
+    one = Traffic(requests=3, reads=2, header_bytes=10, payload_bytes=100, other_body_bytes=5)
+    assert one + one - one == one
+    assert one.total_bytes == 115
