@@ -126,7 +126,7 @@ class Digest:
         except FileNotFoundError as error:
             raise errors.NotFoundError(f"{os.fspath(path)}: no such digest file") from error
         except OSError as error:
-            raise errors.InvalidArgumentError(f"{os.fspath(path)}: {error.strerror}") from error
+            raise errors.from_os_error(error, os.fspath(path)) from error
         return cls(digest_file.decode(np.asarray(mapped), os.fspath(path)))
 
     @classmethod
@@ -138,7 +138,10 @@ class Digest:
         return b"".join(digest_file.encode(self._parts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the file beside its name, syncs it, renames it: it is there whole or not at all."""
+        """Writes the file beside its name, syncs it, renames it: it is there whole or not at all.
+
+        Raises ResourceExhaustedError (disk full), PermissionError_, NotFoundError (no such directory), naming the file.
+        """
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
@@ -147,6 +150,9 @@ class Digest:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise errors.from_os_error(error, str(target)) from error
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

@@ -55,7 +55,10 @@ def build(
       DataLossError: a damaged record, naming file and offset; and what the stores raise.
     """
     if journal_dir is not None:
-        journal_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            journal_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise errors.from_os_error(error, str(journal_dir)) from error
     total_bytes = sum(file.size_bytes for file in files)
     done_bytes = records = files_done = 0
 

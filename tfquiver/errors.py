@@ -19,6 +19,8 @@ TfquiverError
 
 from __future__ import annotations
 
+import errno
+
 import grpc
 
 
@@ -108,6 +110,23 @@ def code_number(error: TfquiverError) -> int:
     """The canonical status number (gRPC's, absl's and TensorFlow's are the same numbers)."""
     number: int = error.code.value[0]
     return number
+
+
+_BY_ERRNO: dict[int, type[TfquiverError]] = {
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EFBIG: ResourceExhaustedError,
+    errno.EACCES: PermissionError_,
+    errno.EPERM: PermissionError_,
+    errno.EROFS: PermissionError_,
+    errno.ENOENT: NotFoundError,
+    errno.ENOTDIR: NotFoundError,
+}
+
+
+def from_os_error(error: OSError, what: str) -> TfquiverError:
+    """The typed exception for a failed file operation; `what` names the file. What is not known is UNAVAILABLE."""
+    return _BY_ERRNO.get(error.errno or 0, UnavailableError)(f"{what}: {error.strerror}")
 
 
 def from_code(code: grpc.StatusCode, message: str) -> TfquiverError:

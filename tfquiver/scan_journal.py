@@ -17,6 +17,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver import errors
 from tfquiver.cutting import CutPolicy
 from tfquiver.file_entry import COMPRESSIONS, FileEntry
 from tfquiver.listing import listing_key
@@ -35,7 +36,10 @@ class ScanJournal:
         self._path = directory / f"{listing_key([entry], policy).hex()}.scan"
         self.rows: Rows = np.zeros(0, ROW)
         self.compression: str | None = None  # set: the file was scanned to its end
-        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise errors.from_os_error(error, str(self._path)) from error
         self._file = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             self._load()
@@ -59,7 +63,13 @@ class ScanJournal:
         self._file.close()
 
     def _write(self, kind: int, body: bytes) -> None:
-        self._file.write(_FRAME.pack(_MAGIC, kind, len(body), google_crc32c.value(body)) + body)
+        frame = _FRAME.pack(_MAGIC, kind, len(body), google_crc32c.value(body)) + body
+        try:
+            written = self._file.write(frame)
+        except OSError as error:
+            raise errors.from_os_error(error, str(self._path)) from error
+        if written != len(frame):
+            raise errors.ResourceExhaustedError(f"{self._path}: no room: {written} of {len(frame)} bytes were written")
 
     def _load(self) -> None:
         data, position, rows = self._file.read(), 0, [self.rows]

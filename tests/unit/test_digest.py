@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import struct
 from pathlib import Path
 
@@ -144,5 +145,18 @@ def test_no_such_file_and_no_such_shard(tmp_path: Path) -> None:
     (tmp_path / "empty.tfqd").touch()
     with pytest.raises(errors.CorruptDigestError, match=r"empty\.tfqd: not a digest"):
         Digest.open(tmp_path / "empty.tfqd")
-    with pytest.raises(errors.InvalidArgumentError, match="directory"):
+    with pytest.raises(errors.UnavailableError, match="directory"):
         Digest.open(tmp_path)
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"small\.tfqd: File too large"):
+            small().save(tmp_path / "small.tfqd")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(errors.NotFoundError, match=r"no/small\.tfqd"):
+        small().save(tmp_path / "no" / "small.tfqd")

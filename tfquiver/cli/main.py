@@ -19,6 +19,9 @@ def main(argv: list[str] | None = None) -> int:
     except errors.TfquiverError as error:
         print(f"tfquiver: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("tfquiver: stopped", file=sys.stderr)
+        return 130
 
 
 def run() -> None:

@@ -35,7 +35,7 @@ class LocalStore:
         try:
             found = Path(path).stat()
         except OSError as error:
-            raise _typed(error, uri) from error
+            raise errors.from_os_error(error, uri) from error
         if not stat.S_ISREG(found.st_mode):
             raise errors.InvalidArgumentError(f"{uri}: not a regular file")
         return _info(path, found)
@@ -53,9 +53,9 @@ class LocalStore:
         except FileNotFoundError as error:
             if generation:
                 raise errors.StaleDigestError(f"{uri}: the file is gone since the digest was built") from error
-            raise _typed(error, uri) from error
+            raise errors.from_os_error(error, uri) from error
         except OSError as error:
-            raise _typed(error, uri) from error
+            raise errors.from_os_error(error, uri) from error
         if len(data) != length:
             raise errors.StaleDigestError(
                 f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {offset + len(data)}"
@@ -80,11 +80,3 @@ def _generation(found: os.stat_result) -> str:
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(_PREFIX + path, found.st_size, _generation(found))
-
-
-def _typed(error: OSError, uri: str) -> errors.TfquiverError:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return errors.NotFoundError(f"{uri}: no such file")
-    if isinstance(error, PermissionError):
-        return errors.PermissionError_(f"{uri}: permission denied")
-    return errors.UnavailableError(f"{uri}: {error.strerror}")
