@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -58,6 +59,9 @@ class CacheDirectory:
         (self.path / NODE_FILE).unlink(missing_ok=True)
         for left_over in self.sockets.glob("*.sock"):
             left_over.unlink(missing_ok=True)
+        if self.sockets.parent != self.path:
+            with contextlib.suppress(OSError):  # not empty: somebody else's
+                self.sockets.rmdir()
         self._lock.close()
 
     def _take_lock(self) -> IO[str]:

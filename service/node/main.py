@@ -1,0 +1,135 @@
+"""`tfquiver-node`: the cache process of one machine. Without --coordinator it is its own (embedded mode)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from absl import flags, logging
+
+from tfquiver import errors, serving
+from tfquiver.service.node import node as node_parts
+from tfquiver.service.node.directory import CacheDirectory
+
+FLAGS = flags.FLAGS
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+
+
+def define_flags() -> None:
+    flags.DEFINE_string("cache_dir", None, "Directory of the cache; one node's alone.", required=True)
+    flags.DEFINE_string("quota", "", "Most bytes stored, as 10GiB. 0: a gateway. Empty: 80 % of what is free or ours.")
+    flags.DEFINE_string("hot", "256MiB", "Most bytes of decompressed shards kept in memory.")
+    flags.DEFINE_enum("codec", "auto", ["auto", "raw", "zstd"], "How shards are stored; auto: zstd where it pays.")
+    flags.DEFINE_string("coordinator", "", "host:port of the cluster's coordinator. Empty: this node is its own.")
+    flags.DEFINE_integer(
+        "port", None, "Port of the control service; 0: any free one. Unset and no --coordinator: none.", 0, 65535
+    )
+    flags.DEFINE_integer("data_port", 0, "Port of the data port; 0: any free one. Only with --coordinator.", 0, 65535)
+    flags.DEFINE_string("bind_host", "localhost", "Address that the two ports listen on.")
+    flags.DEFINE_string("advertise_host", "", "Host name that peers use for this node; empty: --bind_host.")
+    flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
+    flags.DEFINE_float("fetch_deadline_s", 120.0, "A shard that cannot be had for so long is given up.", 0.1, 86400.0)
+    flags.DEFINE_float("coordinator_connect_s", 20.0, "The coordinator must answer so soon at the start.", 0.1, 3600.0)
+    flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
+    flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
+    flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
+    flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
+    for name in ("hot", "lease_ahead"):
+        flags.register_validator(name, serving.is_size, "must be a size, as 256MiB")
+    flags.register_validator("quota", lambda text: not text or serving.is_size(text), "must be a size, as 10GiB")
+    flags.register_validator(
+        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+    )
+
+
+def default_quota_bytes(cache_dir: Path) -> int:
+    """80 % of what the cache could have: what is free now, and what it uses already."""
+    objects = cache_dir / "objects"
+    used = (
+        sum(entry.stat().st_blocks * 512 for entry in objects.rglob("*") if entry.is_file()) if objects.exists() else 0
+    )
+    return int(0.8 * (shutil.disk_usage(cache_dir).free + used))
+
+
+@contextlib.asynccontextmanager
+async def _idle_exit(node: node_parts.Node, after_s: float, stop: asyncio.Event) -> AsyncIterator[None]:
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        while (left_s := node.last_use_s + after_s - loop.time()) > 0 or node.busy:
+            await asyncio.sleep(max(left_s, 0.1))
+        logging.info("nobody has used this node for %g s: leaving", after_s)
+        stop.set()
+
+    task = asyncio.get_running_loop().create_task(watch()) if after_s else None
+    try:
+        yield
+    finally:
+        if task:
+            task.cancel()
+
+
+async def serve() -> None:
+    if FLAGS.die_with_parent:
+        serving.die_with_parent()
+    stop = serving.stop_event()
+    _raise_descriptor_limit()
+    try:
+        directory = CacheDirectory(Path(FLAGS.cache_dir))
+    except errors.AlreadyRunningError as error:
+        serving.announce("node", error=type(error).__name__, message=str(error))
+        raise
+    try:
+        node = await node_parts.Node.start(directory, _options(directory))
+        try:
+            directory.announce(socket=node.socket, control=node.control, coordinator=node.coordinator)
+            serving.announce(
+                "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
+                control=node.control, coordinator=node.coordinator,
+            )  # fmt: skip
+            async with _idle_exit(node, FLAGS.idle_exit_s, stop):
+                await stop.wait()
+        finally:
+            await node.stop()
+    finally:
+        directory.close()
+
+
+def _options(directory: CacheDirectory) -> node_parts.Options:
+    host = FLAGS.advertise_host or (FLAGS.bind_host if FLAGS.bind_host != "0.0.0.0" else socket.gethostname())
+    token = serving.read_token(FLAGS.auth_token_file)
+    if not token and (FLAGS.coordinator or FLAGS.port is not None) and FLAGS.bind_host not in _LOOPBACK:
+        logging.warning("--bind_host=%s without --auth_token_file: whoever reaches it may use it", FLAGS.bind_host)
+    quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else default_quota_bytes(directory.path)
+    return node_parts.Options(
+        quota_bytes=quota, hot_bytes=serving.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
+        coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,
+        data_port=FLAGS.data_port, bind_host=FLAGS.bind_host, advertise_host=host, token=token,
+        fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
+        lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
+        incarnation=uuid.uuid4().hex,
+    )  # fmt: skip
+
+
+def _raise_descriptor_limit() -> None:
+    """A shard that is ready holds a descriptor; the usual soft limit of 1024 is a habit, not a need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run() -> None:
+    define_flags()
+    os.umask(0o077)
+    serving.run_server(serve)
+
+
+if __name__ == "__main__":
+    run()

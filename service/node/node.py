@@ -1,0 +1,210 @@
+"""A whole node, wired: store, sources, ports, the line to the coordinator (or a coordinator of its own), the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from absl import logging
+
+from tfquiver import digest_build, errors, rpc
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
+from tfquiver.service.node.digest_cache import DigestCache
+from tfquiver.service.node.directory import CacheDirectory
+from tfquiver.service.node.ensure import DatasetScans, Progress
+from tfquiver.service.node.fetcher import Fetcher
+from tfquiver.service.node.inventory import Inventory
+from tfquiver.service.node.metered_store import Meter
+from tfquiver.service.node.reader_session import Limits
+from tfquiver.service.node.servicer import NodeServicer
+from tfquiver.service.node.session_server import SessionServer
+from tfquiver.service.node.shard_source import ShardSource
+from tfquiver.service.node.store import codec
+from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.store.hot import HotSet
+from tfquiver.service.node.store.verified import VerifiedShard
+
+_STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
+_STOP_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    quota_bytes: int
+    hot_bytes: int
+    codec: codec.Mode
+    coordinator: str  # "": its own
+    control_port: int | None  # None: on a Unix socket only
+    data_port: int
+    bind_host: str
+    advertise_host: str
+    token: str
+    fetch_deadline_s: float
+    connect_s: float
+    lost_s: float
+    ahead_bytes: int
+    incarnation: str
+
+
+class Node:
+    """`start` it, `stop` it; both once, on one loop."""
+
+    def __init__(self, directory: CacheDirectory, options: Options) -> None:
+        self._directory, self._options = directory, options
+        self._loop = asyncio.get_running_loop()
+        self._undo: list[Callable[[], Awaitable[object]]] = []
+        self._asked_s = self._loop.time()
+        self.socket = str(directory.sockets / "reader.sock")
+        self.control = f"unix:{directory.sockets / 'control.sock'}"
+        self.coordinator = options.coordinator or f"unix:{directory.sockets / 'coordinator.sock'}"
+        self.port = self.data_port = 0
+        self._data_address = ""
+
+    @classmethod
+    async def start(cls, directory: CacheDirectory, options: Options) -> Node:
+        """Returns when readers can come. Raises typed errors naming flag or path; nothing is left running then."""
+        node = cls(directory, options)
+        try:
+            await node._start()
+        except BaseException:
+            await node.stop()
+            raise
+        return node
+
+    async def stop(self) -> None:
+        """In the opposite order of starting: readers first, so that their last acknowledgements find a coordinator."""
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                await undo()
+            except errors.TfquiverError as error:
+                logging.error("stopping: %s", error)
+
+    @property
+    def last_use_s(self) -> float:
+        """When somebody last connected, left or called (loop time)."""
+        return max(self._asked_s, self._sessions.last_use_s)
+
+    @property
+    def busy(self) -> bool:
+        return self._sessions.connections > 0 or self._scans.busy
+
+    async def _start(self) -> None:
+        options, directory = self._options, self._directory
+        if not options.coordinator:
+            coordinator = CoordinatorServer()
+            await coordinator.start(directory.path / "coordinator", self.coordinator)
+            self._undo.append(coordinator.stop)
+        self._link = CoordinatorLink(
+            self.coordinator,
+            options.token if options.coordinator else "",
+            options.incarnation,
+            self._info,
+            Patience(options.connect_s, options.lost_s),
+            self._coordinator_is_new,
+            self._coordinator_lost,
+        )
+        self._undo.append(self._link.leave)
+        self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
+        self._disk = await asyncio.to_thread(self._open_store)
+        self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
+        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), self._fetcher())
+        self._undo.append(self._source.close)
+        self._scans = DatasetScans(self._link, self._digests, self._scan)
+        self._undo.append(self._scans.stop)
+        self._sessions = SessionServer(
+            (directory.node_id, options.incarnation),
+            self._link,
+            self._link,
+            self._source,
+            self._digests.get,
+            Limits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
+        )
+        await self._start_control()
+        await self._link.connect()
+        self._sessions.start(directory.sockets / "reader.sock")
+        self._undo.append(lambda: self._sessions.stop(_STOP_S))
+
+    def _open_store(self) -> DiskStore:
+        return DiskStore(
+            self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
+        )
+
+    def _fetcher(self) -> Fetcher:
+        deadline_s = min(_STORE_DEADLINE_S, self._options.fetch_deadline_s / 2)
+        return Fetcher(Meter(), self._place, deadline_s=deadline_s)
+
+    async def _start_control(self) -> None:
+        options = self._options
+        server = rpc.new_server(options.token)
+        servicer = NodeServicer(self._status, self._scans, self._asked)
+        node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
+        addresses = [self.control]
+        if options.control_port is not None:
+            addresses.append(f"{options.bind_host}:{options.control_port}")
+        for address in addresses:
+            try:
+                port = server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise errors.UnavailableError(f"--port, --bind_host: cannot listen on {address}: {error}") from error
+            if not address.startswith("unix:"):
+                self.port, self.control = port, f"{options.advertise_host}:{port}"
+        await server.start()
+        self._undo.append(lambda: server.stop(_STOP_S))
+
+    def _changed(self, hash: bytes, held: bool) -> None:
+        if held:
+            self._inventory.add(hash)
+        else:
+            self._inventory.remove(hash)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(self._link.wake)
+
+    def _asked(self) -> None:
+        self._asked_s = self._loop.time()
+
+    def _info(self) -> types_pb2.NodeInfo:
+        return types_pb2.NodeInfo(
+            node_id=self._directory.node_id,
+            control_address=self.control,
+            data_address=self._data_address,
+            quota_bytes=self._options.quota_bytes,
+            used_bytes=self._disk.used_bytes,
+        )
+
+    def _status(self) -> node_pb2.StatusReply:
+        return node_pb2.StatusReply(
+            node=self._info(),
+            incarnation=self._options.incarnation,
+            coordinator_address=self.coordinator,
+            readers=self._sessions.readers,
+            served_bytes=self._sessions.served_bytes,
+            **asdict(self._source.stats()),
+        )
+
+    def _coordinator_is_new(self) -> None:
+        self._sessions.coordinator_is_new()
+
+    def _coordinator_lost(self, for_s: float) -> None:
+        fatal = for_s >= self._options.lost_s
+        lost = errors.UnavailableError(f"coordinator {self.coordinator} has not answered for {for_s:.0f} s")
+        self._sessions.tell_all(lost, fatal)
+
+    def _place(self, shard: VerifiedShard) -> None:
+        with contextlib.suppress(errors.ResourceExhaustedError):
+            self._disk.insert(shard)
+
+    async def _scan(self, name: str, files: Sequence[FileEntry], policy: CutPolicy, report: Progress) -> Digest:
+        def told(progress: digest_build.Progress) -> None:
+            report(progress.done_bytes, progress.records)
+
+        return await asyncio.to_thread(digest_build.build, files, policy, name=name, progress=told)

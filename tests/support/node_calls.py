@@ -1,0 +1,58 @@
+"""Calls to a running node and its coordinator, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tfquiver import listing, rpc
+from tfquiver.cutting import CutPolicy
+from tfquiver.proto.tfquiver.v1 import (
+    coordinator_pb2,
+    coordinator_pb2_grpc,
+    node_pb2,
+    node_pb2_grpc,
+    types_pb2,
+)
+
+CALL_S = 20.0
+
+
+def ensure(control: str, pattern: str | os.PathLike[str], policy: CutPolicy | None = None) -> types_pb2.Dataset:
+    """The data set of these files, scanned if need be."""
+    policy = policy or CutPolicy()
+    request = node_pb2.EnsureDatasetRequest(
+        name="test", min_shard_bytes=policy.min_bytes, target_shard_bytes=policy.target_bytes,
+        max_shard_bytes=policy.max_bytes,
+    )  # fmt: skip
+    for file in listing.expand(pattern):
+        request.files.add(uri=file.uri, size_bytes=file.size_bytes, generation=file.generation)
+    with rpc.channel(control) as channel:
+        stub: Any = node_pb2_grpc.NodeStub(channel)
+        progress = list(stub.EnsureDataset(request, timeout=120.0, wait_for_ready=True))
+    dataset: types_pb2.Dataset = progress[-1].dataset
+    return dataset
+
+
+def status(control: str) -> node_pb2.StatusReply:
+    with rpc.channel(control) as channel:
+        stub: Any = node_pb2_grpc.NodeStub(channel)
+        reply: node_pb2.StatusReply = stub.Status(node_pb2.StatusRequest(), timeout=CALL_S, wait_for_ready=True)
+        return reply
+
+
+def ticket(coordinator: str, dataset: types_pb2.Dataset, key: str, provider: str = "provider") -> str:
+    """The id of a session that several readers can join."""
+    request = coordinator_pb2.TicketRequest(session_key=key, provider_id=provider, digest_id=dataset.digest_id, job=key)
+    with rpc.channel(coordinator) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        reply = stub.Ticket(request, timeout=CALL_S, wait_for_ready=True)
+    assert not reply.end
+    return str(reply.session_id)
+
+
+def sessions(coordinator: str, key: str = "") -> list[coordinator_pb2.SessionInfo]:
+    with rpc.channel(coordinator) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ListSessionsRequest(session_key=key)
+        return list(stub.ListSessions(request, timeout=CALL_S, wait_for_ready=True).sessions)
