@@ -85,6 +85,7 @@ class Session:
         self.settled_acked: int | None = None  # set when ended and without readers; `acked` is then empty
         self.sampler: Sampler | None = None
         self.last_used = now
+        self.last_progress = now  # a lease, an ack, or a reader that came or went
         self._holders: dict[int, Reader] = {}
         self._given_back: set[int] = set()
 
@@ -117,6 +118,11 @@ class Session:
         if self.acked_shards + self.leased_shards < self.shards or self.waits_for_readers:
             return False
         return all(reader.draining for reader in self.readers.values() if reader.leases)
+
+    @property
+    def all_given(self) -> bool:
+        """Nothing is pending: what is not acked is leased."""
+        return not self.waits_for_readers and self.acked_shards + self.leased_shards == self.shards
 
     def pending_mask(self) -> npt.NDArray[np.bool_]:
         """Shape [shards]: neither acked nor leased. For a new sampler."""

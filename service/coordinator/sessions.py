@@ -30,6 +30,7 @@ class Limits:
     ended_s: float = 3600.0  # an ended one then: until then late tickets and readers are told END
     max_sessions: int = 20_000
     max_jobs: int = 100_000  # of which epochs are counted
+    stall_s: float = 5.0  # a session without progress for so long may be held up by another one (see _may_leave)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Sessions:
         reader.deadline = None if node_is_live else now + self._limits.grace_s
         session.reader_opened(reader)
         dropped = session.hold(reader, held)
-        session.last_used = now
+        session.last_used = session.last_progress = now
         self._changed(session_id)
         return session, dropped
 
@@ -168,6 +169,7 @@ class Sessions:
         session.last_used = self._clock.now()
         shards = self._take(session, reader, max_shards, max_bytes)
         if shards:
+            session.last_progress = session.last_used
             result = LeaseResult(LeaseState.LEASED, tuple(shards))
             reader.draining = False
         else:
@@ -176,6 +178,8 @@ class Sessions:
                 self._changed(session_id)
             if session.ended or session.can_end:
                 self._end(session)
+                result = LeaseResult(LeaseState.END)
+            elif draining and self._may_leave(session, reader):
                 result = LeaseResult(LeaseState.END)
             else:
                 result = LeaseResult(LeaseState.WAIT)
@@ -419,9 +423,34 @@ class Sessions:
             session.sampler = ResidentFirst(session.pending_mask(), view.resident, view.lengths, rng)
         return session.lease(reader, max_shards, max_bytes, view)
 
+    def _may_leave(self, session: Session, reader: Reader) -> bool:
+        """Whether a reader that has emitted all it was given should go before the session has ended.
+
+        Where a tf.data worker reads several data sets in one pipeline (zip, sample_from_datasets), its pipeline may
+        wait here for shards that are in the pool of another worker, which in turn waits for shards of another data set
+        that are in the pool of this one: for ever. Who is told END first lets its pipeline go on, or end and give back.
+        """
+        now = self._clock.now()
+
+        def stalled(other: Session) -> bool:
+            return other.last_progress + self._limits.stall_s <= now
+
+        return (
+            bool(reader.label)
+            and session.all_given
+            and stalled(session)
+            and any(
+                beside.label == reader.label and beside.leases and not beside.draining
+                for other in self._sessions.values()
+                if other is not session and not other.ended and stalled(other)
+                for beside in other.readers.values()
+            )
+        )
+
     def _ack(self, session: Session, shards: Iterable[int]) -> None:
         fresh = session.not_acked(shards)
         if fresh:
+            session.last_progress = self._clock.now()
             acked = log_pb2.ShardsAcked(session_id=session.session_id, shards=fresh, counters=session.counters)
             self._commit(Record(shards_acked=acked))
             if session.can_end:
@@ -430,7 +459,7 @@ class Sessions:
     def _gone(self, session: Session, reader: Reader) -> None:
         gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id)
         self._commit(Record(reader_gone=gone))
-        session.last_used = self._clock.now()
+        session.last_used = session.last_progress = self._clock.now()
         self._changed(session.session_id)
 
     def _end(self, session: Session) -> None:

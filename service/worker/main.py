@@ -113,7 +113,6 @@ async def _work(library: Library) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
-    host = FLAGS.worker_address.rpartition(":")[0]
     config = service_config_pb2.WorkerConfig(
         port=FLAGS.port,
         protocol="grpc",
@@ -132,7 +131,7 @@ async def _work(library: Library) -> None:
     address = FLAGS.worker_address.replace("%port%", str(port))
     library.set_label(address)
     stop = serving.stop_event()
-    serving.announce("worker", port=port, address=address, host=host)
+    serving.announce("worker", port=port, address=address)
     try:
         await stop.wait()
         logging.info("stopping")
