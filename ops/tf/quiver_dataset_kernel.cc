@@ -124,7 +124,7 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
  public:
   explicit Iterator(const Params& params)
       : DatasetIterator<QuiverDataset>(params),
-        checkpoints_(&ExtendCrc32c, Zlib()),
+        checkpoints_(Crc32c(), Zlib()),
         on_stop_([this] { Cancel("tfquiver was stopped in this process"); }) {
     where_.digest_id = params.dataset->source().digest_id;
   }
@@ -211,7 +211,7 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
     }
     Checkpoint checkpoint;
     const Status read = ReadCheckpoint(std::string_view(state.data(), state.size()),
-                                       where_.digest_id, &ExtendCrc32c, Zlib(), &checkpoint);
+                                       where_.digest_id, Crc32c(), Zlib(), &checkpoint);
     if (!read.ok()) return ToAbsl(read);
     where_ = std::move(checkpoint);
     ended_ = where_.ended;
@@ -237,7 +237,7 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
     session.reader_id = UniqueId();
     session.label = Process::Get().label();
     ReaderParts parts;
-    parts.crc = &ExtendCrc32c;
+    parts.crc = Crc32c();
     parts.zlib = Zlib();
     parts.blobs = TstringBlobs();
     parts.warn = [](const std::string& message) { LOG(WARNING) << "tfquiver: " << message; };

@@ -8,6 +8,11 @@
 namespace tfquiver {
 namespace {
 
+uint32_t ExtendCrc32c(uint32_t crc, const char* data, size_t size) {
+  return static_cast<uint32_t>(
+      absl::ExtendCrc32c(absl::crc32c_t{crc}, absl::string_view(data, size)));
+}
+
 std::string Deflate(const std::string& bytes) {
   uLongf size = compressBound(bytes.size());
   std::string zlib(size, '\0');
@@ -39,9 +44,9 @@ class TstringFactory : public BlobFactory {
 
 }  // namespace
 
-uint32_t ExtendCrc32c(uint32_t crc, const char* data, size_t size) {
-  return static_cast<uint32_t>(
-      absl::ExtendCrc32c(absl::crc32c_t{crc}, absl::string_view(data, size)));
+Crc32cExtend Crc32c() {
+  static const Crc32cExtend fastest = FastestCrc32c(&ExtendCrc32c);
+  return fastest;
 }
 
 ZlibCodec Zlib() { return ZlibCodec{&Deflate, &Inflate}; }

@@ -8,7 +8,7 @@
 namespace tfquiver {
 
 // What the core is given by TensorFlow: its checksum, its zlib, its strings.
-uint32_t ExtendCrc32c(uint32_t crc, const char* data, size_t size);
+Crc32cExtend Crc32c();
 ZlibCodec Zlib();
 // Blobs are tensorflow::tstring objects.
 BlobFactory* TstringBlobs();

@@ -1,0 +1,75 @@
+#ifndef TFQUIVER_OPS_CORE_TEST_SUPPORT_H_
+#define TFQUIVER_OPS_CORE_TEST_SUPPORT_H_
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/core/shard_records.h"
+#include "ops/core/tfrecord.h"
+#include "ops/core/unix_socket.h"
+
+namespace tfquiver {
+
+// One bit at a time: slow, and plainly right.
+inline uint32_t SlowCrc32c(uint32_t crc, const char* data, size_t size) {
+  crc = ~crc;
+  for (size_t i = 0; i < size; ++i) {
+    crc ^= static_cast<uint8_t>(data[i]);
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+  }
+  return ~crc;
+}
+
+// Blobs that are std::strings; counts those alive, so that a leak shows.
+class StringBlobs : public BlobFactory {
+ public:
+  ~StringBlobs() override { EXPECT_EQ(alive_, 0); }
+  void* New(size_t size, char** data) override {
+    ++alive_;
+    auto* blob = new std::string(size, '\0');
+    *data = blob->data();
+    return blob;
+  }
+  void Delete(void* blob) override {
+    --alive_;
+    delete static_cast<std::string*>(blob);
+  }
+  std::string Text(const Record& record) {
+    if (record.blob == nullptr) return std::string(record.data, record.size);
+    std::string text = *static_cast<std::string*>(record.blob);
+    Delete(record.blob);
+    return text;
+  }
+
+ private:
+  std::atomic<int> alive_{0};
+};
+
+inline std::string Framed(const std::vector<std::string>& records) {
+  std::string bytes;
+  for (const std::string& record : records) {
+    const uint64_t size = record.size();
+    bytes.append(reinterpret_cast<const char*>(&size), sizeof(size));
+    bytes += "abcd" + record + "efgh";  // the CRCs of records are not read
+  }
+  return bytes;
+}
+
+inline UniqueFd Memory(std::string_view bytes, bool sealed) {
+  UniqueFd fd(::memfd_create("test", MFD_ALLOW_SEALING));
+  EXPECT_EQ(::write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  if (sealed) ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
+  return fd;
+}
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_TEST_SUPPORT_H_
