@@ -9,7 +9,7 @@ import resource
 import shutil
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from absl import flags, logging
@@ -41,12 +41,14 @@ def define_flags() -> None:
     flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
-    for name in ("hot", "lease_ahead"):
-        flags.register_validator(name, serving.is_size, "must be a size, as 256MiB")
-    flags.register_validator("quota", lambda text: not text or serving.is_size(text), "must be a size, as 10GiB")
-    flags.register_validator(
-        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
-    )
+    validators: list[tuple[str, Callable[[str], bool], str]] = [
+        ("hot", serving.is_size, "must be a size, as 256MiB"),
+        ("lease_ahead", serving.is_size, "must be a size, as 32MiB"),
+        ("quota", lambda text: not text or serving.is_size(text), "must be a size, as 10GiB"),
+        ("coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"),
+    ]
+    for flag, valid, message in validators:
+        flags.register_validator(flag, valid, message)  # type: ignore[no-untyped-call]
 
 
 def default_quota_bytes(cache_dir: Path) -> int:

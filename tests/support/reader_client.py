@@ -13,6 +13,7 @@ import struct
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 
@@ -21,6 +22,7 @@ import google_crc32c
 from tfquiver import errors
 from tfquiver.service.node import frames
 
+_RECENT_ACKS = 256
 _RECORD_HEADER_BYTES, _RECORD_FOOTER_BYTES = 12, 4
 
 
@@ -119,6 +121,7 @@ class ReaderClient:
         self.shards_received = 0
         self.ended = False
         self.bad_shards = 0
+        self._recent_acks: deque[int] = deque(maxlen=_RECENT_ACKS)
         self._asked_again: set[int] = set()
         self._done = bytes(done)
         self.connect()
@@ -129,8 +132,10 @@ class ReaderClient:
         self.shards_received = 0
         self.owed_bytes = self.credit_bytes
         self.connection.hello(label=self.label)
-        for at in range(0, len(self.unacked), frames.MAX_INDEXES):
-            self.connection.send(frames.Held(tuple(self.unacked[at : at + frames.MAX_INDEXES])))
+        # What was acknowledged just now may not have got through: it is held, and acknowledged again below.
+        again, held = tuple(self._recent_acks), [*self.unacked, *self._recent_acks]
+        for at in range(0, len(held), frames.MAX_INDEXES):
+            self.connection.send(frames.Held(tuple(held[at : at + frames.MAX_INDEXES])))
         state = -1
         if self._done:
             state = os.memfd_create("done")
@@ -147,6 +152,8 @@ class ReaderClient:
         opened = self._next_frame()[0]
         assert isinstance(opened, frames.Opened), opened
         self.session_id, self.epoch, self.num_shards = opened.session_id, opened.epoch, opened.shards
+        if again:
+            self.connection.send(frames.Ack(again))
 
     def reconnect(self, deadline_s: float = 30.0) -> None:
         """As the op does when its node went away: tries until it is there again."""
@@ -208,6 +215,7 @@ class ReaderClient:
         due = self.unacked[: max(len(self.unacked) - self.hold_back, 0)]
         if due:
             self.connection.send(frames.Ack(tuple(due)))
+            self._recent_acks.extend(due)
             del self.unacked[: len(due)]
 
     def close(self, complete: bool = True) -> None:

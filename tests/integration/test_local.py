@@ -1,0 +1,98 @@
+"""One daemon a cache directory, found or started by whoever comes first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.cluster import wait_until
+from tests.support.reader_client import Connection
+from tfquiver import errors, local
+
+FIND = (
+    "import sys, dataclasses, json; from tfquiver import local;"
+    "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
+    "assert 'tensorflow' not in sys.modules"
+)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    """A directory without a daemon, and without one again after the test."""
+    directory = tmp_path / "cache"
+    yield directory
+    for process in daemons(directory):
+        process.terminate()
+    _, alive = psutil.wait_procs(daemons(directory), timeout=10)
+    assert not alive
+
+
+def daemons(directory: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if f"--cache_dir={directory}" in line and "tfquiver.service.node.main" in line:
+            found.append(process)
+    return found
+
+
+def pid(directory: Path) -> int:
+    return int(json.loads((directory / "node.json").read_text())["pid"])
+
+
+def test_a_daemon_is_started_found_and_leaves(cache_dir: Path) -> None:
+    assert local.find(cache_dir) is None
+    started = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=1)
+    process = psutil.Process(pid(cache_dir))
+    assert local.find_or_start(cache_dir) == started
+    assert process.pid == pid(cache_dir)
+    assert not psutil.Process().children(), "the daemon is nobody's child"
+    wait_until(lambda: not process.is_running(), "an idle daemon leaves")
+    assert local.find(cache_dir) is None
+
+
+def test_many_processes_at_once_get_one_daemon(cache_dir: Path) -> None:
+    command = [sys.executable, "-c", FIND, str(cache_dir)]
+    starters = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    told = [starter.communicate(timeout=90)[0] for starter in starters]
+    assert [starter.returncode for starter in starters] == [0] * 8
+    assert len(set(told)) == 1
+    assert len(daemons(cache_dir)) == 1
+
+
+def test_what_a_killed_daemon_left_behind_is_replaced(cache_dir: Path) -> None:
+    first = local.find_or_start(cache_dir)
+    os.kill(pid(cache_dir), signal.SIGKILL)
+    assert Path(first.socket).exists()
+    second = local.find_or_start(cache_dir)
+    assert second == first  # same places, same node id; another process
+    with Connection(second.socket) as connection:
+        assert connection.hello() == second.node_id
+
+
+def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "cache" / "log").mkdir(parents=True)
+    (tmp_path / "cache" / "objects").write_text("in the way")
+    with pytest.raises(errors.UnavailableError, match="objects"):
+        local.find_or_start(tmp_path / "cache")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.InvalidArgumentError, match="file"):
+        local.find_or_start(tmp_path / "file")
+
+
+def test_a_keeper_keeps_the_daemon_alive_and_replaces_one_that_dies(cache_dir: Path) -> None:
+    local.find_or_start(cache_dir, idle_exit_s=1)
+    keeper = local.Keeper(cache_dir)
+    first = pid(cache_dir)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: local.find(cache_dir) is not None and pid(cache_dir) != first, "another daemon")
+    assert local.find(cache_dir) == keeper.endpoint
+    keeper.close()
