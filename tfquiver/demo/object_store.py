@@ -27,27 +27,17 @@ _CALL_DEADLINE_S = 30.0
 _STOP_DEADLINE_S = 5.0
 
 
-@dataclass(slots=True)
-class ObjectStore:
+@dataclass
+class StoreClient:
     """A running store. `url` is what STORAGE_EMULATOR_HOST takes."""
 
-    process: subprocess.Popen[str]
     url: str
     upstream_url: str
 
     @classmethod
-    def start(cls, bytes_per_s: float = 0) -> ObjectStore:
-        """Starts the process; `bytes_per_s` of 0 means no limit. Raises UnavailableError when it does not come up."""
-        command = [sys.executable, "-m", "tfquiver.demo.object_store", f"--bytes_per_s={bytes_per_s}"]
-        # A session of its own: Ctrl-C is the parent's to handle, and it stops the store last.
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            process.stdout.close()
-            raise errors.UnavailableError(f"the store emulator ended with exit code {process.wait()}: its log is above")
-        ready = json.loads(line)
-        return cls(process, f"http://127.0.0.1:{ready['port']}", f"http://127.0.0.1:{ready['upstream_port']}")
+    def of(cls, ready: dict[str, Any]) -> StoreClient:
+        """From the fields of the process's ready line."""
+        return cls(f"http://127.0.0.1:{ready['port']}", f"http://127.0.0.1:{ready['upstream_port']}")
 
     def make_bucket(self, bucket: str) -> None:
         self._post(f"/storage/v1/b?project={bucket}", "application/json", json.dumps({"name": bucket}).encode())
@@ -61,6 +51,34 @@ class ObjectStore:
         with urllib.request.urlopen(self.url + TRAFFIC_PATH, timeout=_CALL_DEADLINE_S) as reply:
             return Traffic(**json.load(reply))
 
+    def _post(self, path: str, content_type: str, data: bytes) -> None:
+        # The emulator keeps the host it was called by in an object's mediaLink, which is where clients read it from.
+        headers = {"Content-Type": content_type, "Host": self.url.removeprefix("http://")}
+        request = urllib.request.Request(self.upstream_url + path, data, headers)
+        with urllib.request.urlopen(request, timeout=_CALL_DEADLINE_S) as reply:
+            reply.read()
+
+
+@dataclass
+class ObjectStore(StoreClient):
+    """The store and its process; a context manager."""
+
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, bytes_per_s: float = 0) -> ObjectStore:
+        """Starts the process; `bytes_per_s` of 0 means no limit. Raises UnavailableError when it does not come up."""
+        command = [sys.executable, "-m", "tfquiver.demo.object_store", f"--bytes_per_s={bytes_per_s}"]
+        # A session of its own: Ctrl-C is the parent's to handle, and it stops the store last.
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            process.stdout.close()
+            raise errors.UnavailableError(f"the store emulator ended with exit code {process.wait()}: its log is above")
+        where = StoreClient.of(json.loads(line))
+        return cls(where.url, where.upstream_url, process)
+
     def close(self) -> None:
         self.process.terminate()
         try:
@@ -70,13 +88,6 @@ class ObjectStore:
             self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()
-
-    def _post(self, path: str, content_type: str, data: bytes) -> None:
-        # The emulator keeps the host it was called by in an object's mediaLink, which is where clients read it from.
-        headers = {"Content-Type": content_type, "Host": self.url.removeprefix("http://")}
-        request = urllib.request.Request(self.upstream_url + path, data, headers)
-        with urllib.request.urlopen(request, timeout=_CALL_DEADLINE_S) as reply:
-            reply.read()
 
     def __enter__(self) -> ObjectStore:
         return self
