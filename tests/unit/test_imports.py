@@ -1,0 +1,58 @@
+"""The import contracts hold, each catches a planted violation, and no server of the cache loads TensorFlow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytest.importorskip("importlinter")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tfquiver",
+        "tfquiver.cli.main",
+        "tfquiver.local",
+        "tfquiver.service.coordinator.main",
+        "tfquiver.service.node.main",
+        "tfquiver.demo.object_store",
+    ],
+)
+def test_importing_does_not_import_tensorflow(module: str) -> None:
+    check = f"import sys, {module}; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("service/coordinator/sessions.py", "import time", "Pure parts"),
+        ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
+        ("service/node/fetcher.py", "import tfquiver.service.coordinator.sampler", "do not import one another"),
+        ("tfquiver/errors.py", "import tfquiver.rpc", "Imports point down"),
+        ("service/coordinator/registry.py", "import tfquiver.stores", "Only nodes read"),
+    ],
+)
+def test_planted_violation_is_caught(tmp_path: Path, module: str, line: str, contract: str) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "*.so", "core", "tf")
+    for folder in ("tfquiver", "service", "ops"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignore)
+    shutil.copy(ROOT / ".importlinter", tmp_path)
+    path = tmp_path / module
+    path.write_text(path.read_text() + f"\n{line}\n")
+    found = _lint(tmp_path)
+    assert found.returncode != 0
+    (broken,) = [text for text in found.stdout.splitlines() if " BROKEN" in text]
+    assert contract in broken
+
+
+def _lint(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
