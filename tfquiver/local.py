@@ -14,15 +14,14 @@ import selectors
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.node_child import NodeEndpoint, read_endpoint
+from tfquiver.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.service.node import frames
 
 IDLE_EXIT_S = 60
@@ -76,48 +75,6 @@ def find_or_start(
             _start(directory, quota_bytes, idle_exit_s, give_up_at)
             if time.monotonic() > give_up_at:
                 raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
-
-
-class Keeper:
-    """Keeps the daemon of a cache directory alive while this object is: it counts as a user of it, and when the daemon
-    dies another is started, so that readers that wait for it can go on. Thread-safe; `close` ends it.
-    """
-
-    def __init__(self, cache_dir: str | os.PathLike[str], quota_bytes: int | None = None) -> None:
-        self._cache_dir, self._quota_bytes = Path(cache_dir), quota_bytes
-        self.endpoint, self._connection = self._attach()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="tfquiver-keeper", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closed.set()
-        with suppress(OSError):  # the daemon may be gone already
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._connection.close()
-
-    def _attach(self) -> tuple[NodeEndpoint, socket.socket]:
-        while True:
-            endpoint = find_or_start(self._cache_dir, self._quota_bytes)
-            try:
-                return endpoint, _greet(endpoint)
-            except OSError:  # it left between the two; find_or_start has its own deadline
-                continue
-
-    def _watch(self) -> None:
-        while not self._closed.is_set():
-            with suppress(OSError):
-                if self._connection.recv(frames.MAX_FRAME_BYTES):
-                    continue
-            if self._closed.is_set():
-                return
-            self._connection.close()
-            try:
-                self.endpoint, self._connection = self._attach()
-            except errors.TfquiverError as error:
-                print(f"tfquiver: the node of {self._cache_dir} is gone: {error}", file=sys.stderr)
-                self._closed.wait(_CONNECT_S)
 
 
 def _greet(endpoint: NodeEndpoint) -> socket.socket:

@@ -32,7 +32,8 @@ from tfquiver.service.node.store.hot import HotSet
 from tfquiver.service.node.store.verified import VerifiedShard
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
-_STOP_S = 2.0
+_READERS_STOP_S = 1.5
+_CALLS_STOP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Node:
         await self._start_control()
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
-        self._undo.append(lambda: self._sessions.stop(_STOP_S))
+        self._undo.append(lambda: self._sessions.stop(_READERS_STOP_S))
 
     def _open_store(self) -> DiskStore:
         return DiskStore(
@@ -157,7 +158,7 @@ class Node:
             if not address.startswith("unix:"):
                 self.port, self.control = port, f"{options.advertise_host}:{port}"
         await server.start()
-        self._undo.append(lambda: server.stop(_STOP_S))
+        self._undo.append(lambda: server.stop(_CALLS_STOP_S))
 
     def _changed(self, hash: bytes, held: bool) -> None:
         if held:

@@ -102,7 +102,7 @@ class LeaseState(Enum):
 class Limits:
     """How far one reader may run ahead of itself."""
 
-    ahead_bytes: int = 32 << 20  # leased and fetched beyond credit; never more than half of the credit it opened with
+    ahead_bytes: int = 32 << 20  # leased and fetched beyond credit; never more than half of the most credit it had
     ahead_shards: int = 64
     fetch_deadline_s: float = 120.0
 
@@ -178,6 +178,7 @@ class ReaderSession:
 
     def credit(self, credit_bytes: int) -> list[Instruction]:
         self.credit_bytes += credit_bytes
+        self._ahead_bytes = min(self.limits.ahead_bytes, max(self._ahead_bytes, self.credit_bytes // 2))
         return self._advance()
 
     def leased(self, state: LeaseState, leases: Iterable[tuple[int, str]], now_s: float) -> list[Instruction]:

@@ -7,53 +7,20 @@ import functools
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.digest import Digest
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node import frames, reader_session
 from tfquiver.service.node.frame_socket import FrameSocket
+from tfquiver.service.node.reader_calls import Coordinator, ReaderCalls
+from tfquiver.service.node.shard_fetches import ShardFetches, Source, shard_name
 
 ACK_DELAY_S = 0.02
 MAX_HELD = 1 << 20
 MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
-_STATES = {
-    pb.LeaseReply.STATE_LEASED: reader_session.LeaseState.LEASED,
-    pb.LeaseReply.STATE_WAIT: reader_session.LeaseState.WAIT,
-    pb.LeaseReply.STATE_END: reader_session.LeaseState.END,
-}
-
-
-class ReadyShard(Protocol):
-    @property
-    def kind(self) -> int: ...
-    @property
-    def fd(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def length_bytes(self) -> int: ...
-    @property
-    def crc32c(self) -> int: ...
-    def close(self) -> None: ...
-
-
-class Source(Protocol):
-    async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard: ...
-    async def drop(self, hash: bytes, reason: str) -> None: ...
-
-
-class Coordinator(Protocol):
-    """What a reader asks of it. Calls are repeated until they succeed, fail for good, or it is lost for too long."""
-
-    async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply: ...
-    async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply: ...
-    async def ack(self, request: pb.AckRequest) -> None: ...
-    async def close_reader(self, request: pb.CloseReaderRequest) -> None: ...
 
 
 class Reader:
@@ -74,28 +41,26 @@ class Reader:
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
         self.served_bytes = 0
+        self._calls: ReaderCalls | None = None
         self._session: reader_session.ReaderSession | None = None
-        self._request: pb.OpenReaderRequest | None = None
+        self._fetches: ShardFetches | None = None
         self._digest: Digest
         self._held: list[int] = []
-        self._ready: dict[int, ReadyShard] = {}
-        self._fetches: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: asyncio.Task[None] | None = None
         self._lease_task: asyncio.Task[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._ack_timer: asyncio.TimerHandle | None = None
         self._ack_done = asyncio.Event()
         self._ack_error: errors.TfquiverError | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._joined = False
-        self._reopening: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     # From the socket.
 
     def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
         """Raises ProtocolError on a frame that does not belong here."""
         try:
-            if isinstance(frame, frames.Open) and self._request is None:
+            if isinstance(frame, frames.Open) and self._calls is None:
                 self._on_open(frame, descriptors)
                 return
             if descriptors:
@@ -106,7 +71,7 @@ class Reader:
         match frame:
             case frames.Ping():
                 return
-            case frames.Held() if self._request is None:
+            case frames.Held() if self._calls is None:
                 self._held += frame.shards
                 if len(self._held) > MAX_HELD:
                     raise errors.ProtocolError(f"HELD frames with more than {MAX_HELD} shards")
@@ -150,24 +115,17 @@ class Reader:
         return self._closing
 
     async def _finish(self, complete: bool) -> None:
-        for task in (self._lease_task, *self._fetches.values()):
-            if task:
-                task.cancel()
-        if self._ack_timer:
-            self._ack_timer.cancel()
-        for shard in self._ready.values():
-            shard.close()
-        self._ready.clear()
+        if self._lease_task:
+            self._lease_task.cancel()
+        if self._fetches:
+            self._fetches.close()
         try:
             if self._opening:  # to be closed it must have been opened
                 await asyncio.wait([self._opening])
             if self._session:
                 await self._settle_acks(self._session)
-            if self._joined and self._request:
-                session_id, reader_id = self._request.session_id, self.reader_id
-                await self._coordinator.close_reader(
-                    pb.CloseReaderRequest(session_id=session_id, reader_id=reader_id, complete=complete)
-                )
+            if self._calls and self._calls.joined:
+                await self._calls.close(complete)
         except errors.TfquiverError as error:
             logging.warning("reader %s: closing it: %s", self.reader_id, error)
         finally:
@@ -176,6 +134,8 @@ class Reader:
             self.socket.bid_farewell(None)
 
     async def _settle_acks(self, session: reader_session.ReaderSession) -> None:
+        if self._ack_timer:
+            self._ack_timer.cancel()
         self._flush_acks()
         while session.acks_unsettled():
             self._ack_done.clear()
@@ -191,35 +151,30 @@ class Reader:
         if frame.has_state != (len(descriptors) == 1):
             raise errors.ProtocolError("Open frame: one descriptor comes with it exactly when has_state is 1")
         state = os.dup(descriptors[0]) if frame.has_state else -1
-        node_id, incarnation = self._node
         self.reader_id = frame.reader_id
-        self._request = pb.OpenReaderRequest(
-            session_id=frame.session_id, reader_id=frame.reader_id, node_id=node_id, incarnation=incarnation,
-            label=self.label, digest_id=frame.digest_id, job=frame.job, session_key=frame.session_key,
-            held=self._held, seed=frame.seed,
-        )  # fmt: skip
-        self._opening = self._spawn(self._open(frame.credit_bytes, state))
+        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame, self._held)
+        self._opening = self._spawn(self._open(self._calls, frame, state))
 
-    async def _open(self, credit_bytes: int, state: int) -> None:
-        request = self._request
-        assert request is not None
-        if state >= 0:
-            request.done_bitmap = await asyncio.to_thread(_read_state, state)
+    async def _open(self, calls: ReaderCalls, frame: frames.Open, state: int) -> None:
+        done_bitmap = await asyncio.to_thread(_read_state, state) if state >= 0 else b""
         await self._claim(self.reader_id, self)
-        self._digest = await self._digests(request.digest_id)
-        reply = await self._coordinator.open_reader(request)
-        self._joined = True
-        request.session_id = reply.session_id
-        request.done_bitmap = b""
+        self._digest = digest = await self._digests(frame.digest_id)
+        reply = await calls.open(done_bitmap)
         if self._closing:
             return
-        if reply.shards != self._digest.num_shards:
-            raise errors.ProtocolError(f"{reply.shards} shards in the session, {self._digest.num_shards} in the digest")
-        self._session = reader_session.ReaderSession(
-            self._digest.lengths, credit_bytes, functools.partial(_shard_name, self._digest), self._limits
+        if reply.shards != digest.num_shards:
+            raise errors.ProtocolError(f"{reply.shards} shards in the session, {digest.num_shards} in the digest")
+        self._session = session = reader_session.ReaderSession(
+            digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits
+        )
+        self._fetches = ShardFetches(
+            self._source,
+            digest,
+            lambda shard: self._apply(session.fetched(shard)),
+            lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
         )
         self.socket.send(frames.Opened(reply.session_id, reply.epoch, reply.shards, reply.records))
-        self._apply(self._session.opened(self._held, reply.dropped))
+        self._apply(session.opened(self._held, reply.dropped))
 
     def _reopen(self) -> asyncio.Task[None]:
         if self._reopening is None or self._reopening.done():
@@ -227,42 +182,31 @@ class Reader:
         return self._reopening
 
     async def _open_again(self) -> None:
-        assert self._session is not None and self._request is not None
-        request = pb.OpenReaderRequest()
-        request.CopyFrom(self._request)
+        assert self._session and self._calls
         if self._lease_task:
             self._lease_task.cancel()
-        request.held[:] = self._session.reopening()
-        reply = await self._coordinator.open_reader(request)
-        self._apply(self._session.reopened(reply.dropped))
+        dropped = await self._calls.open_again(self._session.reopening())
+        self._apply(self._session.reopened(dropped))
 
     # Instructions.
 
     def _apply(self, instructions: Iterable[reader_session.Instruction]) -> None:
+        fetches = self._fetches
+        assert fetches
         for instruction in instructions:
             match instruction:
                 case reader_session.Send():
                     self._send(instruction.shard)
                 case reader_session.Fetch():
-                    if not self._closing:
-                        self._fetches[instruction.shard] = self._spawn(self._fetch(instruction))
+                    fetches.start(instruction)
                 case reader_session.Lease():
-                    if self._lease_task:
-                        self._lease_task.cancel()
-                    if not self._closing:
-                        self._lease_task = self._spawn(self._lease(instruction))
+                    self._start_lease(instruction)
                 case reader_session.AcksWaiting():
-                    if self._closing:
-                        self._flush_acks()
-                    elif self._ack_timer is None:
-                        self._ack_timer = asyncio.get_running_loop().call_later(ACK_DELAY_S, self._flush_acks)
+                    self._flush_acks_soon()
                 case reader_session.SendAcks():
                     self._spawn(self._ack(instruction.shards))
                 case reader_session.Discard():
-                    if task := self._fetches.pop(instruction.shard, None):
-                        task.cancel()
-                    if ready := self._ready.pop(instruction.shard, None):
-                        ready.close()
+                    fetches.discard(instruction.shard)
                 case reader_session.SendDropped():
                     for part in _parts(instruction.shards, frames.MAX_INDEXES):
                         self.socket.send(frames.Dropped(part))
@@ -272,57 +216,37 @@ class Reader:
                     self.tell(instruction.error, instruction.fatal)
 
     def _send(self, shard: int) -> None:
-        ready = self._ready.pop(shard)
+        assert self._fetches
+        ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
-        frame = frames.Shard(
-            shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, int(self._digest.records[shard])
-        )
+        records = int(self._digest.records[shard])
+        frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records)
         self.socket.send(frame, ready.fd)
 
-    async def _fetch(self, order: reader_session.Fetch) -> None:
-        session, shard = self._session, order.shard
-        assert session is not None
-        try:
-            if order.after_s:
-                await asyncio.sleep(order.after_s)
-            if order.drop_first:
-                await self._source.drop(self._digest.hashes[shard].tobytes(), f"reader {self.reader_id} found it bad")
-            ready = await self._source.get(self._digest, shard, order.owner)
-        except errors.TfquiverError as error:
-            self._fetches.pop(shard, None)
-            self._apply(session.fetch_failed(shard, error, self._now()))
-            return
-        except OSError as error:  # descriptors or memory run out: others will give theirs back
-            self._fetches.pop(shard, None)
-            trouble = errors.ResourceExhaustedError(f"{_shard_name(self._digest, shard)}: {error}")
-            self._apply(session.fetch_failed(shard, trouble, self._now()))
-            return
-        self._fetches.pop(shard, None)
-        if self._closing:
-            ready.close()
-            return
-        self._ready[shard] = ready
-        self._apply(session.fetched(shard))
+    def _start_lease(self, order: reader_session.Lease) -> None:
+        if self._lease_task:
+            self._lease_task.cancel()
+        if not self._closing:
+            self._lease_task = self._spawn(self._lease(order))
 
     async def _lease(self, order: reader_session.Lease) -> None:
-        assert self._session is not None and self._request is not None
-        request = pb.LeaseRequest(
-            session_id=self._request.session_id, reader_id=self.reader_id, sequence=order.sequence,
-            max_shards=order.max_shards, max_bytes=order.max_bytes, wait_ms=order.wait_ms, draining=order.draining,
-        )  # fmt: skip
+        assert self._session and self._calls
         earliest_s = self._now() + _MIN_WAIT_S
         try:
-            reply = await self._coordinator.lease(request)
+            state, leases = await self._calls.lease(order)
         except errors.NotFoundError:
             self._reopen()  # the session repeats this Lease after that
             return
-        state = _STATES.get(reply.state)
-        if state is None:
-            raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
         if state is reader_session.LeaseState.WAIT:
             await asyncio.sleep(max(earliest_s - self._now(), 0))
         self._lease_task = None
-        self._apply(self._session.leased(state, [(x.shard, x.owner) for x in reply.leases], self._now()))
+        self._apply(self._session.leased(state, leases, self._now()))
+
+    def _flush_acks_soon(self) -> None:
+        if self._closing:
+            self._flush_acks()
+        elif self._ack_timer is None:
+            self._ack_timer = asyncio.get_running_loop().call_later(ACK_DELAY_S, self._flush_acks)
 
     def _flush_acks(self) -> None:
         self._ack_timer = None
@@ -330,14 +254,13 @@ class Reader:
             self._apply(self._session.flush_acks())
 
     async def _ack(self, shards: Sequence[int]) -> None:
-        assert self._session is not None and self._request is not None
-        request = pb.AckRequest(session_id=self._request.session_id, reader_id=self.reader_id, shards=shards)
+        assert self._session and self._calls
         try:
             try:
-                await self._coordinator.ack(request)
+                await self._calls.ack(shards)
             except errors.NotFoundError:
                 await asyncio.wait([self._reopen()])
-                await self._coordinator.ack(request)
+                await self._calls.ack(shards)
             self._apply(self._session.acks_durable())
         except errors.TfquiverError as error:
             self._ack_error = error
@@ -356,19 +279,12 @@ class Reader:
             await work
         except errors.TfquiverError as error:
             self.tell(error, fatal=True)
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - one reader's trouble must not end the others
             logging.exception("reader %s", self.reader_id)
             self.tell(errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}"), fatal=True)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _shard_name(digest: Digest, shard: int) -> str:
-    ref = digest.shard(shard)
-    return f"shard {shard} ({ref.file.uri} at {ref.offset}, {ref.length_bytes} bytes)"
 
 
 def _parts(shards: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
@@ -379,9 +295,7 @@ def _read_state(descriptor: int) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BITMAP_BYTES:
-            raise errors.ProtocolError(
-                f"Open frame: the state is not a memory file of at most {MAX_BITMAP_BYTES} bytes"
-            )
+            raise errors.ProtocolError(f"Open frame: the state is not a file of at most {MAX_BITMAP_BYTES} bytes")
         return os.pread(descriptor, status.st_size, 0)
     finally:
         os.close(descriptor)

@@ -14,7 +14,9 @@ from tfquiver import errors
 from tfquiver.digest import Digest
 from tfquiver.service.node import frames, reader_session
 from tfquiver.service.node.frame_socket import FrameSocket, peer_uid
-from tfquiver.service.node.reader_shell import Coordinator, Reader, Source
+from tfquiver.service.node.reader_calls import Coordinator
+from tfquiver.service.node.reader_shell import Reader
+from tfquiver.service.node.shard_fetches import Source
 from tfquiver.service.node.ticket_shell import TicketOffice, TicketProvider
 
 HELLO_DEADLINE_S = 10.0

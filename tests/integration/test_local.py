@@ -86,13 +86,3 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.InvalidArgumentError, match="file"):
         local.find_or_start(tmp_path / "file")
-
-
-def test_a_keeper_keeps_the_daemon_alive_and_replaces_one_that_dies(cache_dir: Path) -> None:
-    local.find_or_start(cache_dir, idle_exit_s=1)
-    keeper = local.Keeper(cache_dir)
-    first = pid(cache_dir)
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: local.find(cache_dir) is not None and pid(cache_dir) != first, "another daemon")
-    assert local.find(cache_dir) == keeper.endpoint
-    keeper.close()
