@@ -47,6 +47,11 @@ bool Progress::ElementsEmitted(uint64_t elements) {
   return ackable_.size() > before;
 }
 
+void Progress::Deliver() {
+  for (const auto& [element, shard] : held_back_) ackable_.push_back(shard);
+  held_back_.clear();
+}
+
 std::vector<uint32_t> Progress::Unacked() const {
   std::vector<uint32_t> shards = ackable_;
   for (const auto& [element, shard] : held_back_) shards.push_back(shard);

@@ -41,6 +41,8 @@ class Progress {
   void ShardLeft(uint32_t shard, uint32_t emitted) { marks_.partly[shard] = emitted; }
   // `elements` elements have been emitted. True when a shard has become ackable.
   bool ElementsEmitted(uint64_t elements);
+  // Nothing is held back any longer: what was emitted has been delivered, as far as can be known.
+  void Deliver();
   bool has_ackable() const { return !ackable_.empty(); }
   std::vector<uint32_t> TakeAckable() { return std::exchange(ackable_, {}); }
   // Shards emitted whole and not handed out by TakeAckable yet.

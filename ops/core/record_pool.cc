@@ -243,6 +243,11 @@ void RecordPool::Fail(Status status) {
   changed_.notify_all();
 }
 
+void RecordPool::TakerLeaves() {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (error_.ok()) progress_.Deliver();
+}
+
 void RecordPool::Cancel(const std::string& why) { Fail(Status(Code::kCancelled, why)); }
 
 RecordPool::Outbox RecordPool::TakeOutbox() {

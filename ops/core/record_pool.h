@@ -61,6 +61,9 @@ class RecordPool {
   // The taker has been told that there is no more.
   bool end_delivered() const;
 
+  // The taker leaves before the end. Unless it was cancelled, what it has taken can be acked.
+  void TakerLeaves();
+
   // The feeder's side.
 
   enum class Fate { kNew, kRepeated, kAlreadyHere };

@@ -378,7 +378,10 @@ SessionClient::Turn SessionClient::Fatal(Status status) {
 // Says CLOSE without waiting: a node that does not listen learns it from the closed socket.
 void SessionClient::GoodBye() {
   if (socket_.open() && opened_) {
-    if (!ended_) CollectOutbox();
+    if (!ended_) {
+      pool_->TakerLeaves();
+      CollectOutbox();
+    }
     outgoing_.push_back(EncodeClose(ended_ && pool_->end_delivered()));
     Flush();
   }

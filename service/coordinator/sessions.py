@@ -202,7 +202,8 @@ class Sessions:
         reader = session.readers.get(reader_id) if session else None
         if session is None or reader is None:
             return
-        if complete and session.ended:
+        told_end = session.ended or (reader.reply is not None and reader.reply.state is LeaseState.END)
+        if complete and told_end:
             self._ack(session, sorted(reader.leases))
         self._gone(session, reader)
 
@@ -430,22 +431,20 @@ class Sessions:
         wait here for shards that are in the pool of another worker, which in turn waits for shards of another data set
         that are in the pool of this one: for ever. Who is told END first lets its pipeline go on, or end and give back.
         """
-        now = self._clock.now()
+        if not reader.label or not session.all_given or not self._stalled(session):
+            return False
+        held_up = [
+            other
+            for other in self._sessions.values()
+            if other is not session and not other.ended and self._stalled(other)
+            if any(beside.label == reader.label and beside.leases for beside in other.readers.values())
+        ]
+        for stalled in (session, *held_up) if held_up else ():
+            stalled.last_progress = self._clock.now()  # one at a time: the others may now go on
+        return bool(held_up)
 
-        def stalled(other: Session) -> bool:
-            return other.last_progress + self._limits.stall_s <= now
-
-        return (
-            bool(reader.label)
-            and session.all_given
-            and stalled(session)
-            and any(
-                beside.label == reader.label and beside.leases and not beside.draining
-                for other in self._sessions.values()
-                if other is not session and not other.ended and stalled(other)
-                for beside in other.readers.values()
-            )
-        )
+    def _stalled(self, session: Session) -> bool:
+        return session.last_progress + self._limits.stall_s <= self._clock.now()
 
     def _ack(self, session: Session, shards: Iterable[int]) -> None:
         fresh = session.not_acked(shards)
