@@ -1,0 +1,45 @@
+"""How a bench ends: one JSON object as its last line, exit code 1 when a bar is missed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`figure` must be at least, or at most, `bar`."""
+
+    name: str
+    figure: float
+    bar: float
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.figure <= self.bar if self.at_most else self.figure >= self.bar
+
+
+def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: bool) -> NoReturn:
+    for bar in bars:
+        sign = "<=" if bar.at_most else ">="
+        print(f"{'met   ' if bar.met else 'MISSED'} {bar.name}: {bar.figure:.4g} {sign} {bar.bar:g}", file=sys.stderr)
+    result = {
+        "bench": bench,
+        "quick": quick,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "figures": dict(figures),
+        "bars": {
+            bar.name: {"figure": bar.figure, "at_most" if bar.at_most else "at_least": bar.bar, "met": bar.met}
+            for bar in bars
+        },
+        "ok": all(bar.met for bar in bars),
+    }
+    print(json.dumps(result), flush=True)
+    sys.exit(0 if result["ok"] else 1)
