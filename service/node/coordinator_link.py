@@ -75,8 +75,13 @@ class CoordinatorLink:
 
     async def connect(self) -> None:
         """The first heartbeat. Raises UnavailableError when the coordinator cannot be reached in time."""
-        what = f"--coordinator={self.address}: no answer within {self._patience.connect_s:g} s"
-        await rpc.retry(self._beat, what, self._patience.connect_s)
+        what = f"--coordinator={self.address}"
+        try:
+            async with asyncio.timeout(self._patience.connect_s + _SOONEST_S):
+                await rpc.retry(self._beat, what, self._patience.connect_s)
+        except (errors.UnavailableError, errors.DeadlineError, TimeoutError) as error:
+            late = f"{what}: no answer within {self._patience.connect_s:g} s"
+            raise errors.UnavailableError(f"{late} ({error})" if str(error) else late) from error
         self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 
     async def leave(self) -> None:

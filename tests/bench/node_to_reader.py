@@ -155,7 +155,7 @@ def zstd_row(base: Path, size_bytes: int) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less data, under a minute")
-    size_bytes = (128 if parser.parse_args().quick else 512) << 20
+    size_bytes = (512 if parser.parse_args().quick else 1024) << 20
     with tempfile.TemporaryDirectory(prefix="node-to-reader-") as base:
         rows = {"raw": raw_row(Path(base), size_bytes), "zstd": zstd_row(Path(base), size_bytes)}
     passed = all(row["ratio"] >= row["bar"] for row in rows.values())

@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 
@@ -287,6 +289,32 @@ def test_a_wrong_coordinator_is_named_in_bounded_time(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
     assert done.returncode == 1
     assert "--coordinator=localhost:1: no answer within 1 s" in done.stderr
+
+
+def test_a_coordinator_that_accepts_and_says_nothing_is_named_in_bounded_time(tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as mute:
+        where = f"localhost:{mute.getsockname()[1]}"
+        flags = [f"--coordinator={where}", "--coordinator_connect_s=1", f"--cache_dir={tmp_path / 'cache'}"]
+        done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
+    assert done.returncode == 1
+    assert f"--coordinator={where}: no answer within 1 s" in done.stderr
+
+
+def test_a_token_is_asked_for_and_a_wrong_one_named(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", f"--auth_token_file={tmp_path / 'token'}"]
+    coordinator = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "coordinator.log").start()
+    try:
+        command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'a'}", f"--coordinator={coordinator.address}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1
+        assert "token" in done.stderr
+        node = start(f"--auth_token_file={tmp_path / 'token'}", f"--coordinator={coordinator.address}", name="b")
+        with pytest.raises(grpc.RpcError, match="token"):
+            node_calls.status(node.ready["control"])
+        node.stop()
+    finally:
+        coordinator.stop()
 
 
 @pytest.mark.parametrize(
