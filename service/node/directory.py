@@ -104,7 +104,10 @@ class CacheDirectory:
         if len(os.fsencode(inside / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
             return _private(inside)
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
-        return _private(Path(tempfile.gettempdir()) / f"tfquiver-{os.geteuid()}-{name}")
+        # A batch system's TMPDIR may be as long as the cache directory itself.
+        places = [Path(parent) / f"tfquiver-{os.geteuid()}-{name}" for parent in (tempfile.gettempdir(), "/tmp")]
+        short = [at for at in places if len(os.fsencode(at / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES]
+        return _private(short[0])
 
 
 def _private(path: Path) -> Path:
