@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
+from tfquiver.service.node.frame_fields import MAX_INDEXES as MAX_INDEXES
+from tfquiver.service.node.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
+from tfquiver.service.node.frame_fields import Fields, text
 
 MAGIC = 0x5154
 VERSION = 1
 MAX_FRAME_BYTES = 65536
-MAX_STRING_BYTES = 8192
-MAX_INDEXES = 16000  # of ACK, HELD and DROPPED: what fits one frame, rounded down
 MAX_BYTES = 1 << 62
 
 ROLE_READER = 0
@@ -26,7 +27,6 @@ KIND_MEMORY = 1
 _HEADER = struct.Struct("<HBBI")
 _SHARD = struct.Struct("<HBBIIBQQII")
 _U8 = struct.Struct("<B")
-_U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _HEADER_BYTES = _HEADER.size
@@ -154,60 +154,7 @@ _TYPES: tuple[type[Frame], ...] = (
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
 
-class _Fields:
-    """Reads a payload field by field; every complaint names the frame and the field."""
-
-    def __init__(self, frame: str, payload: memoryview) -> None:
-        self.frame, self._payload, self._at = frame, payload, 0
-
-    def _take(self, size: int, field: str) -> memoryview:
-        part = self._payload[self._at : self._at + size]
-        if len(part) != size:
-            raise ProtocolError(f"{self.frame} frame: cut short at {field}: {len(self._payload)} bytes of payload")
-        self._at += size
-        return part
-
-    def _number(self, form: struct.Struct, field: str, most: int) -> int:
-        value: int = form.unpack(self._take(form.size, field))[0]
-        if value > most:
-            raise ProtocolError(f"{self.frame} frame: {field} is {value}, more than {most}")
-        return value
-
-    def u8(self, field: str, most: int) -> int:
-        return self._number(_U8, field, most)
-
-    def flag(self, field: str) -> bool:
-        return self.u8(field, 1) == 1
-
-    def u16(self, field: str) -> int:
-        return self._number(_U16, field, 0xFFFF)
-
-    def u32(self, field: str) -> int:
-        return self._number(_U32, field, 0xFFFFFFFF)
-
-    def u64(self, field: str, most: int = (1 << 64) - 1) -> int:
-        return self._number(_U64, field, most)
-
-    def id(self, field: str) -> bytes:
-        return bytes(self._take(32, field))
-
-    def text(self, field: str) -> str:
-        size = self._number(_U16, field + " (its length)", MAX_STRING_BYTES)
-        try:
-            return str(self._take(size, field), "utf-8")
-        except UnicodeDecodeError as error:
-            raise ProtocolError(f"{self.frame} frame: {field} is not UTF-8") from error
-
-    def indexes(self, field: str) -> tuple[int, ...]:
-        count = self._number(_U32, field + " (their number)", MAX_INDEXES)
-        return struct.unpack(f"<{count}I", self._take(4 * count, field))
-
-    def end(self) -> None:
-        if self._at != len(self._payload):
-            raise ProtocolError(f"{self.frame} frame: {len(self._payload) - self._at} bytes too many")
-
-
-_READ: dict[type[Frame], Callable[[_Fields], Frame]] = {
+_READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Hello: lambda f: Hello(f.u8("role", 1), f.u32("pid"), f.text("label")),
     Welcome: lambda f: Welcome(f.text("node_id")),
     Open: lambda f: Open(
@@ -237,13 +184,6 @@ _READ: dict[type[Frame], Callable[[_Fields], Frame]] = {
 }  # fmt: skip
 
 
-def _text(value: str) -> bytes:
-    data = value.encode()
-    if len(data) > MAX_STRING_BYTES:
-        raise ProtocolError(f"a string of {len(data)} bytes does not fit a frame (at most {MAX_STRING_BYTES})")
-    return _U16.pack(len(data)) + data
-
-
 def _indexes(shards: tuple[int, ...]) -> bytes:
     if len(shards) > MAX_INDEXES:
         raise ProtocolError(f"{len(shards)} shards do not fit a frame (at most {MAX_INDEXES})")
@@ -253,15 +193,15 @@ def _indexes(shards: tuple[int, ...]) -> bytes:
 def _payload(frame: Frame) -> bytes:
     match frame:
         case Hello():
-            return struct.pack("<BI", frame.role, frame.pid) + _text(frame.label)
+            return struct.pack("<BI", frame.role, frame.pid) + text(frame.label)
         case Welcome():
-            return _text(frame.node_id)
+            return text(frame.node_id)
         case Open():
-            names = _text(frame.session_id) + _text(frame.session_key) + frame.digest_id
-            names += _text(frame.job) + _text(frame.reader_id)
+            names = text(frame.session_id) + text(frame.session_key) + frame.digest_id
+            names += text(frame.job) + text(frame.reader_id)
             return names + struct.pack("<QQB", frame.credit_bytes, frame.seed, frame.has_state)
         case Opened():
-            return _text(frame.session_id) + struct.pack("<QQQ", frame.epoch, frame.shards, frame.records)
+            return text(frame.session_id) + struct.pack("<QQQ", frame.epoch, frame.shards, frame.records)
         case Credit():
             return _U64.pack(frame.credit_bytes)
         case Shard():
@@ -275,12 +215,12 @@ def _payload(frame: Frame) -> bytes:
         case Close():
             return _U8.pack(frame.complete)
         case Ticket():
-            head = _text(frame.session_key) + _text(frame.provider_id)
-            return head + struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + _text(frame.job)
+            head = text(frame.session_key) + text(frame.provider_id)
+            return head + struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + text(frame.job)
         case TicketReply():
-            return _U8.pack(frame.end) + _text(frame.session_id)
+            return _U8.pack(frame.end) + text(frame.session_id)
         case Error():
-            return struct.pack("<HB", frame.code, frame.fatal) + _text(frame.message)
+            return struct.pack("<HB", frame.code, frame.fatal) + text(frame.message)
         case End() | Ping():
             return b""
 
@@ -317,7 +257,7 @@ def decode(message: bytes | bytearray | memoryview) -> Frame:
     cls = _TYPES[number - 1]
     if length != len(view) - _HEADER_BYTES:
         raise ProtocolError(f"{cls.__name__} frame: its header says {length} bytes, {len(view) - _HEADER_BYTES} came")
-    fields = _Fields(cls.__name__, view[_HEADER_BYTES:])
+    fields = Fields(cls.__name__, view[_HEADER_BYTES:])
     frame = _READ[cls](fields)
     fields.end()
     return frame
