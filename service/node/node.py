@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 
 from absl import logging
 
-from tfquiver import digest_build, errors, rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors, rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
 from tfquiver.service.node.digest_cache import DigestCache
 from tfquiver.service.node.directory import CacheDirectory
-from tfquiver.service.node.ensure import DatasetScans, Progress
+from tfquiver.service.node.ensure import DatasetScans
 from tfquiver.service.node.fetcher import Fetcher
+from tfquiver.service.node.insert import Placer
 from tfquiver.service.node.inventory import Inventory
 from tfquiver.service.node.metered_store import Meter
 from tfquiver.service.node.reader_session import Limits
+from tfquiver.service.node.scan import Scanner
 from tfquiver.service.node.servicer import NodeServicer
 from tfquiver.service.node.session_server import SessionServer
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import codec
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.hot import HotSet
-from tfquiver.service.node.store.verified import VerifiedShard
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
@@ -116,9 +114,14 @@ class Node:
         self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_store)
         self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
-        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), self._fetcher())
+        meter = Meter()
+        placer = Placer(directory.node_id, self._disk, self._link.members)
+        fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
+        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher)
         self._undo.append(self._source.close)
-        self._scans = DatasetScans(self._link, self._digests, self._scan)
+        scanner = Scanner(meter, placer.place)
+        self._undo.append(scanner.close)
+        self._scans = DatasetScans(self._link, self._digests, scanner.scan)
         self._undo.append(self._scans.stop)
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation),
@@ -137,10 +140,6 @@ class Node:
         return DiskStore(
             self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
         )
-
-    def _fetcher(self) -> Fetcher:
-        deadline_s = min(_STORE_DEADLINE_S, self._options.fetch_deadline_s / 2)
-        return Fetcher(Meter(), self._place, deadline_s=deadline_s)
 
     async def _start_control(self) -> None:
         options = self._options
@@ -199,13 +198,3 @@ class Node:
         fatal = for_s >= self._options.lost_s
         lost = errors.UnavailableError(f"coordinator {self.coordinator} has not answered for {for_s:.0f} s")
         self._sessions.tell_all(lost, fatal)
-
-    def _place(self, shard: VerifiedShard) -> None:
-        with contextlib.suppress(errors.ResourceExhaustedError):
-            self._disk.insert(shard)
-
-    async def _scan(self, name: str, files: Sequence[FileEntry], policy: CutPolicy, report: Progress) -> Digest:
-        def told(progress: digest_build.Progress) -> None:
-            report(progress.done_bytes, progress.records)
-
-        return await asyncio.to_thread(digest_build.build, files, policy, name=name, progress=told)
