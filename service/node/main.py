@@ -19,6 +19,7 @@ from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.directory import CacheDirectory
 
 FLAGS = flags.FLAGS
+_STOP_S = 4.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
@@ -98,9 +99,22 @@ async def serve() -> None:
             async with _idle_exit(node, FLAGS.idle_exit_s, stop):
                 await stop.wait()
         finally:
-            await node.stop()
+            await _stop(node, directory)
     finally:
         directory.close()
+
+
+async def _stop(node: node_parts.Node, directory: CacheDirectory) -> None:
+    """A store that hangs holds its thread, and with it the end of the process: then it ends as if it were killed."""
+    stopping = asyncio.get_running_loop().create_task(node.stop())
+    done, _ = await asyncio.wait([stopping], timeout=_STOP_S)
+    if done:
+        stopping.result()
+        return
+    logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
+    directory.close()
+    logging.flush()
+    os._exit(0)
 
 
 def _options(directory: CacheDirectory) -> node_parts.Options:

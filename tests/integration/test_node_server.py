@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
@@ -22,9 +23,9 @@ import pytest
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
-from tfquiver import errors
+from tfquiver import errors, rpc
 from tfquiver.cutting import CutPolicy
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.node import frames
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
@@ -369,6 +370,24 @@ def test_the_node_has_no_tensorflow_in_it_and_stops_soon_with_readers_attached(
         while client.next_shard():
             pass
     client.connection.close()
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as mute:
+        env = {"STORAGE_EMULATOR_HOST": f"http://localhost:{mute.getsockname()[1]}"}
+        node = Server(NODE, [f"--cache_dir={tmp_path / 'cache'}", "--quota=1MiB"], tmp_path / "node.log", env).start()
+        with rpc.channel(node.ready["control"]) as channel:
+            request = node_pb2.EnsureDatasetRequest(name="hangs")
+            request.files.add(uri="gs://bucket/object", size_bytes=1000, generation="1")
+            stub: Any = node_pb2_grpc.NodeStub(channel)
+            call = stub.EnsureDataset(request, timeout=30, wait_for_ready=True)
+            next(iter(call))
+            mute.accept()[0].close()
+            asked, _ = mute.accept()
+            assert node.stop(deadline_s=5.0) == 0
+            asked.close()
+            call.cancel()
+    assert not (tmp_path / "cache" / "node.json").exists()
 
 
 def test_status_is_printed_as_tables_and_as_json(
