@@ -20,6 +20,7 @@ VERSION = 1
 HEADER_BYTES = 8
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_ITEMS = 1024
+_MAX_SMALL_BYTES = 32 << 10
 
 HERE = 0
 NOT_HERE = 1
@@ -192,8 +193,9 @@ def decode_header(header: bytes) -> tuple[type[Frame], int]:
     if number - _FIRST_TYPE not in range(len(_TYPES)):
         raise ProtocolError(f"the data port has no frame type {number}")
     cls = _TYPES[number - _FIRST_TYPE]
-    if length > MAX_PAYLOAD_BYTES:
-        raise ProtocolError(f"{cls.__name__} frame: {length} bytes of payload, more than {MAX_PAYLOAD_BYTES}")
+    limit = MAX_PAYLOAD_BYTES if cls is Get else _MAX_SMALL_BYTES  # what may come before HELLO has been checked
+    if length > limit:
+        raise ProtocolError(f"{cls.__name__} frame: {length} bytes of payload, more than {limit}")
     return cls, length
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -23,14 +23,18 @@ from tfquiver.service.node.store.verified import VerifiedShard
 
 T = TypeVar("T")
 _DISK_THREADS = 4
+_MAX_SUSPECTS = 4096
 
 
 class Peers(Protocol):
     def knows(self, node_id: str) -> bool:
         """Is it a live node other than this one?"""
 
-    async def get(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
-        """Raises UnavailableError and others: the caller goes on without that node."""
+    async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool) -> ReadyShard:
+        """`suspect`: check the bytes, and have the peer check its copy if they are bad.
+
+        Raises UnavailableError and others: the caller goes on without that node.
+        """
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class ShardSource:
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, "disk")
         self._stats = Stats()
+        self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
     async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard:
         """A shard of `digest`, ready to be handed over; the caller closes it.
@@ -92,6 +97,20 @@ class ShardSource:
         self._stats.hits += 1
         return ready
 
+    async def get_raw(self, hashes: Sequence[bytes]) -> dict[bytes, ReadyShard]:
+        """Those that stand raw on this disk, in one turn of a thread; the caller closes them, and `get`s the rest."""
+        here = [hash for hash in hashes if hash in self._disk]
+        if not here:
+            return {}
+        opening = asyncio.ensure_future(self._in_pool(self._raw_entries, here))
+        try:
+            found = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_all)
+            raise
+        self._stats.hits += len(found)
+        return found
+
     async def get_stored(self, digest: Digest, index: int) -> StoredBody:
         """As `get` for this node as the owner, in the form that a peer is sent. The caller closes it."""
         ref = digest.shard(index)
@@ -108,6 +127,8 @@ class ShardSource:
         self._hot.drop(hash)
         if not await self._in_pool(self._disk.drop_if_damaged, hash, reason):
             logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason)
+        elif self._peers and len(self._suspects) < _MAX_SUSPECTS:
+            self._suspects.add(hash)
 
     def stats(self) -> Stats:
         self._stats.store_bytes = self._fetcher.meter.store_bytes
@@ -130,7 +151,9 @@ class ShardSource:
             return ready
         if self._peers and self._peers.knows(owner):
             try:
-                return self._kept_hot(ref.hash, await self._peers.get(owner, digest, ref))
+                suspect = ref.hash in self._suspects
+                self._suspects.discard(ref.hash)
+                return self._kept_hot(ref.hash, await self._peers.get(owner, digest, ref, suspect))
             except errors.TfquiverError as error:
                 logging.warning("shard %d from its owner: %s; reading it from the store", ref.index, error)
         keep = owner == self._node_id
@@ -139,15 +162,27 @@ class ShardSource:
                 return ready
         return await self._in_pool(self._from_store, ref, shard, keep)
 
+    def _raw_entries(self, hashes: list[bytes]) -> dict[bytes, ReadyShard]:
+        found: dict[bytes, ReadyShard] = {}
+        try:
+            for hash in hashes:
+                opened = self._disk.open_entry(hash) if hash not in found else None
+                if opened and opened.header.codec == entry.RAW:
+                    found[hash] = _of_raw_entry(opened, "disk")
+                elif opened:
+                    opened.close()
+        except errors.ResourceExhaustedError:
+            if not found:
+                raise
+        return found
+
     def _from_disk(self, ref: ShardRef) -> ReadyShard | None:
         opened = self._disk.open_entry(ref.hash)
         if opened is None:
             return None
         header = opened.header
         if header.codec == entry.RAW:
-            return ReadyShard(
-                ready_shard.FILE, opened.fd, entry.HEADER_BYTES, header.raw_length, header.crc32c_raw, "disk"
-            )
+            return _of_raw_entry(opened, "disk")
         try:
             raw = codec.decompress(opened.read_stored(), header.raw_length, f"entry {ref.hash.hex()}")
         except (errors.DataLossError, OSError) as error:
@@ -166,9 +201,7 @@ class ShardSource:
             else:
                 opened = self._disk.open_entry(ref.hash)
                 if opened and opened.header.codec == entry.RAW:
-                    return ReadyShard(
-                        ready_shard.FILE, opened.fd, entry.HEADER_BYTES, len(shard.raw), shard.crc32c, "store"
-                    )
+                    return _of_raw_entry(opened, "store")
                 if opened:
                     opened.close()
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
@@ -188,3 +221,14 @@ class ShardSource:
 
     async def _in_pool(self, call: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+
+
+def _of_raw_entry(opened: OpenEntry, source: str) -> ReadyShard:
+    header = opened.header
+    return ReadyShard(ready_shard.FILE, opened.fd, entry.HEADER_BYTES, header.raw_length, header.crc32c_raw, source)
+
+
+def _close_all(opening: asyncio.Future[dict[bytes, ReadyShard]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        for ready in opening.result().values():
+            ready.close()

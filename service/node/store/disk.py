@@ -21,6 +21,7 @@ from tfquiver.service.node.store.ledger import Ledger
 from tfquiver.service.node.store.verified import VerifiedShard
 
 _PIECE_BYTES = 8 << 20
+_SHRINKS = 16
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -140,14 +141,25 @@ class DiskStore:
         if shard.hash in self._sizes:
             return
         try:
-            if self._ledger.quota_bytes <= entry.HEADER_BYTES:
-                raise errors.NeverFitsError(f"the quota of {self._ledger.quota_bytes} bytes has no room for any shard")
+            with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
+                self._ledger.check(entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS))
             kind, stored = codec.compress(shard.raw, self._mode)
             crc32c_stored = shard.crc32c if kind == entry.RAW else google_crc32c.value(stored)
             header = entry.Header(kind, len(shard.raw), len(stored), shard.crc32c, crc32c_stored, shard.hash)
             with self._lock:
                 self._ledger.reserve(header.disk_bytes)
             self._write(header, stored)
+        except errors.ResourceExhaustedError:
+            self.refused_inserts += 1
+            raise
+
+    def check_room(self, hash: bytes, disk_bytes: int) -> None:
+        """Raises as `insert` would now for an entry of that size; says nothing about the next moment."""
+        if hash in self._sizes:
+            return
+        try:
+            with self._lock:
+                self._ledger.check(disk_bytes)
         except errors.ResourceExhaustedError:
             self.refused_inserts += 1
             raise

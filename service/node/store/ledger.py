@@ -35,8 +35,12 @@ class Ledger:
         return max(0, self._stored_bytes + self._reserved_bytes - self._quota_bytes)
 
     def reserve(self, size_bytes: int) -> None:
-        """Sets bytes aside for an entry that is about to be written.
+        """Sets bytes aside for an entry that is about to be written. Raises as `check`."""
+        self.check(size_bytes)
+        self._reserved_bytes += size_bytes
 
+    def check(self, size_bytes: int) -> None:
+        """
         Raises:
           NeverFitsError: more than the whole quota.
           ResourceExhaustedError: no room now.
@@ -50,7 +54,6 @@ class Ledger:
             raise errors.ResourceExhaustedError(
                 f"an entry of {size_bytes} bytes does not fit: {max(free, 0)} of {self._quota_bytes} bytes are free"
             )
-        self._reserved_bytes += size_bytes
 
     def commit(self, size_bytes: int) -> None:
         """A reservation of that size has become an entry."""

@@ -1,0 +1,270 @@
+"""The serving end of one data port connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digest import Digest
+from tfquiver.service.node import data_frames as frames
+from tfquiver.service.node.body_sender import BodySender
+from tfquiver.service.node.insert import insert_received
+from tfquiver.service.node.shard_source import ShardSource
+from tfquiver.service.node.store import entry
+from tfquiver.service.node.store.disk import DiskStore
+
+HELLO_S = 10.0
+WORKING_S = 1.0
+MAX_ASKED = 4096
+_AT_ONCE = 8  # shards of one connection that are being made ready
+_ROOM_BYTES = 256 << 20  # bodies of all PUTs together, raw and stored
+_PIECE_BYTES = 1 << 20
+
+
+class Room:
+    """Bytes that may be in memory at one time; one that is larger than all of it waits to be alone."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes, self._used_bytes = limit_bytes, 0
+        self._changed = asyncio.Condition()
+
+    async def take(self, size_bytes: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._used_bytes or self._fits(size_bytes))
+            self._used_bytes += size_bytes
+
+    async def give_back(self, size_bytes: int) -> None:
+        async with self._changed:
+            self._used_bytes -= size_bytes
+            self._changed.notify_all()
+
+    def _fits(self, size_bytes: int) -> bool:
+        return self._used_bytes + size_bytes <= self._limit_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all connections share."""
+
+    node_id: str
+    source: ShardSource
+    disk: DiskStore
+    digests: Callable[[bytes], Awaitable[Digest]]
+    token: str
+    pool: Executor
+    fetch_deadline_s: float
+    stall_s: float
+    room: Room = field(default_factory=lambda: Room(_ROOM_BYTES))
+
+
+class DataConnection:
+    def __init__(self, sock: socket.socket, peer: str, services: Services) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._sock, self._peer, self._services = sock, peer, services
+        self._loop = asyncio.get_running_loop()
+        self._sender = BodySender(sock, services.pool, services.stall_s)
+        self._sending = asyncio.Lock()
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._asked = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until the peer goes, breaks the protocol, stalls, or this is cancelled. Raises nothing else."""
+        try:
+            await self._serve()
+        except errors.TfquiverError as error:
+            logging.warning("data port, %s: %s", self._peer, error)
+            await self._farewell(error)
+        except (OSError, EOFError) as error:
+            logging.vlog(1, "data port, %s: %s", self._peer, error)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._sock.close()
+
+    async def _serve(self) -> None:
+        services = self._services
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await self._receive()
+        except TimeoutError as error:
+            raise errors.DeadlineError(f"no HELLO came within {HELLO_S:g} s") from error
+        if not isinstance(hello, frames.Hello):
+            raise errors.ProtocolError(f"the first frame is {type(hello).__name__}, not Hello")
+        if not hmac.compare_digest(hello.token.encode(), services.token.encode()):
+            raise errors.UnauthenticatedError("wrong or missing token: see --auth_token_file")
+        self._peer = f"{hello.node_id} ({self._peer})"
+        await self._send(frames.Welcome(services.node_id))
+        self._spawn(self._say_working())
+        while True:
+            frame = await self._receive()
+            match frame:
+                case frames.Get():
+                    self._asked += len(frame.wants)
+                    if self._asked > MAX_ASKED:
+                        raise errors.ProtocolError(f"more than {MAX_ASKED} shards asked for and not yet sent")
+                    self._spawn(self._get(frame))
+                case frames.Put():
+                    self._asked += 1
+                    await self._put(frame.body)
+                    self._asked -= 1
+                case frames.Bad():
+                    self._spawn(self._bad(frame))
+                case _:
+                    raise errors.ProtocolError(f"a client does not send {type(frame).__name__}")
+
+    async def _get(self, get: frames.Get) -> None:
+        try:
+            digest: Digest | errors.TfquiverError = await self._services.digests(get.digest_id)
+        except errors.TfquiverError as error:
+            digest = error
+        for shard, hash in get.wants:
+            await self._at_once.acquire()
+            self._spawn(self._item(digest, get.request, shard, hash))
+
+    async def _item(self, digest: Digest | errors.TfquiverError, request: int, shard: int, hash: bytes) -> None:
+        try:
+            if isinstance(digest, errors.TfquiverError):
+                await self._send(_no_item(request, shard, frames.NOT_HERE, digest))
+            elif shard >= digest.num_shards or digest.hashes[shard].tobytes() != hash:
+                trouble = errors.PermissionError_(f"{hash.hex()} is not the hash of shard {shard} of that digest")
+                await self._send(_no_item(request, shard, frames.NOT_THAT_SHARD, trouble))
+            else:
+                await self._send_shard(digest, request, shard)
+        finally:
+            self._asked -= 1
+            self._at_once.release()
+
+    async def _send_shard(self, digest: Digest, request: int, shard: int) -> None:
+        try:
+            async with asyncio.timeout(self._services.fetch_deadline_s):
+                stored = await self._services.source.get_stored(digest, shard)
+        except (errors.TfquiverError, OSError) as error:
+            await self._send(_no_item(request, shard, frames.NOT_HERE, error))
+            return
+        try:
+            item = frames.encode(frames.Item(request, shard, frames.HERE, stored.header, ""))
+            async with self._sending:
+                await self._sender.send(item)
+                await self._sender.send_file(stored.fd, stored.offset, stored.header.stored_length)
+        finally:
+            stored.close()
+
+    async def _put(self, header: entry.Header) -> None:
+        services = self._services
+        trouble: errors.TfquiverError | None = None
+        try:
+            services.disk.check_room(header.hash, header.disk_bytes)
+        except errors.ResourceExhaustedError as error:
+            trouble = error
+        if trouble or header.hash in services.disk:
+            await self._skip(header.stored_length)
+        else:
+            held_bytes = header.stored_length + (header.raw_length if header.codec == entry.ZSTD else 0)
+            await services.room.take(held_bytes)
+            try:
+                stored = await self._receive_body(header.stored_length)
+                await self._loop.run_in_executor(
+                    services.pool, insert_received, services.disk, header, stored, self._peer
+                )
+            except (errors.DataLossError, errors.ResourceExhaustedError) as error:
+                logging.warning("data port: refused an insert: %s", error)
+                trouble = error
+            finally:
+                await services.room.give_back(held_bytes)
+        await self._send(frames.put_reply(header.hash, trouble))
+
+    async def _bad(self, bad: frames.Bad) -> None:
+        digest = await self._services.digests(bad.digest_id)
+        if bad.shard < digest.num_shards and digest.hashes[bad.shard].tobytes() == bad.hash:
+            await self._services.source.drop(bad.hash, f"{self._peer} received it damaged")
+
+    async def _say_working(self) -> None:
+        while True:
+            await asyncio.sleep(WORKING_S)
+            if self._asked and not self._sending.locked():
+                await self._send(frames.Working())
+
+    async def _send(self, frame: frames.Frame) -> None:
+        async with self._sending:
+            await self._sender.send(frames.encode(frame))
+
+    async def _receive(self) -> frames.Frame:
+        cls, length = frames.decode_header(bytes(await self._receive_exactly(frames.HEADER_BYTES)))
+        return frames.decode_payload(cls, await self._receive_exactly(length))
+
+    async def _receive_body(self, length: int) -> bytearray:
+        """A piece at a time: memory grows with what has come, not with what was announced."""
+        body = bytearray()
+        while len(body) < length:
+            size = min(max(_PIECE_BYTES, len(body)), length - len(body))
+            body += await self._in_time(self._receive_exactly(size))
+        return body
+
+    async def _skip(self, length: int) -> None:
+        piece = bytearray(min(_PIECE_BYTES, length))
+        while length:
+            got = await self._in_time(
+                self._loop.sock_recv_into(self._sock, memoryview(piece)[: min(len(piece), length)])
+            )
+            if not got:
+                raise EOFError("the peer left in mid-body")
+            length -= got
+
+    async def _receive_exactly(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            got = await self._loop.sock_recv_into(self._sock, view)
+            if not got:
+                raise EOFError("the peer has left")
+            view = view[got:]
+        view.release()
+        return buffer
+
+    async def _in_time(self, receiving: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._services.stall_s):
+                return await receiving
+        except TimeoutError as error:
+            raise errors.DeadlineError(f"a body did not go on for {self._services.stall_s:g} s") from error
+
+    async def _farewell(self, error: errors.TfquiverError) -> None:
+        try:
+            async with asyncio.timeout(1.0):
+                await self._send(frames.Error(errors.code_number(error), frames.clipped(error)))
+        except (OSError, TimeoutError, errors.TfquiverError):
+            return  # it cannot be told
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+            return
+        except (errors.TfquiverError, OSError) as error:
+            logging.warning("data port, %s: %s", self._peer, error)
+        except Exception:  # noqa: BLE001 - one peer's trouble must not end the others, nor leave it waiting for ever
+            logging.exception("data port, %s", self._peer)
+        # Half an answer may be on its way: the connection cannot go on.
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _no_item(request: int, shard: int, status: int, error: Exception) -> frames.Item:
+    return frames.Item(request, shard, status, None, frames.clipped(error))

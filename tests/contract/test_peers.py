@@ -1,0 +1,220 @@
+"""Two or more storing nodes over real TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import random
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support import records
+from tests.support.aio import on_loop
+from tests.support.store_node import Members, StoreNode, build, is_shard
+from tfquiver import errors, listing, rendezvous
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.store import entry
+from tfquiver.service.node.store.verified import VerifiedShard
+
+POLICY = CutPolicy(4096, 16384, 65536)
+
+
+def write_files(directory: Path, files: int = 3, records_each: int = 300) -> Path:
+    rng = random.Random(7)
+    directory.mkdir(exist_ok=True)
+    for number in range(files):
+        half = [rng.randbytes(rng.randrange(1500)) for _ in range(records_each // 2)]
+        text = [f"record {i} of file {number} ".encode() * 30 for i in range(records_each // 2)]
+        (directory / f"{number}.tfrecord").write_bytes(records.stream(half + text))
+    return directory / "*.tfrecord"
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    return build(write_files(tmp_path / "data"))
+
+
+def owners(digest: Digest, *nodes: StoreNode) -> list[str]:
+    names = [node.node_id for node in nodes]
+    return [names[i] for i in rendezvous.owners(digest.hashes, names)]
+
+
+async def read_all(node: StoreNode, digest: Digest, owner: list[str]) -> None:
+    ready = await asyncio.gather(*(node.source.get(digest, i, owner[i]) for i in range(digest.num_shards)))
+    good = [is_shard(shard, digest, index) for index, shard in enumerate(ready)]
+    assert all(good)
+
+
+@on_loop
+async def test_each_shard_leaves_the_store_once_whoever_reads_it(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        owner = owners(digest, a, b)
+        await asyncio.gather(*(read_all(node, digest, owner) for node in (a, b, a, b)))
+        assert a.meter.store_bytes + b.meter.store_bytes == digest.size_bytes
+        assert a.meter.store_requests + b.meter.store_requests == digest.num_shards
+        assert len(a.disk) == owner.count("a") > 0
+        assert len(b.disk) == owner.count("b") > 0
+        assert a.source.stats().peer_hits > 0
+        assert {header.codec for node in (a, b) for header in headers(node)} == {entry.RAW, entry.ZSTD}
+
+
+def headers(node: StoreNode) -> list[entry.Header]:
+    found = []
+    for hash in node.disk.hashes():
+        opened = node.disk.open_entry(hash)
+        assert opened
+        opened.close()
+        found.append(opened.header)
+    return found
+
+
+@on_loop
+async def test_a_scan_leaves_every_shard_at_its_owner(tmp_path: Path) -> None:
+    files = listing.expand(str(write_files(tmp_path / "data")))
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
+    ):
+        told: list[tuple[int, int]] = []
+        digest = await a.scanner.scan("data", files, POLICY, lambda *progress: told.append(progress))
+        owner = owners(digest, a, b)
+        for node in (a, b):
+            assert set(node.disk.hashes()) == {
+                digest.hashes[i].tobytes() for i, name in enumerate(owner) if name == node.node_id
+            }
+        assert told[-1] == (digest.size_bytes + 12 * len(files), digest.num_records)  # 12: the look at the first bytes
+        before = a.meter.store_bytes
+        a.digests[digest.digest_id] = b.digests[digest.digest_id] = digest
+        for node in (a, b):
+            await read_all(node, digest, owner)
+        assert (a.meter.store_bytes, b.meter.store_bytes) == (before, 0)
+
+
+@on_loop
+async def test_a_peer_that_is_gone_costs_no_error_and_nothing_is_kept_of_its_shards(
+    tmp_path: Path, digest: Digest
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    dead = types_pb2.NodeInfo(node_id="dead", data_address=address, quota_bytes=1)
+    async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[dead]) as a:
+        await read_all(a, digest, ["dead"] * digest.num_shards)
+        assert len(a.disk) == 0
+        assert a.source.stats().misses == digest.num_shards
+
+
+@on_loop
+async def test_a_peer_that_accepts_and_never_answers_is_given_up(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfquiver.service.node.peer_connection.SILENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        peer = types_pb2.NodeInfo(node_id="mute", data_address=address, quota_bytes=1)
+        async with asyncio.timeout(5), StoreNode(tmp_path / "a", [digest], node_id="a", members=[peer]) as a:
+            await read_all(a, digest, ["mute"] * digest.num_shards)
+
+
+@on_loop
+async def test_a_peer_that_was_restarted_elsewhere_is_found_again(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a:
+        async with StoreNode(tmp_path / "b", [digest], node_id="b", members=members):
+            await read_all(a, digest, ["b"] * digest.num_shards)
+        members.pop()
+        async with StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b:
+            await read_all(a, digest, ["b"] * digest.num_shards)
+            assert b.meter.store_requests == a.meter.store_requests == 0
+
+
+@on_loop
+async def test_a_damaged_copy_at_the_owner_is_healed_when_a_reader_finds_it(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, mode="raw") as b,
+    ):
+        await read_all(b, digest, ["b"] * digest.num_shards)
+        hash = digest.hashes[0].tobytes()
+        path = next((tmp_path / "b" / "objects").rglob(hash.hex()))
+        with path.open("r+b") as file:
+            file.seek(4096)
+            first = file.read(1)
+            file.seek(4096)
+            file.write(bytes([first[0] ^ 1]))
+        assert not is_shard(await a.source.get(digest, 0, "b"), digest, 0)  # the reader's CRC says so
+        await a.source.drop(hash, "the reader found it bad")
+        assert is_shard(await a.source.get(digest, 0, "b"), digest, 0)
+        async with asyncio.timeout(5):
+            while not b.disk.corrupt_entries:
+                await asyncio.sleep(0)
+        assert is_shard(await b.source.get(digest, 0, "b"), digest, 0)
+
+
+@on_loop
+async def test_a_put_under_a_wrong_hash_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
+    ):
+        lie = dataclasses.replace(verified(b"these bytes do not have that hash"), hash=bytes(32))
+        for _ in range(2):
+            with pytest.raises(errors.DataLossError, match="the bytes have hash"):
+                await asyncio.to_thread(a.peers.put, "b", lie)
+        assert len(b.disk) == 0
+        assert b.disk.refused_inserts == 2
+
+
+@on_loop
+async def test_a_put_that_does_not_fit_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", node_id="b", members=members, quota_bytes=8192) as b,
+    ):
+        raw = random.Random(3).randbytes(3 << 20)
+        with pytest.raises(errors.ResourceExhaustedError):
+            await asyncio.to_thread(a.peers.put, "b", verified(raw))
+        with pytest.raises(errors.ResourceExhaustedError, match="a moment ago"):
+            await asyncio.to_thread(a.peers.put, "b", verified(b"small"))
+        assert len(b.disk) == 0
+
+
+def verified(raw: bytes) -> VerifiedShard:
+    return VerifiedShard.check(hashlib.sha256(raw).digest(), raw, "test")
+
+
+@on_loop
+async def test_who_names_another_hash_does_not_get_the_shard(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        await read_all(b, digest, ["b"] * digest.num_shards)
+        guess = dataclasses.replace(digest.shard(0), hash=digest.hashes[1].tobytes())
+        with pytest.raises(errors.UnavailableError, match="not the hash of shard 0"):
+            await a.peers.get("b", digest, guess)
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+@on_loop
+async def test_a_wrong_token_is_refused(tmp_path: Path, digest: Digest, token: str) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, token=token) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, token="right"),
+    ):
+        with pytest.raises(errors.UnavailableError, match="token"):
+            await a.peers.get("b", digest, digest.shard(0))

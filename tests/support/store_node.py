@@ -1,0 +1,89 @@
+"""The storing half of a node, in this process: disk, hot set, fetcher, source, data port, peers. Real files and TCP."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfquiver import digest_build, listing
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.data_port import DataPort
+from tfquiver.service.node.fetcher import Fetcher
+from tfquiver.service.node.insert import Placer
+from tfquiver.service.node.metered_store import Meter
+from tfquiver.service.node.peers import PeerClient
+from tfquiver.service.node.ready_shard import ReadyShard
+from tfquiver.service.node.scan import Scanner
+from tfquiver.service.node.shard_source import ShardSource
+from tfquiver.service.node.store import codec
+from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.store.hot import HotSet
+
+Members = list[types_pb2.NodeInfo]
+
+
+class StoreNode:
+    """`members` is shared by the nodes of a test: each adds itself when its data port listens."""
+
+    def __init__(
+        self,
+        root: Path,
+        digests: Sequence[Digest] = (),
+        *,
+        node_id: str = "node-a",
+        members: Members | None = None,
+        quota_bytes: int = 1 << 30,
+        hot_bytes: int = 64 << 20,
+        mode: codec.Mode = "auto",
+        token: str = "",
+        deadline_s: float = 10.0,
+    ) -> None:
+        self.node_id, self.token = node_id, token
+        self.members = members if members is not None else []
+        self.digests = {digest.digest_id: digest for digest in digests}
+        self.disk = DiskStore(root, quota_bytes, mode=mode)
+        self.peers = PeerClient(node_id, lambda: self.members, token)
+        self.meter = Meter()
+        placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
+        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s)
+        self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s)
+        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers)
+        self.port = DataPort(node_id, self.source, self.disk, self._digest, token, stall_s=2.0)
+        self.address = ""
+
+    async def __aenter__(self) -> StoreNode:
+        self.address = f"127.0.0.1:{await self.port.start('127.0.0.1', 0)}"
+        self.members.append(
+            types_pb2.NodeInfo(node_id=self.node_id, data_address=self.address, quota_bytes=self.disk.quota_bytes)
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.port.stop()
+        await self.peers.close()
+        await self.scanner.close()
+        await self.source.close()
+
+    async def _digest(self, digest_id: bytes) -> Digest:
+        return self.digests[digest_id]
+
+
+def raw_of(ready: ReadyShard) -> bytes:
+    """The shard's bytes; closes it."""
+    try:
+        return os.pread(ready.fd, ready.length_bytes, ready.offset)
+    finally:
+        ready.close()
+
+
+def is_shard(ready: ReadyShard, digest: Digest, index: int) -> bool:
+    """Whether these are that shard's bytes; closes it."""
+    return hashlib.sha256(raw_of(ready)).digest() == digest.hashes[index].tobytes()
+
+
+def build(pattern: Path, policy: CutPolicy = CutPolicy(4096, 16384, 65536), name: str = "data") -> Digest:  # noqa: B008
+    return digest_build.build(listing.expand(str(pattern)), policy, name=name)
