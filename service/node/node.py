@@ -13,6 +13,7 @@ from tfquiver import errors, rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
+from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.digest_cache import DigestCache
 from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.ensure import DatasetScans
@@ -20,6 +21,7 @@ from tfquiver.service.node.fetcher import Fetcher
 from tfquiver.service.node.insert import Placer
 from tfquiver.service.node.inventory import Inventory
 from tfquiver.service.node.metered_store import Meter
+from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.reader_session import Limits
 from tfquiver.service.node.scan import Scanner
 from tfquiver.service.node.servicer import NodeServicer
@@ -115,9 +117,10 @@ class Node:
         self._disk = await asyncio.to_thread(self._open_store)
         self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
         meter = Meter()
-        placer = Placer(directory.node_id, self._disk, self._link.members)
+        peers = self._peers()
+        placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
         fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
-        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher)
+        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers)
         self._undo.append(self._source.close)
         scanner = Scanner(meter, placer.place)
         self._undo.append(scanner.close)
@@ -131,6 +134,8 @@ class Node:
             self._digests.get,
             Limits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
         )
+        if peers:
+            await self._start_data_port()
         await self._start_control()
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
@@ -140,6 +145,28 @@ class Node:
         return DiskStore(
             self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
         )
+
+    def _peers(self) -> PeerClient | None:
+        """None where there is no cluster."""
+        if not self._options.coordinator:
+            return None
+        peers = PeerClient(self._directory.node_id, self._link.members, self._options.token)
+        self._undo.append(peers.close)
+        return peers
+
+    async def _start_data_port(self) -> None:
+        options = self._options
+        data_port = DataPort(
+            self._directory.node_id,
+            self._source,
+            self._disk,
+            self._digests.get,
+            options.token,
+            fetch_deadline_s=options.fetch_deadline_s,
+        )
+        self.data_port = await data_port.start(options.bind_host, options.data_port)
+        self._undo.append(data_port.stop)
+        self._data_address = f"{options.advertise_host}:{self.data_port}"
 
     async def _start_control(self) -> None:
         options = self._options

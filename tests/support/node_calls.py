@@ -56,3 +56,10 @@ def sessions(coordinator: str, key: str = "") -> list[coordinator_pb2.SessionInf
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         request = coordinator_pb2.ListSessionsRequest(session_key=key)
         return list(stub.ListSessions(request, timeout=CALL_S, wait_for_ready=True).sessions)
+
+
+def nodes(coordinator: str) -> list[types_pb2.NodeInfo]:
+    with rpc.channel(coordinator) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ListNodesRequest()
+        return list(stub.ListNodes(request, timeout=CALL_S, wait_for_ready=True).nodes)
