@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.service.node.throttle import TokenBucket
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 10)), min_size=1, max_size=50))
+def test_never_more_than_the_rate_and_one_burst(takes: list[tuple[int, float]]) -> None:
+    rate, burst, now_s, moved = 1000.0, 500.0, 0.0, 0
+    bucket = TokenBucket(rate, burst, now_s)
+    for size_bytes, pause_s in takes:
+        now_s += pause_s
+        now_s += bucket.take(size_bytes, now_s)  # the taker waits, then moves the bytes
+        moved += size_bytes
+        assert moved <= burst + rate * now_s + 1e-6 * (1 + moved)
+
+
+@given(st.integers(1, 10_000))
+def test_a_steady_taker_gets_the_whole_rate(size_bytes: int) -> None:
+    bucket = TokenBucket(1000.0, 500.0, 0.0)
+    now_s = 0.0
+    for _ in range(20):
+        now_s += bucket.take(size_bytes, now_s)
+    assert now_s == pytest.approx(max(0.0, (20 * size_bytes - 500) / 1000))
+
+
+def test_limits_that_cannot_be_right() -> None:
+    for rate, burst in ((0, 1), (1, 0), (-1, 1)):
+        with pytest.raises(errors.InvalidArgumentError):
+            TokenBucket(rate, burst, 0.0)
