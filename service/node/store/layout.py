@@ -67,7 +67,8 @@ class Layout:
                     if not _NAME.fullmatch(name) or name[:2] != first.name or name[2:4] != second.name:
                         strangers += 1
                     elif file.is_file(follow_symlinks=False):
-                        yield bytes.fromhex(name), entry.disk_bytes(file.stat(follow_symlinks=False).st_size)
+                        size_bytes = file.stat(follow_symlinks=False).st_size
+                        yield bytes.fromhex(name), entry.disk_bytes(max(size_bytes, 1))
         if strangers:
             logging.warning("%s: left alone %d files that are not entries", self.objects, strangers)
 
