@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import records
 from tests.support.aio import on_loop
-from tests.support.store_node import Members, StoreNode, build, is_shard
+from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors, listing, rendezvous
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
@@ -22,16 +21,6 @@ from tfquiver.service.node.store import entry
 from tfquiver.service.node.store.verified import VerifiedShard
 
 POLICY = CutPolicy(4096, 16384, 65536)
-
-
-def write_files(directory: Path, files: int = 3, records_each: int = 300) -> Path:
-    rng = random.Random(7)
-    directory.mkdir(exist_ok=True)
-    for number in range(files):
-        half = [rng.randbytes(rng.randrange(1500)) for _ in range(records_each // 2)]
-        text = [f"record {i} of file {number} ".encode() * 30 for i in range(records_each // 2)]
-        (directory / f"{number}.tfrecord").write_bytes(records.stream(half + text))
-    return directory / "*.tfrecord"
 
 
 @pytest.fixture

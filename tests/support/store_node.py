@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfquiver import digest_build, listing
+from tests.support import records
+from tfquiver import digest_build, listing, stores
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -22,6 +24,7 @@ from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import codec
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.hot import HotSet
+from tfquiver.stores import ObjectStore
 
 Members = list[types_pb2.NodeInfo]
 
@@ -41,16 +44,18 @@ class StoreNode:
         mode: codec.Mode = "auto",
         token: str = "",
         deadline_s: float = 10.0,
+        limit_bytes_per_s: float = 0,
+        store_for: Callable[[str], ObjectStore] = stores.for_uri,
     ) -> None:
         self.node_id, self.token = node_id, token
         self.members = members if members is not None else []
         self.digests = {digest.digest_id: digest for digest in digests}
         self.disk = DiskStore(root, quota_bytes, mode=mode)
         self.peers = PeerClient(node_id, lambda: self.members, token)
-        self.meter = Meter()
+        self.meter = Meter(limit_bytes_per_s)
         placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
-        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s)
-        self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s)
+        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=store_for)
+        self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s, store_for=store_for)
         self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers)
         self.port = DataPort(node_id, self.source, self.disk, self._digest, token, stall_s=2.0)
         self.address = ""
@@ -83,6 +88,17 @@ def raw_of(ready: ReadyShard) -> bytes:
 def is_shard(ready: ReadyShard, digest: Digest, index: int) -> bool:
     """Whether these are that shard's bytes; closes it."""
     return hashlib.sha256(raw_of(ready)).digest() == digest.hashes[index].tobytes()
+
+
+def write_files(directory: Path, files: int = 3, records_each: int = 300) -> Path:
+    """Files of which half does not compress; returns the pattern that matches them."""
+    rng = random.Random(7)
+    directory.mkdir(exist_ok=True)
+    for number in range(files):
+        noise = [rng.randbytes(rng.randrange(1500)) for _ in range(records_each // 2)]
+        text = [f"record {i} of file {number} ".encode() * 30 for i in range(records_each // 2)]
+        (directory / f"{number}.tfrecord").write_bytes(records.stream(noise + text))
+    return directory / "*.tfrecord"
 
 
 def build(pattern: Path, policy: CutPolicy = CutPolicy(4096, 16384, 65536), name: str = "data") -> Digest:  # noqa: B008

@@ -1,0 +1,270 @@
+"""Where shards come from, with a real local store, or the GCS emulator that counts what leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gzip
+import os
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.gcs_emulator import gcs_emulator
+from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_files
+from tfquiver import digest_build, errors, listing
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.file_entry import FileEntry
+from tfquiver.service.node.ready_shard import SEALED_MEMORY
+from tfquiver.service.node.store import codec
+from tfquiver.stores.gcs import GcsStore
+
+POLICY = CutPolicy(4096, 16384, 65536)
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    return build(write_files(tmp_path / "data"))
+
+
+async def read_all(node: StoreNode, digest: Digest, times: int = 1, owner: str | None = None) -> None:
+    wanted = [index for index in range(digest.num_shards) for _ in range(times)]
+    name = node.node_id if owner is None else owner
+    ready = await asyncio.gather(*(node.source.get(digest, index, name) for index in wanted))
+    good = [is_shard(shard, digest, index) for index, shard in zip(wanted, ready, strict=True)]
+    assert all(good)
+
+
+@pytest.mark.parametrize("mode", ["auto", "raw", "zstd"])
+@on_loop
+async def test_four_readers_cost_one_fetch_and_later_ones_none(
+    tmp_path: Path, digest: Digest, mode: codec.Mode
+) -> None:
+    async with StoreNode(tmp_path / "cache", mode=mode) as node:
+        for _ in range(3):
+            await read_all(node, digest, times=4)
+        stats = node.source.stats()
+        assert (stats.store_bytes, stats.store_requests) == (digest.size_bytes, digest.num_shards)
+        assert (stats.misses, stats.hits) == (digest.num_shards, 11 * digest.num_shards)
+        assert stats.entries == digest.num_shards
+    async with StoreNode(tmp_path / "cache") as again:
+        await read_all(again, digest)
+        assert again.source.stats().store_requests == 0
+
+
+def test_each_byte_leaves_the_object_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path / "data")
+    with gcs_emulator() as emulator:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
+        store = GcsStore()
+        for path in (tmp_path / "data").iterdir():
+            store._client.bucket("bucket").blob(path.name).upload_from_filename(path)
+        files = listing.expand("gs://bucket/*", lambda _: store)
+
+        @on_loop
+        async def scan_and_read() -> None:
+            async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node:
+                digest = await node.scanner.scan("data", files, POLICY, lambda *_: None)
+                scanned = len(emulator.downloads)
+                await read_all(node, digest, times=2)
+                assert len(emulator.downloads) == scanned == 2 * len(files)  # the look at the first bytes, and the rest
+                assert node.source.stats().store_bytes <= digest.size_bytes * 1.001
+            async with StoreNode(tmp_path / "empty", store_for=lambda _: store) as node:
+                await read_all(node, digest, times=2)
+                assert len(emulator.downloads) == scanned + digest.num_shards
+
+        scan_and_read()
+        store.close()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+@on_loop
+async def test_a_compressed_file_is_read_once_for_all_its_shards(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    write_files(tmp_path / "data", files=2)
+    for path in (tmp_path / "data").iterdir():
+        path.write_bytes(compress(path.read_bytes()))
+    digest = build(tmp_path / "data" / "*")
+    stored_bytes = sum(path.stat().st_size for path in (tmp_path / "data").iterdir())
+    async with StoreNode(tmp_path / "cache") as node:
+        assert is_shard(await node.source.get(digest, digest.num_shards - 1, "node-a"), digest, digest.num_shards - 1)
+        await read_all(node, digest, times=2)
+        await read_all(node, digest)
+        assert node.source.stats().store_bytes == stored_bytes
+        assert len(node.disk) == digest.num_shards
+    async with StoreNode(tmp_path / "gateway", quota_bytes=0, hot_bytes=0) as node:
+        await read_all(node, digest, times=2)
+        assert len(node.disk) == 0
+
+
+@on_loop
+async def test_a_damaged_compressed_file_fails_all_that_wait_and_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "0.tfrecord"
+    write_files(tmp_path / "data", files=1)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    digest = build(path)
+    info = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))  # the generation does not give it away
+    async with StoreNode(tmp_path / "cache") as node:
+        got = await asyncio.gather(
+            *(node.source.get(digest, index, "node-a") for index in range(digest.num_shards)), return_exceptions=True
+        )
+        failed = [error for error in got if isinstance(error, BaseException)]
+        assert failed
+        assert all(isinstance(error, errors.DataLossError | errors.StaleDigestError) for error in failed)
+        assert all("0.tfrecord" in str(error) for error in failed)
+        for shard in got:
+            if not isinstance(shard, BaseException):
+                shard.close()
+
+
+@on_loop
+async def test_other_bytes_under_the_same_generation_are_named_and_the_rest_goes_on(
+    tmp_path: Path, digest: Digest
+) -> None:
+    ref = digest.shard(1)
+    path = Path(ref.file.uri.removeprefix("file://"))
+    info = path.stat()
+    with path.open("r+b") as file:
+        file.seek(ref.offset + 20)
+        file.write(b"changed")
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    async with StoreNode(tmp_path / "cache") as node:
+        with pytest.raises(errors.StaleDigestError, match=f"{path} at {ref.offset}.*build the digest again"):
+            await node.source.get(digest, 1, "node-a")
+        for index in (0, 2):
+            assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
+        assert ref.hash not in node.disk
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"other")])
+@on_loop
+async def test_an_object_that_changed_is_named_and_what_is_kept_of_it_still_served(
+    tmp_path: Path, digest: Digest, change: Callable[[Path], None]
+) -> None:
+    async with StoreNode(tmp_path / "cache") as node:
+        (await node.source.get(digest, 0, "node-a")).close()
+        change(Path(digest.shard(0).file.uri.removeprefix("file://")))
+        assert is_shard(await node.source.get(digest, 0, "node-a"), digest, 0)
+        with pytest.raises(errors.StaleDigestError, match=digest.shard(1).file.uri):
+            await node.source.get(digest, 1, "node-a")
+
+
+@pytest.mark.parametrize("quota_bytes", [0, 4096, 8000, 60_000])
+@on_loop
+async def test_what_does_not_fit_is_served_from_sealed_memory(tmp_path: Path, digest: Digest, quota_bytes: int) -> None:
+    async with StoreNode(tmp_path / "cache", quota_bytes=quota_bytes, hot_bytes=0) as node:
+        for _ in range(2):
+            await read_all(node, digest)
+        assert node.disk.used_bytes <= quota_bytes
+        assert node.source.stats().refused_inserts > 0
+        misses = node.source.stats().misses
+        assert misses == 2 * digest.num_shards - len(node.disk)
+
+
+@on_loop
+async def test_shards_of_nobody_are_kept_by_nobody(tmp_path: Path, digest: Digest) -> None:
+    async with StoreNode(tmp_path / "cache") as node:
+        await read_all(node, digest, owner="")
+        await read_all(node, digest, owner="a node that has left")
+        assert len(node.disk) == 0
+
+
+@on_loop
+async def test_a_reader_cannot_change_what_it_is_given(tmp_path: Path, digest: Digest) -> None:
+    async with StoreNode(tmp_path / "cache", mode="zstd") as node:
+        for index in range(digest.num_shards):
+            ready = await node.source.get(digest, index, "node-a")
+            if ready.kind == SEALED_MEMORY:
+                with pytest.raises(PermissionError):
+                    os.pwrite(ready.fd, b"x", 0)
+                with pytest.raises(PermissionError):
+                    os.ftruncate(ready.fd, 0)
+                with pytest.raises(PermissionError):
+                    fcntl.fcntl(ready.fd, fcntl.F_ADD_SEALS, 0)
+            else:
+                with pytest.raises(OSError, match="Bad file descriptor"):
+                    os.pwrite(ready.fd, b"x", ready.offset)
+            ready.close()
+
+
+@pytest.mark.parametrize("mode", ["raw", "zstd"])
+@on_loop
+async def test_damaged_entries_are_fetched_again(tmp_path: Path, digest: Digest, mode: codec.Mode) -> None:
+    async with StoreNode(tmp_path / "cache", mode=mode, hot_bytes=0) as node:
+        await read_all(node, digest)
+        paths = [path for path in (tmp_path / "cache" / "objects").rglob("*") if path.is_file()]
+        os.truncate(paths[0], 4100)
+        paths[1].unlink()
+        with paths[2].open("r+b") as file:
+            file.write(b"????")
+        before = node.source.stats().store_requests
+        await read_all(node, digest)
+        assert node.source.stats().store_requests == before + 3
+        assert node.source.stats().corrupt_entries == 3
+        await read_all(node, digest)
+        assert node.source.stats().store_requests == before + 3
+
+
+@on_loop
+async def test_a_reader_that_stops_waiting_leaves_the_fetch_to_the_others(tmp_path: Path, digest: Digest) -> None:
+    async with StoreNode(tmp_path / "cache") as node:
+        impatient = [asyncio.ensure_future(node.source.get(digest, 0, "node-a")) for _ in range(3)]
+        patient = asyncio.ensure_future(node.source.get(digest, 0, "node-a"))
+        await asyncio.sleep(0)
+        for task in impatient:
+            task.cancel()
+        assert is_shard(await patient, digest, 0)
+        assert node.source.stats().store_requests == 1
+
+
+@on_loop
+async def test_stopping_releases_those_who_wait_for_a_limit(tmp_path: Path, digest: Digest) -> None:
+    async with StoreNode(tmp_path / "cache", limit_bytes_per_s=1000) as node:
+        waiting = [asyncio.ensure_future(node.source.get(digest, i, "node-a")) for i in range(digest.num_shards)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        started_s = time.monotonic()
+    assert time.monotonic() - started_s < 5
+    for result in await asyncio.gather(*waiting, return_exceptions=True):
+        if isinstance(result, BaseException):
+            assert isinstance(result, errors.CancelledError_ | asyncio.CancelledError)
+        else:
+            raw_of(result)
+    assert done
+
+
+@on_loop
+async def test_a_scan_of_a_damaged_file_names_it_and_keeps_the_shards_before(tmp_path: Path) -> None:
+    write_files(tmp_path / "data", files=2)
+    path = tmp_path / "data" / "1.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    files = listing.expand(str(tmp_path / "data" / "*"))
+    async with StoreNode(tmp_path / "cache") as node:
+        with pytest.raises(errors.DataLossError, match=r"1\.tfrecord"):
+            await node.scanner.scan("data", files, POLICY, lambda *_: None)
+        assert len(node.disk) > 0
+
+
+@on_loop
+async def test_a_scan_gives_the_digest_that_the_command_line_gives(tmp_path: Path, digest: Digest) -> None:
+    gone = FileEntry(digest.files[0].uri + ".gone", 100, "1")
+    async with StoreNode(tmp_path / "cache") as node:
+        scanned = await node.scanner.scan("data", digest.files, POLICY, lambda *_: None)
+        assert scanned.to_bytes() == digest.to_bytes()
+        before = node.disk.used_bytes
+        again = await node.scanner.scan("data", digest.files, POLICY, lambda *_: None)
+        assert again.digest_id == digest_build.build(digest.files, POLICY).digest_id
+        assert node.disk.used_bytes == before
+        with pytest.raises(errors.TfquiverError, match="gone"):
+            await node.scanner.scan("data", [*digest.files, gone], POLICY, lambda *_: None)
