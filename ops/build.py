@@ -38,8 +38,9 @@ def build(lib_dir: Path | None = None) -> Path:
 
     version = tf.__version__
     include = tf.sysconfig.get_include()
-    compile_flags = [*FLAGS, *(f"-isystem{flag[2:]}" if flag.startswith("-I") else flag
-                               for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("--std"))]  # fmt: skip
+    # TensorFlow's headers warn about themselves: -isystem keeps that quiet.
+    given = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("--std")]
+    compile_flags = [*FLAGS, *(f"-isystem{flag[2:]}" if flag.startswith("-I") else flag for flag in given)]
     # `#include "ops/..."` is found from the folder that holds ops/. Core sources see that and nothing of TensorFlow.
     own = [f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{version}"']
     core_flags = [*FLAGS, *(flag for flag in compile_flags if flag.startswith("-D_GLIBCXX")), f"-I{OPS.parent}"]
@@ -58,10 +59,9 @@ def build(lib_dir: Path | None = None) -> Path:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(compile_one, sources()))
         linked = Path(scratch) / target.name
-        link_flags = ["-shared", "-Wl,-Bsymbolic", f"-Wl,--version-script={OPS / 'exports.lds'}", "-Wl,-z,defs", "-pthread"]
-        subprocess.run(
-            [compiler, "-o", str(linked), *objects, *link_flags, *tf.sysconfig.get_link_flags()], check=True
-        )  # fmt: skip
+        exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
+        link_flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *tf.sysconfig.get_link_flags()]
+        subprocess.run([compiler, "-o", str(linked), *objects, *link_flags], check=True)
         linked.replace(target)
     return target
 

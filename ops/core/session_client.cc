@@ -81,7 +81,8 @@ void SessionClient::Run() {
         break;
       }
       warn_("lost the node at " + path_ + "; connecting again");
-    } else if (status.code() != Code::kUnavailable || Clock::now() >= deadline) {
+    } else if (status.code() != Code::kUnavailable || Clock::now() + pause >= deadline) {
+      // No time for another try: this one says why.
       Fatal(status);
       break;
     }

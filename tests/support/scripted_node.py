@@ -94,7 +94,7 @@ class ScriptedNode:
     """Listens at `path` while in a `with` block.
 
     Hooks (set before readers come): `on_shard(node, connection, shard) -> frames | None` replaces the SHARD frame for
-    a shard when it returns something; `serve = False` holds shards back; `ticket(session_key, repetition, restored)`.
+    a shard when it returns something; `serving = False` holds shards back; `ticket(session_key, repetition, restored)`.
     """
 
     def __init__(self, path: Path, shards: Sequence[ShardBytes], *, sealed: bool = False) -> None:
@@ -111,7 +111,7 @@ class ScriptedNode:
         self.ticket: Callable[[str, str, int, bool], bytes | None] | None = None
         self.serving = True
         self.session_of_provider: dict[tuple[str, int], str] = {}
-        self._connections: list[Connection] = []
+        self.connections: list[Connection] = []
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
 
@@ -138,12 +138,24 @@ class ScriptedNode:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             self._listener = None
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.cut()
 
     def wait_for(self, condition: Callable[[], bool], deadline_s: float = 20) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, deadline_s)
+
+    def advance(self) -> None:
+        """What one reader does may concern all: END, and shards given back. Call with `changed` held."""
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.advance()
+
+    def serve(self) -> None:
+        """Ends the time of `serving` = False."""
+        with self.changed:
+            self.serving = True
+            self.advance()
 
     def _start(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, name="scripted_node", daemon=True)
@@ -157,7 +169,7 @@ class ScriptedNode:
             except OSError:
                 return
             connection = Connection(self, peer)
-            self._connections.append(connection)
+            self.connections.append(connection)
             self._start(connection.run)
 
 
@@ -169,9 +181,8 @@ class Connection:
         self.session: Session | None = None
         self.session_id = self.reader_id = ""
         self.credit = self.sent = 0
-        self.ended = False
+        self.ended = self.gone = False
         self.held: list[int] = []
-        self._wake_read, self._wake_write = os.pipe()
 
     def cut(self) -> None:
         with contextlib.suppress(OSError):
@@ -182,6 +193,7 @@ class Connection:
             for message, fds in self._messages():
                 with self.node.changed:
                     self._handle(message[3], message[8:], fds)
+                    self.node.advance()
                     self.node.changed.notify_all()
         except OSError:
             pass
@@ -190,8 +202,6 @@ class Connection:
                 self._gone()
                 self.node.changed.notify_all()
             self.peer.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
@@ -211,6 +221,7 @@ class Connection:
 
     def _gone(self) -> None:
         """A reader that went away without CLOSE keeps its leases for a reconnect; forget its draining only."""
+        self.gone = True
         if self.session is not None:
             self.session.drained.pop(self.reader_id, None)
 
@@ -253,7 +264,7 @@ class Connection:
                         self.session.acked.add(shard)
                     else:
                         self.session.todo.append(shard)
-        self._advance()
+            self.session = None
 
     def _open(self, payload: bytes, fds: list[int]) -> None:
         fields, at = [], 0
@@ -305,17 +316,15 @@ class Connection:
             reply = self.node.ticket(key, provider, repetition, bool(restored))
             if reply is not None:
                 self.send(reply)
-            return
-        session_id = self.node.session_of_provider.setdefault(
-            (provider, repetition), f"{key}-{provider}-{repetition}"
-        )
+                return
+        session_id = self.node.session_of_provider.setdefault((provider, repetition), f"{key}-{provider}-{repetition}")
         session = self.node.sessions.get(session_id)
         end = session is not None and not session.todo and not session.leased
         self.send(frame(TICKET_REPLY, struct.pack("<B", end) + text("" if end else session_id)))
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         session = self.session
-        if session is None or self.ended:
+        if session is None or self.ended or self.gone:
             return
         while self.node.serving and self.credit > 0 and session.todo:
             shard = session.todo.pop(0)

@@ -1,0 +1,42 @@
+"""QuiverDataset by itself: a tf.data source over the bare op, for tests that bring their own node."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+
+from tests.support.scripted_node import DIGEST_ID
+from tfquiver.ops import loader
+
+
+class OpSource(dataset_ops.DatasetSource):
+    """Elements: one string tensor, shape [] or [batch]."""
+
+    def __init__(self, num_records: int = 0, key: str = "key", digest_id: bytes = DIGEST_ID, **options: object) -> None:
+        batch = options.get("batch_size", 0)
+        self._spec = tf.TensorSpec([] if not batch else [batch if options.get("drop_remainder") else None], tf.string)
+        super().__init__(loader.load().quiver_dataset(digest_id, key, options, num_records))
+
+    @property
+    def element_spec(self) -> tf.TensorSpec:
+        return self._spec
+
+
+def records_of(dataset: tf.data.Dataset) -> list[bytes]:
+    """All records, batches taken apart."""
+    return flat(dataset.as_numpy_iterator())
+
+
+def drop_iterators() -> None:
+    """Destroys iterators that nobody refers to: TensorFlow's Python objects are cycles."""
+    gc.collect()
+
+
+def flat(elements: Iterable[object]) -> list[bytes]:
+    found: list[bytes] = []
+    for element in elements:
+        found.extend([element] if isinstance(element, bytes) else list(element))  # type: ignore[call-overload]
+    return found
