@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import socket
@@ -40,8 +41,9 @@ class BodySender:
                 sent = await asyncio.shield(pumping)
             except asyncio.CancelledError:
                 # The thread uses both descriptors: they must not be closed under it.
-                self._sock.shutdown(socket.SHUT_RDWR)
-                await asyncio.wait([pumping])
+                with contextlib.suppress(OSError):  # it may have gone by itself
+                    self._sock.shutdown(socket.SHUT_RDWR)
+                await asyncio.gather(pumping, return_exceptions=True)
                 raise
             offset += sent
             if offset < end and not sent:

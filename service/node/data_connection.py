@@ -107,7 +107,7 @@ class DataConnection:
             raise errors.UnauthenticatedError("wrong or missing token: see --auth_token_file")
         self._peer = f"{hello.node_id} ({self._peer})"
         await self._send(frames.Welcome(services.node_id))
-        self._spawn(self._say_working())
+        self._spawn(self._say_working)
         while True:
             frame = await self._receive()
             match frame:
@@ -115,13 +115,13 @@ class DataConnection:
                     self._asked += len(frame.wants)
                     if self._asked > MAX_ASKED:
                         raise errors.ProtocolError(f"more than {MAX_ASKED} shards asked for and not yet sent")
-                    self._spawn(self._get(frame))
+                    self._spawn(self._get, frame)
                 case frames.Put():
                     self._asked += 1
                     await self._put(frame.body)
                     self._asked -= 1
                 case frames.Bad():
-                    self._spawn(self._bad(frame))
+                    self._spawn(self._bad, frame)
                 case _:
                     raise errors.ProtocolError(f"a client does not send {type(frame).__name__}")
 
@@ -132,7 +132,7 @@ class DataConnection:
             digest = error
         for shard, hash in get.wants:
             await self._at_once.acquire()
-            self._spawn(self._item(digest, get.request, shard, hash))
+            self._spawn(self._item, digest, get.request, shard, hash)
 
     async def _item(self, digest: Digest | errors.TfquiverError, request: int, shard: int, hash: bytes) -> None:
         try:
@@ -248,14 +248,14 @@ class DataConnection:
         except (OSError, TimeoutError, errors.TfquiverError):
             return  # it cannot be told
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(self._guarded(work))
+    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        task = self._loop.create_task(self._guarded(work, *arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         try:
-            await work
+            await work(*arguments)
             return
         except (errors.TfquiverError, OSError) as error:
             logging.warning("data port, %s: %s", self._peer, error)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from absl import logging
 
@@ -102,12 +103,7 @@ class ShardSource:
         here = [hash for hash in hashes if hash in self._disk]
         if not here:
             return {}
-        opening = asyncio.ensure_future(self._in_pool(self._raw_entries, here))
-        try:
-            found = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_all)
-            raise
+        found = await self._in_pool(self._raw_entries, here)
         self._stats.hits += len(found)
         return found
 
@@ -155,7 +151,9 @@ class ShardSource:
                 self._suspects.discard(ref.hash)
                 return self._kept_hot(ref.hash, await self._peers.get(owner, digest, ref, suspect))
             except errors.TfquiverError as error:
-                logging.warning("shard %d from its owner: %s; reading it from the store", ref.index, error)
+                logging.log_every_n_seconds(
+                    logging.WARNING, "shard %d from its owner: %s; reading it from the store", 5, ref.index, error
+                )
         keep = owner == self._node_id
         while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
             if ready := await self._in_pool(self._from_disk, ref):
@@ -207,7 +205,8 @@ class ShardSource:
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
 
     def _kept_hot(self, hash: bytes, ready: ReadyShard) -> ReadyShard:
-        self._hot.put(hash, ready)
+        with contextlib.suppress(OSError):  # out of descriptors: this reader is served all the same
+            self._hot.put(hash, ready)
         return ready
 
     def _count(self, source: str) -> None:
@@ -220,7 +219,13 @@ class ShardSource:
                 self._stats.hits += 1
 
     async def _in_pool(self, call: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        """The outcome of a call in a thread; when nobody waits for it any more its descriptors are closed."""
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(_close_outcome)
+            raise
 
 
 def _of_raw_entry(opened: OpenEntry, source: str) -> ReadyShard:
@@ -228,7 +233,10 @@ def _of_raw_entry(opened: OpenEntry, source: str) -> ReadyShard:
     return ReadyShard(ready_shard.FILE, opened.fd, entry.HEADER_BYTES, header.raw_length, header.crc32c_raw, source)
 
 
-def _close_all(opening: asyncio.Future[dict[bytes, ReadyShard]]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        for ready in opening.result().values():
-            ready.close()
+def _close_outcome(running: asyncio.Future[Any]) -> None:
+    if running.cancelled() or running.exception() is not None:
+        return
+    outcome = running.result()
+    for opened in outcome.values() if isinstance(outcome, dict) else [outcome]:
+        if isinstance(opened, ReadyShard | OpenEntry):
+            opened.close()

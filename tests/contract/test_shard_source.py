@@ -229,7 +229,7 @@ async def test_a_reader_that_stops_waiting_leaves_the_fetch_to_the_others(tmp_pa
 
 @on_loop
 async def test_stopping_releases_those_who_wait_for_a_limit(tmp_path: Path, digest: Digest) -> None:
-    async with StoreNode(tmp_path / "cache", limit_bytes_per_s=1000) as node:
+    async with StoreNode(tmp_path / "cache", limit_bytes_per_s=100_000) as node:
         waiting = [asyncio.ensure_future(node.source.get(digest, i, "node-a")) for i in range(digest.num_shards)]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         started_s = time.monotonic()
@@ -243,7 +243,7 @@ async def test_stopping_releases_those_who_wait_for_a_limit(tmp_path: Path, dige
 
 
 @on_loop
-async def test_a_scan_of_a_damaged_file_names_it_and_keeps_the_shards_before(tmp_path: Path) -> None:
+async def test_a_scan_of_a_damaged_file_names_it_and_stops(tmp_path: Path) -> None:
     write_files(tmp_path / "data", files=2)
     path = tmp_path / "data" / "1.tfrecord"
     data = bytearray(path.read_bytes())
@@ -253,7 +253,6 @@ async def test_a_scan_of_a_damaged_file_names_it_and_keeps_the_shards_before(tmp
     async with StoreNode(tmp_path / "cache") as node:
         with pytest.raises(errors.DataLossError, match=r"1\.tfrecord"):
             await node.scanner.scan("data", files, POLICY, lambda *_: None)
-        assert len(node.disk) > 0
 
 
 @on_loop
