@@ -335,11 +335,15 @@ class TicketRequest(_message.Message):
     session_key: _builtins.str
     """unique per distribute() call, from the graph"""
     provider_id: _builtins.str
-    """unique per split provider object"""
+    """Unique per split provider object: `<process>:<n>`. What stands before the last colon is unique per start of the
+    dispatcher process: two restored providers of one process never adopt the same session, those of two may.
+    """
     repetition: _builtins.int
     """the provider's Reset() count"""
     restored: _builtins.bool
-    """the provider was made while a dispatcher restarted: adopt the open session of this key"""
+    """The provider was made while a dispatcher restarted: its first ticket (repetition 0) adopts the open session of
+    this key, if there is one.
+    """
     digest_id: _builtins.bytes
     job: _builtins.str
     def __init__(
