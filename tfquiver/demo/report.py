@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from tfquiver.demo.throttled_store import Traffic
@@ -55,42 +56,44 @@ class DemoResult:
 
 
 def table(result: DemoResult) -> Table:
-    title = (
-        f"{result.records} digits, {_mb(result.dataset_bytes)}, {result.epochs} epochs, three trials at once; "
-        f"the store gives {_mb(int(result.bytes_per_s))}/s"
+    """At most 80 columns wide: it is read in terminals and logs."""
+    made = Table(
+        title=f"{result.records} digits ({_mb(result.dataset_bytes)} MB), {result.epochs} epochs, three trials at once",
+        caption=f"the store gives {_mb(result.bytes_per_s)} MB/s to all; x data: object bytes that left it / data set",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
     )
-    made = Table(title=title, show_footer=False)
     made.add_column("reading")
-    for heading in ("learning rate", "wall s", "records per epoch", "from the store", "requests", "hit ratio"):
-        made.add_column(heading, justify="right")
-    made.add_column("accuracy", justify="right")
+    for heading in ("rate", "wall s", "records", "MB", "x data", "requests", "hits", "acc."):
+        made.add_column(heading, justify="right", no_wrap=heading != "records")
     for one in result.rounds:
         for trial in one.trials:
-            seen = ", ".join(map(str, trial.records_per_epoch))
-            right = trial.distinct_per_epoch == trial.records_per_epoch == [result.records] * result.epochs
+            seen = _epochs(trial, result)
             made.add_row(
-                one.way,
-                f"{trial.learning_rate:g}",
-                f"{trial.wall_s:.1f}",
-                seen if right else f"[red]{seen} (different: {trial.distinct_per_epoch})",
-                "",
-                "",
-                "",
-                f"{trial.accuracy:.3f}",
+                one.way, f"{trial.learning_rate:g}", f"{trial.wall_s:.1f}", seen, *[""] * 4, f"{trial.accuracy:.3f}"
             )
-        made.add_row(
-            f"[bold]{one.way}",
-            "[bold]all three",
-            f"[bold]{one.wall_s:.1f}",
+        totals = [
+            "all",
+            f"{one.wall_s:.1f}",
+            "complete" if one.complete(result.records) else "[red]INCOMPLETE",
+            _mb(one.traffic.total_bytes),
+            f"{one.traffic.payload_bytes / result.dataset_bytes:.2f}",
+            str(one.traffic.requests),
+            "" if one.hit_ratio is None else f"{one.hit_ratio:.0%}",
             "",
-            f"[bold]{_mb(one.traffic.total_bytes)} = {one.traffic.payload_bytes / result.dataset_bytes:.2f} x data",
-            f"[bold]{one.traffic.requests}",
-            "" if one.hit_ratio is None else f"[bold]{one.hit_ratio:.0%}",
-            "",
-            end_section=True,
-        )
+        ]
+        made.add_row(one.way, *totals, style="bold", end_section=True)
     return made
 
 
-def _mb(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.2f} MB"
+def _epochs(trial: TrialResult, result: DemoResult) -> str:
+    """`3 x 4000` when all is well; else each epoch's records, and how many different ones."""
+    if trial.records_per_epoch == trial.distinct_per_epoch == [result.records] * result.epochs:
+        return f"{result.epochs} x {result.records}"
+    pairs = zip(trial.records_per_epoch, trial.distinct_per_epoch, strict=True)
+    return "[red]" + ", ".join(f"{seen} ({distinct} different)" for seen, distinct in pairs)
+
+
+def _mb(size_bytes: float) -> str:
+    return f"{size_bytes / 1e6:.2f}"

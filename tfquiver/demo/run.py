@@ -27,6 +27,7 @@ BUCKET, PREFIX = "demo", "digits/train-"
 LEARNING_RATES = (3e-4, 1e-3, 3e-3)
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONWARNINGS": "ignore"}
 _INTERRUPTED = 130
+_ROUND_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -142,20 +143,20 @@ async def _shared(scale: Scale, scratch: Path, env: dict[str, str], store: Store
         ]
         await asyncio.gather(*(worker.ready() for worker in workers))
         where = [f"--coordinator={coordinator}", f"--dispatcher={dispatcher}"]
-        result = await _round("tfquiver", where, scale, scratch, env, store, show)
+        result = await _round("cached", where, scale, scratch, env, store, show)
         result.hit_ratio = (await asyncio.to_thread(status.collect, coordinator))["hit_ratio"]
         return result
 
 
 async def _direct(scale: Scale, scratch: Path, env: dict[str, str], store: StoreClient, show: _Show) -> RoundResult:
-    return await _round("the store", [], scale, scratch, env, store, show)
+    return await _round("direct", [], scale, scratch, env, store, show)
 
 
 async def _round(
     way: str, where: list[str], scale: Scale, scratch: Path, env: dict[str, str], store: StoreClient, show: _Show
 ) -> RoundResult:
     """Three trials at once; the bytes that left the store meanwhile."""
-    show.step(f"three trials read {'through ' if where else 'directly from '}{way}")
+    show.step("three trials read " + ("through tfquiver" if where else "the store directly"))
     before = await asyncio.to_thread(store.traffic)
     started = time.monotonic()
     results = [TrialResult(f"trial-{number}", rate) for number, rate in enumerate(LEARNING_RATES, start=1)]
@@ -189,11 +190,13 @@ async def _round(
 async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
     """Awaits all; the first that fails cancels the others, and its error is the error."""
     try:
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(_ROUND_S), asyncio.TaskGroup() as group:
             for one in work:
                 group.create_task(one)
     except* errors.TfquiverError as failures:
         failed = failures.exceptions
+    except* TimeoutError:
+        failed = (errors.DeadlineError(f"three trials took more than {_ROUND_S:.0f} s"),)
     else:
         return
     raise failed[0]
