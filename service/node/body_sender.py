@@ -7,14 +7,33 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tfquiver import errors
 
+T = TypeVar("T")
 _PATIENCE_MS = 50  # in the thread; a peer slower than that must not keep it
 _PIECE_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class Body:
+    """What is still to be sent: a frame, then bytes of a file. Owns `fd`."""
+
+    frame: bytes
+    fd: int
+    offset: int
+    end: int
+
+    @property
+    def sent(self) -> bool:
+        return not self.frame and self.offset == self.end
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 class BodySender:
@@ -31,23 +50,35 @@ class BodySender:
         """Raises OSError when the peer has gone, DeadlineError when it does not read."""
         await self._in_time(asyncio.get_running_loop().sock_sendall(self._sock, frame))
 
-    async def send_file(self, fd: int, offset: int, length: int) -> None:
-        """As `send`. Raises DataLossError when the file ends early: nothing sensible can follow on this connection."""
-        loop = asyncio.get_running_loop()
-        end = offset + length
-        while offset < end:
-            pumping = loop.run_in_executor(self._pool, _pump, self._sock, fd, offset, end)
+    async def send_bodies(self, bodies: Iterator[Body]) -> None:
+        """Sends one body after the other; `bodies` runs in a thread, for it may wait for the disk.
+
+        Raises as `send`; and DataLossError when a file ends early: nothing sensible can follow on this connection.
+        """
+        stuck = await self._in_thread(_pump_all, self._sock, bodies)
+        while stuck is not None:
             try:
-                sent = await asyncio.shield(pumping)
-            except asyncio.CancelledError:
-                # The thread uses both descriptors: they must not be closed under it.
-                with contextlib.suppress(OSError):  # it may have gone by itself
-                    self._sock.shutdown(socket.SHUT_RDWR)
-                await asyncio.gather(pumping, return_exceptions=True)
-                raise
-            offset += sent
-            if offset < end and not sent:
-                await self._in_time(self._writable())
+                while not stuck.sent:
+                    before = stuck.offset
+                    await self._in_thread(_pump, self._sock, stuck)
+                    if stuck.offset == before and not stuck.sent:
+                        await self._in_time(self._writable())
+            finally:
+                stuck.close()
+            stuck = await self._in_thread(_pump_all, self._sock, bodies)
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread uses both descriptors: they must not be closed under it.
+            with contextlib.suppress(OSError):  # the peer may have gone by itself
+                self._sock.shutdown(socket.SHUT_RDWR)
+            (outcome,) = await asyncio.gather(running, return_exceptions=True)
+            if isinstance(outcome, Body):
+                outcome.close()
+            raise
 
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,19 +102,34 @@ def _set(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def _pump(sock: socket.socket, fd: int, offset: int, end: int) -> int:
-    """Sends until the peer has taken nothing for a moment, or all is sent; returns the bytes sent."""
-    start = offset
+def _pump_all(sock: socket.socket, bodies: Iterator[Body]) -> Body | None:
+    """Sends until the peer has taken nothing for a moment (returns what it is stuck at), or all are sent."""
+    for body in bodies:
+        try:
+            _pump(sock, body)
+        except BaseException:
+            body.close()
+            raise
+        if not body.sent:
+            return body
+        body.close()
+    return None
+
+
+def _pump(sock: socket.socket, body: Body) -> None:
+    """Sends until the peer has taken nothing for a moment, or all is sent."""
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
-    while offset < end:
+    while not body.sent:
         try:
-            sent = os.sendfile(sock.fileno(), fd, offset, min(end - offset, _PIECE_BYTES))
+            if body.frame:
+                body.frame = body.frame[sock.send(body.frame, socket.MSG_MORE) :]
+                continue
+            sent = os.sendfile(sock.fileno(), body.fd, body.offset, min(body.end - body.offset, _PIECE_BYTES))
         except BlockingIOError:
             if not poll.poll(_PATIENCE_MS):
-                break
+                return
             continue
         if not sent:
-            raise errors.DataLossError(f"the stored body ends {end - offset} bytes early")
-        offset += sent
-    return offset - start
+            raise errors.DataLossError(f"the stored body ends {body.end - body.offset} bytes early")
+        body.offset += sent

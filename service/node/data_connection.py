@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,10 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digest import Digest
 from tfquiver.service.node import data_frames as frames
-from tfquiver.service.node.body_sender import BodySender
+from tfquiver.service.node.body_receiver import BodyReceiver
+from tfquiver.service.node.body_sender import Body, BodySender
 from tfquiver.service.node.insert import insert_received
+from tfquiver.service.node.room import Room
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import entry
 from tfquiver.service.node.store.disk import DiskStore
@@ -27,28 +29,6 @@ WORKING_S = 1.0
 MAX_ASKED = 4096
 _AT_ONCE = 8  # shards of one connection that are being made ready
 _ROOM_BYTES = 256 << 20  # bodies of all PUTs together, raw and stored
-_PIECE_BYTES = 1 << 20
-
-
-class Room:
-    """Bytes that may be in memory at one time; one that is larger than all of it waits to be alone."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes, self._used_bytes = limit_bytes, 0
-        self._changed = asyncio.Condition()
-
-    async def take(self, size_bytes: int) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._used_bytes or self._fits(size_bytes))
-            self._used_bytes += size_bytes
-
-    async def give_back(self, size_bytes: int) -> None:
-        async with self._changed:
-            self._used_bytes -= size_bytes
-            self._changed.notify_all()
-
-    def _fits(self, size_bytes: int) -> bool:
-        return self._used_bytes + size_bytes <= self._limit_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +54,7 @@ class DataConnection:
         self._sock, self._peer, self._services = sock, peer, services
         self._loop = asyncio.get_running_loop()
         self._sender = BodySender(sock, services.pool, services.stall_s)
+        self._receiver = BodyReceiver(sock, services.stall_s)
         self._sending = asyncio.Lock()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._asked = 0
@@ -98,7 +79,7 @@ class DataConnection:
         services = self._services
         try:
             async with asyncio.timeout(HELLO_S):
-                hello = await self._receive()
+                hello = await self._receiver.frame()
         except TimeoutError as error:
             raise errors.DeadlineError(f"no HELLO came within {HELLO_S:g} s") from error
         if not isinstance(hello, frames.Hello):
@@ -109,7 +90,7 @@ class DataConnection:
         await self._send(frames.Welcome(services.node_id))
         self._spawn(self._say_working)
         while True:
-            frame = await self._receive()
+            frame = await self._receiver.frame()
             match frame:
                 case frames.Get():
                     self._asked += len(frame.wants)
@@ -126,41 +107,63 @@ class DataConnection:
                     raise errors.ProtocolError(f"a client does not send {type(frame).__name__}")
 
     async def _get(self, get: frames.Get) -> None:
+        """First, in one turn of a thread, what stands on the disk; then the rest as it can be had."""
         try:
-            digest: Digest | errors.TfquiverError = await self._services.digests(get.digest_id)
+            digest = await self._services.digests(get.digest_id)
         except errors.TfquiverError as error:
-            digest = error
+            for shard, _ in get.wants:
+                await self._answer(_no_item(get.request, shard, frames.NOT_HERE, error))
+            return
+        others: list[int] = []
         for shard, hash in get.wants:
-            await self._at_once.acquire()
-            self._spawn(self._item, digest, get.request, shard, hash)
-
-    async def _item(self, digest: Digest | errors.TfquiverError, request: int, shard: int, hash: bytes) -> None:
-        try:
-            if isinstance(digest, errors.TfquiverError):
-                await self._send(_no_item(request, shard, frames.NOT_HERE, digest))
-            elif shard >= digest.num_shards or digest.hashes[shard].tobytes() != hash:
+            if shard >= digest.num_shards or digest.hashes[shard].tobytes() != hash:
                 trouble = errors.PermissionError_(f"{hash.hex()} is not the hash of shard {shard} of that digest")
-                await self._send(_no_item(request, shard, frames.NOT_THAT_SHARD, trouble))
+                await self._answer(_no_item(get.request, shard, frames.NOT_THAT_SHARD, trouble))
             else:
-                await self._send_shard(digest, request, shard)
-        finally:
-            self._asked -= 1
-            self._at_once.release()
+                others.append(shard)
+        missing: list[int] = []
+        async with self._sending:
+            await self._sender.send_bodies(self._stored_here(digest, get.request, others, missing))
+        self._asked -= len(others) - len(missing)
+        for shard in missing:
+            await self._at_once.acquire()
+            self._spawn(self._fetch_and_send, digest, get.request, shard)
 
-    async def _send_shard(self, digest: Digest, request: int, shard: int) -> None:
+    def _stored_here(self, digest: Digest, request: int, shards: list[int], missing: list[int]) -> Iterator[Body]:
+        """Runs in a thread."""
+        for shard in shards:
+            opened = self._services.disk.open_entry(digest.hashes[shard].tobytes())
+            if opened:
+                yield _body(request, shard, opened.fd, entry.HEADER_BYTES, opened.header)
+            else:
+                missing.append(shard)
+
+    async def _fetch_and_send(self, digest: Digest, request: int, shard: int) -> None:
         try:
             async with asyncio.timeout(self._services.fetch_deadline_s):
                 stored = await self._services.source.get_stored(digest, shard)
         except (errors.TfquiverError, OSError) as error:
-            await self._send(_no_item(request, shard, frames.NOT_HERE, error))
-            return
-        try:
-            item = frames.encode(frames.Item(request, shard, frames.HERE, stored.header, ""))
-            async with self._sending:
-                await self._sender.send(item)
-                await self._sender.send_file(stored.fd, stored.offset, stored.header.stored_length)
+            await self._answer(_no_item(request, shard, frames.NOT_HERE, error))
+        else:
+            await self._send_alone(_body(request, shard, stored.fd, stored.offset, stored.header))
+            self._asked -= 1
         finally:
-            stored.close()
+            self._at_once.release()
+
+    async def _send_alone(self, body: Body) -> None:
+        try:
+            await self._sending.acquire()
+        except asyncio.CancelledError:
+            body.close()
+            raise
+        try:
+            await self._sender.send_bodies(iter([body]))
+        finally:
+            self._sending.release()
+
+    async def _answer(self, item: frames.Item) -> None:
+        await self._send(item)
+        self._asked -= 1
 
     async def _put(self, header: entry.Header) -> None:
         services = self._services
@@ -170,12 +173,12 @@ class DataConnection:
         except errors.ResourceExhaustedError as error:
             trouble = error
         if trouble or header.hash in services.disk:
-            await self._skip(header.stored_length)
+            await self._receiver.skip(header.stored_length)
         else:
             held_bytes = header.stored_length + (header.raw_length if header.codec == entry.ZSTD else 0)
             await services.room.take(held_bytes)
             try:
-                stored = await self._receive_body(header.stored_length)
+                stored = await self._receiver.body(header.stored_length)
                 await self._loop.run_in_executor(
                     services.pool, insert_received, services.disk, header, stored, self._peer
                 )
@@ -201,46 +204,6 @@ class DataConnection:
         async with self._sending:
             await self._sender.send(frames.encode(frame))
 
-    async def _receive(self) -> frames.Frame:
-        cls, length = frames.decode_header(bytes(await self._receive_exactly(frames.HEADER_BYTES)))
-        return frames.decode_payload(cls, await self._receive_exactly(length))
-
-    async def _receive_body(self, length: int) -> bytearray:
-        """A piece at a time: memory grows with what has come, not with what was announced."""
-        body = bytearray()
-        while len(body) < length:
-            size = min(max(_PIECE_BYTES, len(body)), length - len(body))
-            body += await self._in_time(self._receive_exactly(size))
-        return body
-
-    async def _skip(self, length: int) -> None:
-        piece = bytearray(min(_PIECE_BYTES, length))
-        while length:
-            got = await self._in_time(
-                self._loop.sock_recv_into(self._sock, memoryview(piece)[: min(len(piece), length)])
-            )
-            if not got:
-                raise EOFError("the peer left in mid-body")
-            length -= got
-
-    async def _receive_exactly(self, size: int) -> bytearray:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
-        while view:
-            got = await self._loop.sock_recv_into(self._sock, view)
-            if not got:
-                raise EOFError("the peer has left")
-            view = view[got:]
-        view.release()
-        return buffer
-
-    async def _in_time(self, receiving: Coroutine[Any, Any, Any]) -> Any:
-        try:
-            async with asyncio.timeout(self._services.stall_s):
-                return await receiving
-        except TimeoutError as error:
-            raise errors.DeadlineError(f"a body did not go on for {self._services.stall_s:g} s") from error
-
     async def _farewell(self, error: errors.TfquiverError) -> None:
         try:
             async with asyncio.timeout(1.0):
@@ -264,6 +227,11 @@ class DataConnection:
         # Half an answer may be on its way: the connection cannot go on.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _body(request: int, shard: int, fd: int, offset: int, header: entry.Header) -> Body:
+    frame = frames.encode(frames.Item(request, shard, frames.HERE, header, ""))
+    return Body(frame, fd, offset, offset + header.stored_length)
 
 
 def _no_item(request: int, shard: int, status: int, error: Exception) -> frames.Item:

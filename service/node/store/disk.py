@@ -7,47 +7,21 @@ import itertools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.service.node.store import codec, entry
+from tfquiver.service.node.store import codec, entry, entry_file
+from tfquiver.service.node.store.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.store.layout import Layout
 from tfquiver.service.node.store.ledger import Ledger
 from tfquiver.service.node.store.verified import VerifiedShard
 
-_PIECE_BYTES = 8 << 20
 _SHRINKS = 16
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenEntry:
-    """An entry whose header was checked. `fd` is the receiver's to close; it outlives the entry's deletion."""
-
-    fd: int
-    header: entry.Header
-
-    def pieces(self) -> Iterator[bytes]:
-        """The stored bytes, a piece at a time. Raises DataLossError at the end of them when their checksum is wrong."""
-        at, end, crc = entry.HEADER_BYTES, self.header.file_bytes, 0
-        while at < end and (piece := os.pread(self.fd, min(_PIECE_BYTES, end - at), at)):
-            crc = google_crc32c.extend(crc, piece)
-            at += len(piece)
-            yield piece
-        if at != end or crc != self.header.crc32c_stored:
-            raise errors.DataLossError(f"entry {self.header.hash.hex()}: the stored bytes are damaged")
-
-    def read_stored(self) -> bytes:
-        """The stored bytes. Raises DataLossError when they do not have their checksum."""
-        return b"".join(self.pieces())
-
-    def close(self) -> None:
-        os.close(self.fd)
 
 
 class DiskStore:
@@ -217,10 +191,10 @@ class DiskStore:
         size_bytes = header.disk_bytes
         standing = False
         try:
-            _write_synced(temporary, entry.encode(header), stored)
+            entry_file.write_synced(temporary, entry.encode(header), stored)
             with self._lock:
                 if header.hash not in self._sizes:  # somebody else may have been quicker
-                    _rename(temporary, self._layout.path_of(header.hash))
+                    entry_file.rename(temporary, self._layout.path_of(header.hash))
                     self._ledger.commit(size_bytes)
                     self._sizes[header.hash] = size_bytes
                     standing = True
@@ -228,14 +202,16 @@ class DiskStore:
         except OSError as error:
             raise errors.ResourceExhaustedError(f"{temporary}: {error.strerror}: the shard is not kept") from error
         finally:
-            if not standing and _unlink(temporary):
+            if not standing and entry_file.unlink(temporary):
                 with self._lock:
                     self._ledger.release(size_bytes)
 
     def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
         """Drops an entry that failed a check (I-5); with `fd`, only if it is still that file."""
         with self._lock:
-            if hash not in self._sizes or (fd is not None and not _same_file(fd, self._layout.path_of(hash))):
+            if hash not in self._sizes:
+                return
+            if fd is not None and not entry_file.is_same_file(fd, self._layout.path_of(hash)):
                 return
             self.corrupt_entries += 1
             logging.warning("dropped entry %s: %s", hash.hex(), reason)
@@ -245,45 +221,6 @@ class DiskStore:
         size_bytes = self._sizes.pop(hash, None)
         if size_bytes is None:
             return
-        if _unlink(self._layout.path_of(hash)):
+        if entry_file.unlink(self._layout.path_of(hash)):
             self._ledger.remove(size_bytes)
         self._on_change(hash, False)
-
-
-def _write_synced(path: Path, page: bytes, stored: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        written = os.writev(fd, [page, stored])
-        rest = memoryview(stored)[max(0, written - len(page)) :] if written >= len(page) else None
-        if rest is None:
-            raise OSError(errno.EIO, f"only {written} bytes of the header were written")
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _rename(temporary: Path, path: Path) -> None:
-    try:
-        temporary.rename(path)
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.rename(path)
-
-
-def _unlink(path: Path) -> bool:
-    """Whether it is gone; what is not still takes its bytes."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        logging.warning("%s: cannot be deleted: %s", path, error.strerror)
-        return False
-    return True
-
-
-def _same_file(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return True
