@@ -21,15 +21,20 @@ RecordPool::~RecordPool() = default;
 
 // The taker's side.
 
-Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end) {
+Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
+                        const std::function<void()>& before_wait) {
   *end = false;
   bool wake = false;
   {
     std::unique_lock<std::mutex> lock(mu_);
-    for (auto& block : graveyard_) blocks_->Put(std::move(block));
-    graveyard_.clear();
+    draw_cancelled_ = false;
+    if (drawn->records.empty()) {
+      for (auto& block : graveyard_) blocks_->Put(std::move(block));
+      graveyard_.clear();
+    }
+    std::function<void()> call_before_wait = before_wait;
     while (drawn->records.size() < want) {
-      Status status = AwaitRecords(&lock, end);
+      Status status = AwaitRecords(&lock, end, &call_before_wait);
       if (!status.ok()) return status;
       if (*end) break;
       const size_t now = std::min<size_t>(want - drawn->records.size(), records_);
@@ -59,7 +64,16 @@ bool RecordPool::Filled() const {
   return pooled_bytes_ >= enough;
 }
 
-Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end) {
+void RecordPool::CancelDraw() {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    draw_cancelled_ = true;
+  }
+  changed_.notify_all();
+}
+
+Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
+                                std::function<void()>* before_wait) {
   std::chrono::steady_clock::time_point give_up{};
   while (true) {
     if (!error_.ok()) return error_;
@@ -68,9 +82,17 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end) {
       *end = true;
       return Status();
     }
+    if (draw_cancelled_) return Status(Code::kCancelled, "the iterator was cancelled");
     if (MustWake()) {
       lock->unlock();
       wake_feeder_();
+      lock->lock();
+      continue;
+    }
+    if (*before_wait) {
+      lock->unlock();
+      (*before_wait)();
+      *before_wait = nullptr;
       lock->lock();
       continue;
     }

@@ -49,11 +49,15 @@ class RecordPool {
     std::vector<Record> records;
     std::vector<BlockPool::Block> retired;
   };
-  // Appends up to `want` records to drawn->records; fewer only when *end. Waits for the first of
-  // them as the class comment says, and again whenever the pool runs dry. One call makes one
-  // element of the op: it is complete when all are there. Drawn goes to Release before the next
-  // call.
-  Status Draw(size_t want, Drawn* drawn, bool* end);
+  // Appends records to drawn->records until there are `want`; fewer only when *end. Waits for the
+  // first of them as the class comment says, and again whenever the pool runs dry; `before_wait` is
+  // called (without locks held) once before the first wait. One call makes one element of the op.
+  // Drawn goes to Release before the next call, unless this one failed: then the next one goes on
+  // with it.
+  Status Draw(size_t want, Drawn* drawn, bool* end, const std::function<void()>& before_wait = {});
+  // From any thread: the Draw that waits, or is about to, returns kCancelled; later ones are not
+  // concerned.
+  void CancelDraw();
   // After the copy: gives blocks back.
   void Release(Drawn* drawn);
   // What a checkpoint taken now has to say.
@@ -94,7 +98,8 @@ class RecordPool {
 
  private:
   bool Filled() const;
-  Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end);
+  Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
+                      std::function<void()>* before_wait);
   void TakeOne(Drawn* drawn);
   void Place(std::unique_ptr<ShardRecords> records);
   void Finish(uint32_t slot);
@@ -122,6 +127,7 @@ class RecordPool {
   uint64_t owed_credit_bytes_ = 0;
   uint64_t elements_ = 0;
   uint64_t shards_expected_ = ~uint64_t{0};
+  bool draw_cancelled_ = false;
   bool filled_once_ = false;
   bool waiting_ = false;
   bool feeder_called_ = false;

@@ -157,6 +157,26 @@ TEST_F(RecordPoolTest, CancelEndsTheWait) {
   other.join();
 }
 
+TEST_F(RecordPoolTest, CancelDrawEndsOneDrawAndTheNextGoesOnWithIt) {
+  Make(0);
+  ASSERT_TRUE(pool_->SetShards(2));
+  Add(0, 2);
+  RecordPool::Drawn drawn;
+  bool end = false;
+  int waits = 0;
+  const auto cancel = [this, &waits] {
+    ++waits;
+    pool_->CancelDraw();
+  };
+  EXPECT_EQ(pool_->Draw(3, &drawn, &end, cancel).code(), Code::kCancelled);
+  EXPECT_EQ(waits, 1);
+  Add(1, 1);
+  EXPECT_TRUE(pool_->Draw(3, &drawn, &end, cancel).ok());
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(drawn.records.size(), 3u);
+  pool_->Release(&drawn);
+}
+
 TEST_F(RecordPoolTest, FailureEndsTheWaitAndTheFirstOneStays) {
   Make(1000);
   std::thread other([this] {

@@ -228,6 +228,7 @@ Status SessionClient::Hear(NodeFrame* frame, UniqueFd* fd, Clock::time_point dea
 SessionClient::Turn SessionClient::Serve() {
   while (!stop_->load()) {
     wake_->Clear();
+    if (stop_->load()) break;  // its signal may be the one just cleared
     if (!ended_) CollectOutbox();
     if (!Flush()) return ended_ ? Turn::kDone : Turn::kLost;
     const Turn turn = ReceiveAll();

@@ -46,6 +46,29 @@ absl::Status Final(absl::Status status, bool in_service) {
   return absl::FailedPreconditionError(status.message());
 }
 
+// Passes the cancellation of one GetNext call on to its draw, from the first wait to the end: draws
+// that do not wait pay nothing, and a call that was cancelled leaves the iterator usable.
+class WaitCancellation {
+ public:
+  WaitCancellation(tensorflow::CancellationManager* manager, RecordPool* pool)
+      : manager_(manager), pool_(pool) {}
+  ~WaitCancellation() {
+    if (registered_) manager_->DeregisterCallback(token_);
+  }
+  void Register() {
+    if (manager_ == nullptr) return;
+    token_ = manager_->get_cancellation_token();
+    registered_ = manager_->RegisterCallback(token_, [pool = pool_] { pool->CancelDraw(); });
+    if (!registered_) pool_->CancelDraw();
+  }
+
+ private:
+  tensorflow::CancellationManager* const manager_;
+  RecordPool* const pool_;
+  tensorflow::CancellationToken token_ = 0;
+  bool registered_ = false;
+};
+
 struct Source {
   std::string digest_id;
   std::string session_key;
@@ -131,9 +154,6 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
 
   // Waits for nothing but its own thread, which is told to stop.
   ~Iterator() override {
-    if (cancellation_manager_ != nullptr) {
-      cancellation_manager_->DeregisterCallback(cancellation_token_);
-    }
     std::lock_guard<std::mutex> lock(mu_);
     if (reader_ != nullptr) {
       reader_->Stop();
@@ -150,16 +170,6 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
   absl::Status Initialize(IteratorContext* ctx) override {
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
     if (!providers.empty()) split_provider_ = providers[0];
-    tensorflow::CancellationManager* manager = ctx->cancellation_manager();
-    if (manager != nullptr) {
-      cancellation_token_ = manager->get_cancellation_token();
-      if (manager->RegisterCallback(cancellation_token_,
-                                    [this] { Cancel("the iterator was cancelled"); })) {
-        cancellation_manager_ = manager;
-      } else {
-        Cancel("the iterator was cancelled");
-      }
-    }
     return absl::OkStatus();
   }
 
@@ -172,8 +182,9 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
       const int64_t batch = dataset()->source().options.batch_size;
       bool end = false;
       RecordPool& pool = reader_->pool();
-      const Status drawn =
-          pool.Draw(static_cast<size_t>(std::max<int64_t>(batch, 1)), &drawn_, &end);
+      WaitCancellation cancellation(ctx->cancellation_manager(), &pool);
+      const Status drawn = pool.Draw(static_cast<size_t>(std::max<int64_t>(batch, 1)), &drawn_,
+                                     &end, [&cancellation] { cancellation.Register(); });
       if (!drawn.ok()) return Final(ToAbsl(drawn), split_provider_ != nullptr);
       ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
       if (!ended_) {
@@ -197,6 +208,9 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
 
   absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
     std::lock_guard<std::mutex> lock(mu_);
+    if (!drawn_.records.empty()) {
+      return absl::FailedPreconditionError("tfquiver: the iterator was cancelled within a batch");
+    }
     if (reader_ != nullptr) where_ = reader_->Where();
     where_.ended = ended_;
     return writer->WriteScalar(prefix(), kState, tstring(checkpoints_.Write(where_)));
@@ -305,8 +319,6 @@ class QuiverDataset::Iterator : public DatasetIterator<QuiverDataset> {
   std::string cancelled_;
   Reader* owned_by_cancel_ = nullptr;  // reader_, once it is there
 
-  tensorflow::CancellationManager* cancellation_manager_ = nullptr;
-  tensorflow::CancellationToken cancellation_token_ = 0;
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
   Process::OnStop on_stop_;                     // destroyed first: no call after that
