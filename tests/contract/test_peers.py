@@ -115,6 +115,22 @@ async def test_a_peer_that_accepts_and_never_answers_is_given_up(
 
 
 @on_loop
+async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfquiver.service.node.peer_connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.data_connection.WORKING_S", 0.1)
+    members: Members = []
+    limit_bytes_per_s = digest.size_bytes / 1.5
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, limit_bytes_per_s=limit_bytes_per_s) as b,
+    ):
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        assert (a.meter.store_requests, b.meter.store_requests) == (0, digest.num_shards)
+
+
+@on_loop
 async def test_a_peer_that_was_restarted_elsewhere_is_found_again(tmp_path: Path, digest: Digest) -> None:
     members: Members = []
     async with StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a:
