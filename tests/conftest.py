@@ -10,9 +10,14 @@ import random
 import secrets
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support import leaks
+
+# A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
+hypothesis.settings.register_profile("tfquiver", deadline=None)
+hypothesis.settings.load_profile("tfquiver")
 
 SEED = int(os.environ.get("TFQUIVER_TEST_SEED") or secrets.randbits(31))
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.

@@ -58,7 +58,7 @@ for _flag, _valid, _message in (
     ("work_dir", bool, "must name a directory"),
     ("bind_host", bool, "must name a host or an address"),
 ):
-    flags.register_validator(_flag, _valid, _message)  # type: ignore[no-untyped-call]
+    flags.register_validator(_flag, _valid, _message)
 
 
 async def _serve() -> None:

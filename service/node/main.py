@@ -49,7 +49,7 @@ def define_flags() -> None:
         ("coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"),
     ]
     for flag, valid, message in validators:
-        flags.register_validator(flag, valid, message)  # type: ignore[no-untyped-call]
+        flags.register_validator(flag, valid, message)
 
 
 def default_quota_bytes(cache_dir: Path) -> int:

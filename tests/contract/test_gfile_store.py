@@ -39,9 +39,17 @@ def test_s3_through_tensorflow_io() -> None:
         client.create_bucket(Bucket="bucket")
         client.close()
         where = {"S3_ENDPOINT": f"http://127.0.0.1:{port}", "S3_USE_HTTPS": "0", "S3_VERIFY_SSL": "0"}
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", **keys, **where}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            **keys,
+            **where,
+        }
         checks = [PYTHON, "-m", "tests.support.gfile_checks"]
-        done = subprocess.run(checks, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(
+            checks, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        )
     finally:
         server.stop()
     assert done.stdout.splitlines()[-1:] == ["ok"], done.stderr
