@@ -59,14 +59,14 @@ def table(result: DemoResult) -> Table:
     """At most 80 columns wide: it is read in terminals and logs."""
     made = Table(
         title=f"{result.records} digits ({_mb(result.dataset_bytes)} MB), {result.epochs} epochs, three trials at once",
-        caption=f"the store gives {_mb(result.bytes_per_s)} MB/s to all; x data: object bytes that left it / data set",
+        caption=f"the store gives {_mb(result.bytes_per_s)} MB/s in all; x data: bytes of objects read / of data",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1),
+        padding=(0, 0, 0, 1),
         pad_edge=False,
     )
     made.add_column("reading")
     for heading in ("rate", "wall s", "records", "MB", "x data", "requests", "hits", "acc."):
-        made.add_column(heading, justify="right", no_wrap=heading != "records")
+        made.add_column(heading, justify="right")
     for one in result.rounds:
         for trial in one.trials:
             seen = _epochs(trial, result)
