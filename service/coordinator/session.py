@@ -60,6 +60,7 @@ class Reader:
     leases: set[int] = field(default_factory=set)
     draining: bool = False
     leases_unknown: bool = False  # known from the log only: it has not said yet what it holds
+    again: bool = False  # it had opened before: what it was told then, END perhaps, is not known here
     deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of
     sequence: int = 0  # of the last lease request that was answered; 0: none yet
     reply: LeaseResult | None = None

@@ -121,6 +121,7 @@ class Sessions:
         now = self._clock.now()
         reader = Reader(request.reader_id, request.node_id, request.incarnation, request.label)
         reader.deadline = None if node_is_live else now + self._limits.grace_s
+        reader.again = before is not None
         session.reader_opened(reader)
         dropped = session.hold(reader, held)
         session.last_used = session.last_progress = now
@@ -198,12 +199,15 @@ class Sessions:
         self._ack(session, shards)
 
     def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
+        """Raises NotFoundError when it says `complete` and has not said, since the restart, what it holds."""
         session = self._sessions.get(session_id)
         reader = session.readers.get(reader_id) if session else None
         if session is None or reader is None:
             return
-        told_end = session.ended or (reader.reply is not None and reader.reply.state is LeaseState.END)
-        if complete and told_end:
+        if complete and reader.leases_unknown:
+            raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
+        told_end = reader.reply.state is LeaseState.END if reader.reply else reader.again
+        if complete and (session.ended or told_end):
             self._ack(session, sorted(reader.leases))
         self._gone(session, reader)
 

@@ -125,13 +125,20 @@ class Reader:
             if self._session:
                 await self._settle_acks(self._session)
             if self._calls and self._calls.joined:
-                await self._calls.close(complete)
+                await self._close(self._calls, complete)
         except errors.TfquiverError as error:
             logging.warning("reader %s: closing it: %s", self.reader_id, error)
         finally:
             for task in self._tasks:
                 task.cancel()
             self.socket.bid_farewell(None)
+
+    async def _close(self, calls: ReaderCalls, complete: bool) -> None:
+        try:
+            await calls.close(complete)
+        except errors.NotFoundError:  # the coordinator is new: it has to know what was held before it can believe this
+            await asyncio.wait([self._reopen()])
+            await calls.close(complete)
 
     async def _settle_acks(self, session: reader_session.ReaderSession) -> None:
         if self._ack_timer:

@@ -190,6 +190,7 @@ class CoordinatorServicer:
 
     def CloseReader(self, request, context):
         """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
+        Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -72,7 +72,9 @@ class CoordinatorStub:
     reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
     """
     CloseReader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]
-    """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent."""
+    """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
+    Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]
     """Read-only: sessions by key, worker label or all, newest first."""
 
@@ -114,7 +116,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
     """
     CloseReader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]  # type: ignore[assignment]
-    """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent."""
+    """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
+    Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+    """
     ListSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]  # type: ignore[assignment]
     """Read-only: sessions by key, worker label or all, newest first."""
 
@@ -225,7 +229,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CloseReaderRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.CloseReaderReply, _abc.Awaitable[_coordinator_pb2.CloseReaderReply]]:
-        """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent."""
+        """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
+        Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+        """
 
     @_abc_1.abstractmethod
     def ListSessions(
