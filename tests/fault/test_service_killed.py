@@ -154,9 +154,14 @@ def test_the_node_beside_the_workers(cluster: Cluster, paths: list[Path]) -> Non
     assert node_status(cluster.node).store_bytes == 0, "the cache was warm: nothing is read from the store again"
 
 
-def test_every_server_stops_on_sigterm_in_the_middle_of_an_epoch(cluster: Cluster, paths: list[Path]) -> None:
+def test_every_server_stops_on_sigterm_and_the_epoch_goes_on(cluster: Cluster, paths: list[Path]) -> None:
     assert cluster.dispatcher is not None and cluster.node is not None
     reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.01)
     reader.reached(TOTAL // 8)
-    for server in (*cluster.workers, cluster.dispatcher, cluster.node, cluster.coordinator):
+    servers = (*cluster.workers, cluster.dispatcher, cluster.node, cluster.coordinator)
+    for server in servers:
         assert server.stop(deadline_s=5.0) == 0, server.module
+    # All of them come back, and the epoch goes on where it was.
+    for server in reversed(servers):
+        server.restart()
+    assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "every server stopped and back")
