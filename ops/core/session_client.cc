@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 constexpr size_t kMostArrived =
     8;  // descriptors in hand: read ahead by the kernel while others are loaded
 constexpr int kMostBad = 5;
+constexpr size_t kMostUnread = 1024;  // frames thrown away at the end
 // Acks that a node which dies may not have passed on; they are said again to the next one.
 constexpr std::chrono::seconds kAckMemory{30};
 constexpr size_t kMostRecentAcks = 1 << 20;
@@ -386,6 +387,12 @@ void SessionClient::GoodBye() {
     }
     outgoing_.push_back(EncodeClose(ended_ && pool_->end_delivered()));
     Flush();
+    // A socket that is closed with frames unread resets the connection, and CLOSE might not be
+    // read.
+    UniqueFd fd;
+    for (size_t i = 0; i < kMostUnread; ++i) {
+      if (socket_.Receive(&buffer_, &fd) != UnixSocket::Outcome::kDone) break;
+    }
   }
   arrived_.clear();
   socket_.Close();
