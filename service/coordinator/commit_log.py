@@ -57,9 +57,9 @@ class CommitLog:
             await self.synced()
 
     async def compact(self) -> None:
-        """Replaces the log by a snapshot."""
+        """Replaces the log by a snapshot, if there is room for one."""
         await self.synced()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._replace, self._framed_snapshot())
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._try_replace, self._framed_snapshot())
 
     async def close(self) -> None:
         """Writes what is pending, if it can."""
@@ -89,12 +89,15 @@ class CommitLog:
         return [framed(record) for record in self._snapshot()]
 
     def _write(self, data: bytes, snapshot: list[bytes] | None) -> None:
+        self._file.append(data)  # first: what is durable must not depend on a new file
         if snapshot is not None:
-            try:
-                return self._replace(snapshot)
-            except errors.TfquiverError as error:
-                logging.warning("commit log: not compacted, goes on growing: %s", error)
-        return self._file.append(data)
+            self._try_replace(snapshot)
+
+    def _try_replace(self, snapshot: list[bytes]) -> None:
+        try:
+            self._replace(snapshot)
+        except errors.TfquiverError as error:
+            logging.warning("commit log: not compacted, goes on growing: %s", error)
 
     def _replace(self, records: list[bytes]) -> None:
         self._file.replace(records)

@@ -43,6 +43,7 @@ class Coordinator:
         self._waiters: dict[str, asyncio.Event] = {}
         self._opening: dict[bytes, asyncio.Lock] = {}
         self._stopping = False
+        self._caretaker: asyncio.Task[None] | None = None
         self._lock = _locked(work_dir)
         try:
             self._assemble(work_dir, options, clock or SystemClock())
@@ -82,8 +83,9 @@ class Coordinator:
 
     async def stop(self) -> None:
         self.release_waiters()
-        self._caretaker.cancel()
-        await asyncio.gather(self._caretaker, return_exceptions=True)
+        if self._caretaker:
+            self._caretaker.cancel()
+            await asyncio.gather(self._caretaker, return_exceptions=True)
         await self._log.close()
         os.close(self._lock)
 
@@ -172,6 +174,7 @@ class Coordinator:
         while True:
             await self._follow(digest_id)
             last = self._stopping or loop.time() >= give_up_at
+            table = self.residency.table(digest_id)
             result = self._lease_now(request, reader, last)
             if last or result.state is not LeaseState.WAIT:
                 break
@@ -183,7 +186,7 @@ class Coordinator:
                 pass
         if result.state is LeaseState.END:
             await self._log.synced()
-        return result, self.residency.table(digest_id)
+        return result, table
 
     async def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
         await self._log.writable()

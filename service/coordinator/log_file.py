@@ -3,6 +3,9 @@
 Format, version 1, integers little-endian. Header: magic `TFQL`, u16 version, u16 zero, u32 CRC-32C of these 8 bytes.
 Then records: u32 length, u32 CRC-32C of the length's 4 bytes and the payload, payload (a CommitRecord, see
 commit_log.proto).
+
+What does not read as a record ends the log: a write that a crash tore, and that nobody was told of. Where whole records
+stand behind it the log is damaged instead: they were acknowledged, so it is refused, not cut.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ MAX_RECORD_BYTES = 32 << 20
 _START = struct.Struct("<4sHH")
 _HEADER_BYTES = _START.size + 4
 _RECORD = struct.Struct("<II")
+_SEARCH_BYTES = 256 << 20  # checked at most in the search for a record behind a damaged one
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -51,7 +55,7 @@ def framed(record: CommitRecord) -> bytes:
 def parse(data: bytes, name: str) -> tuple[list[CommitRecord], int]:
     """The whole records of a log, and the offset at which they end.
 
-    Raises DataLossError when the header is damaged or of another version; a torn record ends the log.
+    Raises DataLossError when the header is damaged or of another version, or a record before the last is damaged.
     """
     if not data:
         return [], 0
@@ -66,17 +70,46 @@ def parse(data: bytes, name: str) -> tuple[list[CommitRecord], int]:
         raise errors.DataLossError(f"{name}: offset 4: a log of version {version}; this program reads {VERSION}")
     records: list[CommitRecord] = []
     offset = _HEADER_BYTES
-    while offset + _RECORD.size <= len(data):
-        length, crc = _RECORD.unpack_from(data, offset)
-        payload = data[offset + _RECORD.size : offset + _RECORD.size + length]
-        if length > MAX_RECORD_BYTES or len(payload) < length or crc != _crc(data[offset : offset + 4] + payload):
-            break
+    while (payload := _payload(data, offset)) is not None:
         try:
             records.append(CommitRecord.FromString(payload))
         except DecodeError as error:
             raise errors.DataLossError(f"{name}: offset {offset}: a record that cannot be read: {error}") from error
-        offset += _RECORD.size + length
+        offset += _RECORD.size + len(payload)
+    later = _next_record(data, offset)
+    if later is not None:
+        raise errors.DataLossError(
+            f"{name}: offset {offset}: damaged, and whole records follow at offset {later}: put back a copy, "
+            f"or give up what was decided since with: truncate --size={offset} {name}"
+        )
     return records, offset
+
+
+def _payload(data: bytes, offset: int) -> bytes | None:
+    """Of the record that begins there; None: no whole one does."""
+    if offset + _RECORD.size > len(data):
+        return None
+    length, crc = _RECORD.unpack_from(data, offset)
+    end = offset + _RECORD.size + length
+    if length > MAX_RECORD_BYTES or end > len(data):
+        return None
+    payload = data[offset + _RECORD.size : end]
+    return payload if crc == _crc(data[offset : offset + 4] + payload) else None
+
+
+def _next_record(data: bytes, offset: int) -> int | None:
+    """Where a whole record begins behind a damaged one, wherever that one ends."""
+    budget_bytes = _SEARCH_BYTES
+    for start in range(offset + 1, len(data) - _RECORD.size):
+        length = int.from_bytes(data[start : start + 4], "little")
+        # Every payload begins with the tag of one of CommitRecord's fields: a message, in one byte.
+        if 0 < length <= len(data) - start - _RECORD.size and data[start + _RECORD.size] & 0x87 == 0x02:
+            if _payload(data, start) is not None:
+                return start
+            budget_bytes -= length
+            if budget_bytes < 0:
+                break
+    return None
 
 
 class LogFile:
@@ -85,17 +118,24 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         """Opens or makes the log. `records` is what it holds. Raises DataLossError, ResourceExhaustedError."""
         self._path = path
-        data = path.read_bytes() if path.exists() else b""
+        self._moved = False  # renamed here, and the directory is not synced yet
+        try:
+            data = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise errors.from_os_error(error, str(path)) from error
         self.records, self._end = parse(data, str(path))
         torn = data[self._end :]
         if torn:
             self._keep_torn(torn)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise errors.from_os_error(error, str(path)) from error
         try:
             os.ftruncate(self._file, self._end)
             if not self._end:
+                self._moved = True
                 self.append(header())
-                _sync_directory(path.parent)
         except BaseException:
             os.close(self._file)
             raise
@@ -112,6 +152,9 @@ class LogFile:
         try:
             _write_all(self._file, data, self._end)
             os.fdatasync(self._file)
+            if self._moved:
+                _sync_directory(self._path.parent)
+                self._moved = False
         except OSError as error:
             with contextlib.suppress(OSError):  # what stands behind _end is torn anyway, and written over next time
                 os.ftruncate(self._file, self._end)
@@ -119,7 +162,7 @@ class LogFile:
         self._end += len(data)
 
     def replace(self, records: Iterable[bytes]) -> None:
-        """Puts a new log of these framed records in the place of this one. Errors as in `append`: nothing changed."""
+        """Puts a new log of these framed records in the place of this one. Errors as in `append`."""
         temporary = self._path.with_suffix(".tmp")
         file = -1
         try:
@@ -136,8 +179,8 @@ class LogFile:
             temporary.unlink(missing_ok=True)
             raise _failure(error, self._path) from error
         os.close(self._file)
-        self._file, self._end = file, end
-        _sync_directory(self._path.parent)
+        self._file, self._end, self._moved = file, end, True
+        self.append(b"")
 
     def close(self) -> None:
         os.close(self._file)

@@ -7,7 +7,6 @@ keys, is in the commit log.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterable, Callable, Iterator
@@ -22,17 +21,20 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 
 MAX_DATASETS = 10_000
 MAX_LISTING_KEYS = 100_000
+MAX_NAMES = 100_000
 PART_BYTES = 1 << 20
 _OPEN_DIGESTS = 64
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Registry:
     def __init__(self, work_dir: Path, journal: Callable[[log_pb2.CommitRecord], None], max_digest_bytes: int) -> None:
         self._root = work_dir / "digests"
-        self._root.mkdir(mode=0o700, exist_ok=True)
-        for left_over in self._root.glob("*.tmp"):
-            left_over.unlink()
+        try:
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            for left_over in self._root.glob("*.tmp"):
+                left_over.unlink()
+        except OSError as error:
+            raise errors.from_os_error(error, str(self._root)) from error
         self._journal = journal
         self._max_digest_bytes = max_digest_bytes
         self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
@@ -46,7 +48,10 @@ class Registry:
         self._datasets.pop(digest_id, None)
         self._datasets[digest_id] = record.dataset
         if record.dataset.name:
+            self._names.pop(record.dataset.name, None)
             self._names[record.dataset.name] = digest_id
+            while len(self._names) > MAX_NAMES:
+                del self._names[next(iter(self._names))]
         if record.listing_key:
             self._listing_keys.pop(record.listing_key, None)
             self._listing_keys[record.listing_key] = digest_id
@@ -140,8 +145,7 @@ class Registry:
             temporary.rename(self._path(digest.digest_id))
             await asyncio.to_thread(_sync_directory, self._root)
         except OSError as error:
-            kind = errors.ResourceExhaustedError if error.errno in _NO_ROOM else errors.UnavailableError
-            raise kind(f"{temporary}: {error.strerror}") from error
+            raise errors.from_os_error(error, str(temporary)) from error
         finally:
             temporary.unlink(missing_ok=True)
         dataset = types_pb2.Dataset(

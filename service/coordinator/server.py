@@ -37,8 +37,8 @@ class CoordinatorServer:
         Raises as Coordinator does, and UnavailableError when `address` cannot be listened on.
         """
         coordinator = Coordinator(work_dir, options or CoordinatorOptions())
-        await coordinator.start()
         try:
+            await coordinator.start()
             self._server = rpc.new_server(token)
             coordinator_pb2_grpc.add_CoordinatorServicer_to_server(CoordinatorServicer(coordinator), self._server)
             try:

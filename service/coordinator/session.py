@@ -155,8 +155,7 @@ class Session:
 
     def lease(self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView) -> list[int]:
         """Takes pending shards for `reader`. Near the end readers get fewer at a time, so that they end together."""
-        if self.sampler is None or self.waits_for_readers:
-            return []
+        assert self.sampler
         fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
         shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
         hits = sum(view.resident[shard] for shard in shards)

@@ -1,0 +1,164 @@
+"""The commit log on disk: torn anywhere it starts; damaged before its end it is refused; full it stays whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator import log_file
+from tfquiver.service.coordinator.log_file import LogFile, framed, header, parse
+
+
+def acked(number: int) -> CommitRecord:
+    return CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id=f"s{number}", shards=range(number)))
+
+
+RECORDS = [acked(number) for number in range(1, 6)]
+LOG = header() + b"".join(map(framed, RECORDS))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "commit.log"
+
+
+@given(
+    st.lists(
+        st.binary(max_size=100).map(lambda data: CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id=data.hex())))
+    )
+)
+def test_what_is_framed_is_read_again(records: list[CommitRecord]) -> None:
+    data = header() + b"".join(map(framed, records))
+    assert parse(data, "log") == (records, len(data))
+
+
+def test_a_log_torn_at_any_byte_starts_with_what_is_whole(path: Path) -> None:
+    ends = [len(header())]
+    for record in RECORDS:
+        ends.append(ends[-1] + len(framed(record)))
+    for size in range(len(LOG)):
+        path.write_bytes(LOG[:size])
+        log = LogFile(path)
+        whole = sum(end <= size for end in ends) - 1
+        assert log.records == RECORDS[: max(whole, 0)]
+        log.append(framed(acked(9)))
+        log.close()
+        again = LogFile(path)
+        assert again.records == [*RECORDS[: max(whole, 0)], acked(9)]
+        again.close()
+        if size not in ends and size:
+            torn = path.with_suffix(f".torn-{ends[whole] if whole >= 0 else 0}")
+            assert LOG[:size].endswith(torn.read_bytes())
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_every_damaged_byte_before_the_last_record_is_named(path: Path, mask: int) -> None:
+    ends = [len(header())]
+    for record in RECORDS:
+        ends.append(ends[-1] + len(framed(record)))
+    for at in range(ends[-2]):
+        data = bytearray(LOG)
+        data[at] ^= mask
+        path.write_bytes(data)
+        with pytest.raises(errors.DataLossError) as caught:
+            LogFile(path)
+        offset = max((end for end in ends if end <= at), default=0)
+        assert str(caught.value).startswith(f"{path}: offset {offset}: "), at
+        assert path.read_bytes() == data, "a log that is refused is left alone"
+
+
+def test_a_hole_in_the_log_is_damage(path: Path) -> None:
+    start = len(header()) + len(framed(RECORDS[0]))
+    path.write_bytes(LOG[:start] + bytes(100) + LOG[start:])
+    with pytest.raises(errors.DataLossError, match=f"offset {start}: .*at offset {start + 100}: .*--size={start} "):
+        LogFile(path)
+    os.truncate(path, start)
+    log = LogFile(path)
+    assert log.records == RECORDS[:1]
+    log.close()
+
+
+def test_a_damaged_last_record_is_cut_and_kept_aside(path: Path) -> None:
+    data = bytearray(LOG)
+    data[-1] ^= 1
+    path.write_bytes(data)
+    log = LogFile(path)
+    assert log.records == RECORDS[:-1]
+    log.close()
+    [aside] = path.parent.glob("*.torn-*")
+    assert aside.read_bytes() == data[-len(framed(RECORDS[-1])) :]
+
+
+def test_a_log_of_a_later_version_is_refused(path: Path) -> None:
+    path.write_bytes(header(2))
+    with pytest.raises(errors.DataLossError, match="offset 4: a log of version 2; this program reads 1"):
+        LogFile(path)
+
+
+def test_another_file_is_no_log(path: Path) -> None:
+    path.write_bytes(b"something else entirely")
+    with pytest.raises(errors.DataLossError, match="not a commit log"):
+        LogFile(path)
+
+
+def test_a_length_is_believed_only_up_to_the_limit(path: Path) -> None:
+    path.write_bytes(header() + struct.pack("<II", 0xFFFFFFFF, 0))
+    log = LogFile(path)
+    assert log.records == []
+    log.close()
+    with pytest.raises(errors.NeverFitsError, match="a record of"):
+        framed(CommitRecord(session_created=log_pb2.SessionCreated(done_bitmap=bytes(log_file.MAX_RECORD_BYTES))))
+
+
+def test_a_directory_in_its_place_is_named(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(errors.TfquiverError, match=str(path)):
+        LogFile(path)
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = LogFile(path)
+    log.append(framed(RECORDS[0]))
+    write, room = os.pwrite, [5]
+
+    def filling(file: int, data: memoryview, offset: int) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken, room[0] = min(room[0], len(data)), max(room[0] - len(data), 0)
+        return write(file, data[:taken], offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", filling)
+        with pytest.raises(errors.ResourceExhaustedError, match="make room for the commit log"):
+            log.append(framed(RECORDS[1]))
+        with pytest.raises(errors.ResourceExhaustedError):
+            log.replace([framed(RECORDS[2])])
+    assert path.read_bytes() == header() + framed(RECORDS[0])
+    assert list(path.parent.iterdir()) == [path]
+    log.append(framed(RECORDS[1]))
+    log.close()
+    again = LogFile(path)
+    assert again.records == RECORDS[:2]
+    again.close()
+
+
+def test_a_new_log_takes_the_place_of_the_old_one(path: Path) -> None:
+    log = LogFile(path)
+    for record in RECORDS:
+        log.append(framed(record))
+    log.replace([framed(acked(7))])
+    log.append(framed(acked(8)))
+    assert log.size_bytes == path.stat().st_size
+    log.close()
+    again = LogFile(path)
+    assert again.records == [acked(7), acked(8)]
+    again.close()
