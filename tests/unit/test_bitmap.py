@@ -1,0 +1,54 @@
+"""Bitmaps of acked shards, and what comes from the network in place of one."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.service.coordinator.bitmap import Bitmap
+
+
+@given(st.integers(1, 100).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1)))))
+def test_it_is_a_set_of_numbers(case: tuple[int, list[int]]) -> None:
+    size, numbers = case
+    bitmap, model = Bitmap(size), set[int]()
+    for number in numbers:
+        assert bitmap.add(number) == (number not in model)
+        model.add(number)
+    again = Bitmap.from_compressed(bitmap.compressed(), size)
+    for one in (bitmap, again):
+        assert [number for number in range(size) if number in one] == sorted(model)
+        assert one.as_array().nonzero()[0].tolist() == sorted(model)
+        assert one.count == len(model)
+        assert len(one) == size
+
+
+def test_nothing_is_no_bytes() -> None:
+    assert Bitmap(10).compressed() == b""
+    assert Bitmap.from_compressed(b"", 10).count == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"garbage", "not zlib data"),
+        (zlib.compress(b"\x01"), "not 2 bytes"),
+        (zlib.compress(b"\x01\x00\x00"), "not 2 bytes"),
+        (zlib.compress(b"\x01\x00") + b"more", "not 2 bytes"),
+        (zlib.compress(b"\x01\x00")[:-3], "not 2 bytes"),
+        (zlib.compress(b"\x00\x04"), "beyond the last of 10"),
+    ],
+)
+def test_what_is_no_bitmap_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"done_bitmap: .*{message}"):
+        Bitmap.from_compressed(data, 10)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    bomb = zlib.compress(bytes(64 << 20), 9)
+    with pytest.raises(errors.InvalidArgumentError, match="not 2 bytes"):
+        Bitmap.from_compressed(bomb, 10)

@@ -1,0 +1,101 @@
+"""Which nodes live, which own shards, and which reports of what they hold are applied."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator import membership
+from tfquiver.service.coordinator.membership import InventoryVerdict, Membership, Sighting
+
+TIMEOUT_S = 10.0
+APPLY, REPEATED, GAP = InventoryVerdict.APPLY, InventoryVerdict.REPEATED, InventoryVerdict.GAP
+
+
+def node(node_id: str, quota_bytes: int = 1) -> types_pb2.NodeInfo:
+    return types_pb2.NodeInfo(node_id=node_id, quota_bytes=quota_bytes)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(100.0)
+
+
+@pytest.fixture
+def members(clock: ManualClock) -> Membership:
+    return Membership(clock, TIMEOUT_S)
+
+
+def test_a_node_joins_lives_and_restarts(members: Membership) -> None:
+    assert members.heartbeat(node("a"), "1") is Sighting.JOINED
+    assert members.heartbeat(node("a", 5), "1") is Sighting.KNOWN
+    assert [info.quota_bytes for info in members.live()] == [5]
+    assert members.heartbeat(node("a"), "2") is Sighting.RESTARTED
+    assert members.is_live("a", "2")
+    assert not members.is_live("a", "1")
+
+
+def test_an_earlier_process_is_refused(members: Membership) -> None:
+    members.heartbeat(node("a"), "1")
+    members.heartbeat(node("a"), "2")
+    with pytest.raises(errors.InvalidArgumentError, match="node a was started again"):
+        members.heartbeat(node("a"), "1")
+    assert members.is_live("a", "2")
+    assert not members.leave("a", "1")
+    assert members.leave("a", "2")
+    assert not members.leave("a", "2")
+    assert members.live() == []
+
+
+def test_who_is_not_heard_of_is_lost_once(members: Membership, clock: ManualClock) -> None:
+    members.heartbeat(node("a"), "1")
+    clock.advance(TIMEOUT_S - 1)
+    members.heartbeat(node("b"), "1")
+    assert members.expire() == []
+    clock.advance(1)
+    assert members.expire() == ["a"]
+    assert members.expire() == []
+    assert list(members.storing) == ["b"]
+    assert members.heartbeat(node("a"), "1") is Sighting.JOINED
+
+
+def test_gateways_own_nothing_and_the_owners_are_one_object_until_they_change(members: Membership) -> None:
+    for name in ("b", "a"):
+        members.heartbeat(node(name), "1")
+    before = members.storing
+    assert list(before) == ["a", "b"]
+    members.heartbeat(node("gateway", 0), "1")
+    members.heartbeat(node("a", 7), "1")
+    assert members.storing is before
+    members.heartbeat(node("a", 0), "1")
+    assert list(members.storing) == ["b"]
+
+
+def test_there_is_a_limit(members: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MAX_NODES", 1)
+    members.heartbeat(node("a"), "1")
+    with pytest.raises(errors.ResourceExhaustedError, match="1 nodes"):
+        members.heartbeat(node("b"), "1")
+    members.heartbeat(node("a"), "1")
+
+
+def test_inventories_are_applied_once_in_order_and_whole_after_a_gap(members: Membership) -> None:
+    def report(version: int, full: bool = False) -> InventoryVerdict:
+        return members.inventory("a", pb.Inventory(version=version, full=full))
+
+    members.heartbeat(node("a"), "1")
+    assert report(3) is GAP
+    assert report(4, full=True) is APPLY
+    assert report(4, full=True) is REPEATED
+    assert report(5) is APPLY
+    assert report(5) is REPEATED
+    assert report(0) is REPEATED
+    assert report(7) is GAP
+    assert report(6) is GAP, "once something is missing, only everything will do"
+    assert report(8, full=True) is APPLY
+    members.heartbeat(node("a"), "2")
+    assert report(9) is GAP
+    assert report(1, full=True) is APPLY

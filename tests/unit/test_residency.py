@@ -1,0 +1,95 @@
+"""The table of who holds what, against dictionaries of sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.digests import digest_of
+from tfquiver import rendezvous
+from tfquiver.service.coordinator import inventory, residency
+from tfquiver.service.coordinator.inventory import Inventory, prefixes
+from tfquiver.service.coordinator.residency import Residency, Table
+
+HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
+# Data sets share content; one has a hash twice.
+DIGESTS = [digest_of(HASHES[:8], "one"), digest_of([*HASHES[4:], HASHES[4]], "two")]
+nodes = st.sampled_from(["a", "b", "c"])
+hashes = st.lists(st.sampled_from(HASHES), max_size=6)
+Event = tuple[str, str | int, list[bytes]]
+events: st.SearchStrategy[list[Event]] = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["added", "removed", "replaced"]), nodes, hashes),
+        st.tuples(st.just("gone"), nodes, st.just([])),
+        st.tuples(st.sampled_from(["open", "close"]), st.integers(0, 1), st.just([])),
+    ),
+    max_size=30,
+)
+
+
+@given(events)
+@settings(deadline=None)
+def test_residency_follows_what_nodes_tell(events: list[Event]) -> None:
+    subject = Residency()
+    held: dict[str, set[bytes]] = {"a": set(), "b": set(), "c": set()}
+    told = {digest.digest_id: bytearray(digest.num_shards) for digest in DIGESTS}
+    for kind, who, which in events:
+        changes: list[residency.Change] = []
+        if isinstance(who, int):
+            digest = DIGESTS[who]
+            if kind == "open" and digest.digest_id not in subject:
+                subject.open(Table(digest))
+                told[digest.digest_id] = bytearray(subject.table(digest.digest_id).resident)
+            elif kind == "close":
+                subject.close(digest.digest_id)
+        elif kind == "added":
+            changes = subject.added(who, prefixes(which))
+            held[who].update(which)
+        elif kind == "removed":
+            changes = subject.removed(who, prefixes(which))
+            held[who].difference_update(which)
+        elif kind == "replaced":
+            changes = subject.replaced(who, prefixes(which))
+            held[who] = set(which)
+        else:
+            changes = subject.node_gone(who)
+            held[who] = set()
+        for digest_id, shards in changes:
+            for shard in shards:
+                told[digest_id][shard] = subject.table(digest_id).resident[shard]
+        for digest in DIGESTS:
+            if digest.digest_id in subject:
+                check(subject, digest.digest_id, held)
+                assert told[digest.digest_id] == subject.table(digest.digest_id).resident, "a change was not told"
+
+
+def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> None:
+    table = subject.table(digest_id)
+    for shard in range(table.digest.num_shards):
+        holders = {name for name, names in held.items() if table.digest.shard(shard).hash in names}
+        assert table.resident[shard] == bool(holders)
+        assert subject.holder(table, shard) in (holders or {""})
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), max_size=8)), max_size=20), st.integers(0, 10))
+def test_an_inventory_is_a_set_whenever_it_is_merged(changes: list[tuple[bool, list[int]]], merge_at: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inventory, "_MERGE_AT", merge_at)
+        subject, model = Inventory(), set[int]()
+        for add, numbers in changes:
+            (subject.add if add else subject.remove)(np.array(numbers, np.uint64))
+            model = model | set(numbers) if add else model - set(numbers)
+            asked = np.arange(31, dtype=np.uint64)
+            assert subject.contains(asked).tolist() == [number in model for number in range(31)]
+        assert subject.all().tolist() == sorted(model)
+
+
+def test_the_owner_is_the_one_that_nodes_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residency, "_BLOCK", 5)
+    table = Table(DIGESTS[0])
+    for names in (("a", "b", "c"), ("a", "c")):
+        expected = [names[int(n)] for n in rendezvous.owners(DIGESTS[0].hashes, names)]
+        assert [table.owner(shard, names) for shard in range(8)] == expected
+    assert table.owner(0, ()) == ""
