@@ -1,0 +1,73 @@
+"""Writes commit_log_v1, a log with every kind of record, beside this file.
+
+Run it (python -m tests.golden.make_commit_log) only when the format gets a new version; then keep the old file too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.log_file import framed, header
+
+HERE = Path(__file__).parent
+DIGEST = bytes(range(32))
+
+
+def records() -> list[CommitRecord]:
+    """An open session of which half is acked, one that has ended, one that was settled, one that was forgotten."""
+    dataset = types_pb2.Dataset(
+        digest_id=DIGEST, content_root=DIGEST[::-1], name="small", shards=12, records=34, size_bytes=5678
+    )
+    counters = log_pb2.Counters(reread=1, resident_leases=2, missing_leases=3)
+
+    def created(session_id: str, epoch: int, **fields: object) -> CommitRecord:
+        return CommitRecord(
+            session_created=log_pb2.SessionCreated(
+                session_id=session_id, session_key="key", digest_id=DIGEST, job="job", epoch=epoch, shards=12, seed=99,
+                **fields,  # type: ignore[arg-type]
+            )
+        )  # fmt: skip
+
+    def opened(session_id: str, reader_id: str) -> CommitRecord:
+        return CommitRecord(
+            reader_opened=log_pb2.ReaderOpened(
+                session_id=session_id, reader_id=reader_id, node_id="node", incarnation="1", label="worker:1"
+            )
+        )
+
+    def ticket(session_id: str, provider_id: str, end: bool, adopted: bool = False) -> CommitRecord:
+        given = log_pb2.TicketGiven(session_id=session_id, provider_id=provider_id, repetition=2)
+        given.end, given.adopted = end, adopted
+        return CommitRecord(ticket_given=given)
+
+    def acked(session_id: str, shards: range) -> CommitRecord:
+        return CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id=session_id, shards=shards, counters=counters))
+
+    return [
+        CommitRecord(dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST)),
+        created("open", 0),
+        ticket("open", "dispatcher:1", end=False),
+        ticket("open", "restored:1", end=False, adopted=True),
+        opened("open", "a"),
+        opened("open", "b"),
+        acked("open", range(0, 12, 2)),
+        CommitRecord(reader_gone=log_pb2.ReaderGone(session_id="open", reader_id="b")),
+        created("ended", 1, own_reader_id="trainer", done_bitmap=zlib.compress(b"\xff\x00"), counters=counters),
+        opened("ended", "trainer"),
+        acked("ended", range(8, 11)),
+        CommitRecord(session_ended=log_pb2.SessionEnded(session_id="ended")),
+        created("settled", 2),
+        ticket("settled", "dispatcher:2", end=True),
+        CommitRecord(session_ended=log_pb2.SessionEnded(session_id="settled", settled=True, acked=11, labels=["w"])),
+        created("forgotten", 3),
+        CommitRecord(session_forgotten=log_pb2.SessionForgotten(session_id="forgotten")),
+        CommitRecord(epochs_counted=log_pb2.EpochsCounted(job="other", digest_id=DIGEST, sessions=7)),
+    ]
+
+
+if __name__ == "__main__":
+    (HERE / "commit_log_v1").write_bytes(header() + b"".join(map(framed, records())))

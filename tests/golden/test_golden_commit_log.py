@@ -1,0 +1,51 @@
+"""A commit log of version 1 brings today's coordinator to where it was."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.golden.make_commit_log import DIGEST, records
+from tests.unit.session_world import View
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.log_file import framed, header, parse
+from tfquiver.service.coordinator.sessions import Sessions
+
+LOG = Path(__file__).parent / "commit_log_v1"
+
+
+def test_every_record_is_read() -> None:
+    data = LOG.read_bytes()
+    assert parse(data, LOG.name) == (records(), len(data))
+    kinds = {record.WhichOneof("record") for record in records()}
+    assert kinds == {field.name for field in CommitRecord.DESCRIPTOR.oneofs_by_name["record"].fields}
+
+
+def test_every_byte_is_written_as_it_was() -> None:
+    assert header() + b"".join(map(framed, records())) == LOG.read_bytes()
+
+
+def test_the_sessions_are_as_they_were() -> None:
+    journal: list[CommitRecord] = []
+    view = View(bytearray(12), [1] * 12)
+    sessions = Sessions(ManualClock(), random.Random(1), journal.append, lambda _: view)
+    for record in parse(LOG.read_bytes(), LOG.name)[0]:
+        if record.WhichOneof("record") != "dataset_registered":
+            sessions.apply(record)
+    sessions.restored()
+    open_, ended, settled = (sessions.session(name) for name in ("open", "ended", "settled"))
+    assert [session.epoch for session in sessions] == [0, 1, 2]
+    assert (open_.shards, open_.seed, open_.session_key, open_.job, open_.digest_id) == (12, 99, "key", "job", DIGEST)
+    assert open_.acked.as_array().nonzero()[0].tolist() == [0, 2, 4, 6, 8, 10]
+    assert (list(open_.readers), open_.labels, open_.ended) == (["a"], {"worker:1"}, False)
+    assert open_.waits_for_readers
+    assert (ended.acked_shards, ended.ended, list(ended.readers)) == (11, True, ["trainer"])
+    assert (settled.acked_shards, settled.shortfall, settled.labels) == (11, 1, {"w"})
+    assert (open_.counters.reread, open_.counters.resident_leases, open_.counters.missing_leases) == (1, 2, 3)
+    assert sessions.ticket("key", "restored:1", 2, False, DIGEST, 12, "job") == "open"
+    assert sessions.ticket("key", "dispatcher:2", 2, False, DIGEST, 12, "job") is None
+    assert sessions.own_session("trainer", "key", DIGEST, 12, "job", 0, b"") == "ended"
+    for job, epoch in (("job", 4), ("other", 7)):
+        made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job, 0, b"")
+        assert sessions.session(made).epoch == epoch
