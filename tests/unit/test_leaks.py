@@ -37,7 +37,7 @@ def test_open_file_is_seen(tmp_path: Path) -> None:
     assert left.endswith(f"{tmp_path}/open")
 
 
-@pytest.mark.skipif("tensorflow" in sys.modules, reason="TensorFlow's own connections cannot be told from leaks")
+@pytest.mark.skipif("'tensorflow' in sys.modules", reason="TensorFlow's own connections cannot be told from leaks")
 def test_open_socket_is_seen() -> None:
     before = leaks.look()
     with socket.socket():
