@@ -18,7 +18,7 @@ from tfquiver import errors
 
 CYCLIC_SHARE = 0.10
 CYCLIC_BYTES = 15 * 10**9
-RELEVANCE_CHUNKS = 40
+RELEVANCE_CHUNKS = 160
 MAX_CHUNKS = 4096
 
 
@@ -44,7 +44,7 @@ def cyclic_chunks(size_bytes: int) -> int:
 
 
 def relevance_chunks(size_bytes: int) -> int:
-    """A quarter of a chunk of the paper: at least 40, so that a small allocation still has room for several."""
+    """At least 160, so that also a small allocation has room for more chunks than there are sessions reading one."""
     return max(RELEVANCE_CHUNKS, 4 * cyclic_chunks(size_bytes))
 
 

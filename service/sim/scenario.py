@@ -22,7 +22,7 @@ from tfquiver.service.sim.lru import LruCache
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000
 SHARDS = 800
-CHUNKS = 40
+CHUNKS = 160
 
 
 @dataclass(frozen=True, slots=True)

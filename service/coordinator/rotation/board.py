@@ -12,12 +12,11 @@ from collections.abc import Sequence
 class Needs:
     """What one session has not taken yet, in bytes by chunk, and which chunks it is reading."""
 
-    __slots__ = ("chunks", "pending", "pending_bytes", "using")
+    __slots__ = ("pending", "pending_bytes", "using")
 
     def __init__(self, pending: Sequence[int]) -> None:
         self.pending = list(pending)
         self.pending_bytes = sum(pending)
-        self.chunks = sum(1 for size_bytes in pending if size_bytes)  # of which something is pending
         self.using: set[int] = set()
 
 
@@ -70,14 +69,12 @@ class Board:
         needs.pending_bytes -= size_bytes
         self.needed_bytes[chunk] -= size_bytes
         if size_bytes and not needs.pending[chunk]:
-            needs.chunks -= 1
             self.wanted[chunk] -= 1
             self.version += 1
 
     def gave_back(self, session: str, chunk: int, size_bytes: int) -> None:
         needs = self.sessions[session]
         if size_bytes and not needs.pending[chunk]:
-            needs.chunks += 1
             self.wanted[chunk] += 1
             self.version += 1
         needs.pending[chunk] += size_bytes
