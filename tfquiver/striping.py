@@ -1,6 +1,6 @@
 """Chunks of a data set: striped partitions (Quiver, FAST'20, section 5.1). Pure.
 
-The data set is cut into P contiguous partitions and each of these into K stripe units; a chunk is one unit of every
+The data set is cut into P contiguous partitions and each of these into K stripe units of as many shards; a chunk is one unit of every
 partition, so that each chunk is a fair sample also of a data set that is sorted. Which unit of a partition goes to
 which chunk is chosen so that chunks are of nearly equal size: the largest unit goes to the chunk that is smallest so
 far, and so on. Units of the same size go round: chunk 0 does not get the first unit of every partition, which in a
@@ -20,6 +20,7 @@ CYCLIC_SHARE = 0.10
 CYCLIC_BYTES = 15 * 10**9
 RELEVANCE_CHUNKS = 160
 MAX_CHUNKS = 4096
+PARTITIONS = 64  # with P of them a chunk's distribution of whatever the data set is sorted by is off by at most 1 / P
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,8 @@ def stripe(lengths: npt.NDArray[np.uint64], chunks: int, partitions: int = 0) ->
     Args:
       lengths: bytes of each shard, shape [shards].
       chunks: how many at most; there are never more than shards.
-      partitions: 0: as many as chunks, or as there are shards for.
+      partitions: 0: as many as chunks, but at least 64; never more than there are shards for. The fewer, the longer
+        the stripe units.
 
     Raises: InvalidArgumentError.
     """
@@ -73,22 +75,14 @@ def stripe(lengths: npt.NDArray[np.uint64], chunks: int, partitions: int = 0) ->
         raise errors.InvalidArgumentError(f"partitions: {partitions} is negative")
     shards = len(lengths)
     chunks = max(1, min(chunks, shards))
-    partitions = max(1, min(partitions or chunks, shards // chunks))
+    partitions = max(1, min(partitions or max(chunks, PARTITIONS), shards // chunks))
     units = partitions * chunks
-    unit_of = _units(lengths, units)
+    # Of as many shards each, not bytes: where short ones stand first, a unit of so many bytes would hold more of them
+    # the farther in front it is, and the chunk that got it would be no fair sample.
+    unit_of = (np.arange(shards, dtype=np.int64) * units // max(1, shards)).astype(np.uint32)
     unit_bytes = np.bincount(unit_of, weights=lengths, minlength=units).astype(np.int64)
     chunk_of_unit, sizes_bytes = _deal(unit_bytes.reshape(partitions, chunks))
     return Striping(chunks, partitions, unit_of, chunk_of_unit, chunk_of_unit[unit_of], sizes_bytes)
-
-
-def _units(lengths: npt.NDArray[np.uint64], units: int) -> npt.NDArray[np.uint32]:
-    """The unit of each shard: where its middle lies when the bytes of all are cut into equal parts."""
-    ends = np.cumsum(lengths, dtype=np.float64)
-    if not len(ends) or not ends[-1]:
-        return (np.arange(len(lengths)) * units // max(1, len(lengths))).astype(np.uint32)
-    middles = ends - np.asarray(lengths, np.float64) / 2
-    unit_of: npt.NDArray[np.uint32] = np.minimum(middles * (units / ends[-1]), units - 1).astype(np.uint32)
-    return unit_of
 
 
 def _deal(unit_bytes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:

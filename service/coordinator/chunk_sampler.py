@@ -18,8 +18,6 @@ import numpy.typing as npt
 from tfquiver.service.coordinator.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.interface import Menu
 
-_SWEEP_STEPS = 64
-
 
 class ChunkUse(Protocol):
     """One session's side of the rotation."""
@@ -181,24 +179,21 @@ class ChunkSampler:
         return self._order[starts[segments[-1]] + at]
 
     def _miss(self, segment: int) -> int:
-        """The next missing one in the order that all sessions share, each going round from a place of its own.
+        """The next missing one in the order that all sessions share, from a random place on, and from another one where
+        that order has come to what is not missing any more.
 
-        Two that draw at random would meet now and then in one shard under way; two that go round meet where one
-        comes to where the other began, and what that one took is resident by then.
+        Two sessions that drew at random each time would often draw what the other has just asked for; two that went
+        on in step behind one another would always.
         """
-        start, stop = self._layout.starts[segment], self._layout.starts[segment + 1]
-        cursor = self._cursors.get(segment)
-        if cursor is None:
-            cursor = start + int(self._rng.random() * (stop - start))
-        low, high = self._resident_end[segment], self._pending_end[segment]
-        for _ in range(min(stop - start, _SWEEP_STEPS)):
+        starts, low, high = self._layout.starts, self._resident_end[segment], self._pending_end[segment]
+        cursor = self._cursors.get(segment, starts[segment + 1])
+        if cursor < starts[segment + 1] and low <= self._position[self._layout.sweep[cursor]] < high:
             shard = self._layout.sweep[cursor]
-            cursor = cursor + 1 if cursor + 1 < stop else start
-            if low <= self._position[shard] < high:
-                self._cursors[segment] = cursor
-                return shard
-        self._cursors[segment] = cursor
-        return self._order[low + int(self._rng.random() * (high - low))]
+        else:
+            shard = self._order[low + int(self._rng.random() * (high - low))]
+            cursor = self._layout.sweep_place[shard]
+        self._cursors[segment] = cursor + 1
+        return shard
 
     # Book-keeping.
 
