@@ -19,15 +19,13 @@ class Cyclic:
         self._board, self._room = board, Room(board, timeout_s)
         self._room.adopt(2, now)
         self._room.note(now)
-        stays = self._room.stays
-        complete = [chunk for chunk in stays if stays[chunk].settled]
-        if len(complete) == 2 and (complete[0] + 1) % len(board.sizes) == complete[1]:
-            complete.reverse()
-        self._loading = next((chunk for chunk in stays if chunk not in complete), None)
-        self._latest = complete[0] if complete else None
-        self._marked = complete[1] if len(complete) > 1 else None
-        if self._loading is not None and len(stays) == 2 and self._latest is None:
-            self._marked = next(chunk for chunk in stays if chunk != self._loading)
+        # Not complete ones first: the first of them is loading, the other latest, and filled up as well.
+        there = sorted(self._room.stays, key=board.complete)
+        self._loading = there.pop(0) if there and not board.complete(there[0]) else None
+        if len(there) == 2 and (there[0] + 1) % len(board.sizes) == there[1]:
+            there.reverse()
+        self._latest: int | None = there[0] if there else None
+        self._marked: int | None = there[1] if len(there) == 2 else None
 
     @property
     def version(self) -> int:
@@ -36,19 +34,21 @@ class Cyclic:
     def decide(self, now: float) -> Decision:
         room, board = self._room, self._board
         room.note(now)
-        if self._loading is not None and room.stays[self._loading].settled and self._marked is None:
+        if self._loading is not None and room.stays[self._loading].settled:
             self._marked, self._latest, self._loading = self._latest, self._loading, None
             room.changes += 1
+        dry = any(map(self._is_dry, board.sessions))
         following = self._following()
-        if following is not None and self._marked is not None:
-            if not board.readers[self._marked] or room.stays[self._marked].overdue(now):
-                room.dismiss(self._marked)
+        if following is not None and self._loading is None and (dry or self._latest_is_begun()):
+            marked = self._marked
+            if marked is not None and (not board.readers[marked] or room.stays[marked].overdue(now)):
+                room.dismiss(marked)
                 self._marked = None
-        if following is not None and self._loading is None and self._marked is None and not room.leaving:
-            room.admit(following, now)
-            self._loading = following
+            if self._marked is None and not room.leaving:
+                room.admit(following, now)
+                self._loading = following
         load = tuple(room.lacking()) if board.sessions else ()
-        return Decision(load, frozenset(load if any(map(self._is_dry, board.sessions)) else ()), room.leaving)
+        return Decision(load, frozenset(load if dry else ()), room.leaving)
 
     def menu(self, session: str) -> Menu:
         needs = self._board.sessions[session]
@@ -65,6 +65,13 @@ class Cyclic:
         if marked is not None and (marked in self._board.sessions[session].using or self._following() is None):
             usable.insert(0, marked)
         return usable
+
+    def _latest_is_begun(self) -> bool:
+        """Where sessions stand still, what they have not begun to read must not be replaced time and again."""
+        latest, board = self._latest, self._board
+        if latest is None or board.readers[latest] or not board.wanted[latest]:
+            return True
+        return self._room.stays[latest].finished
 
     def _is_dry(self, session: str) -> bool:
         needs, resident = self._board.sessions[session], self._board.resident
