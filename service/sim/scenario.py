@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -30,9 +31,7 @@ class Scenario:
     name: str
     speeds: tuple[float, ...]  # 1: an epoch in EPOCH_S
     offsets: tuple[float, ...]  # when each begins, in epochs of speed 1
-    share: float = 0.2  # of the data set that has room
     store_speed: float = 2.5  # data sets that the store delivers in EPOCH_S, by the fastest job's speed
-    timeout_epochs: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +42,41 @@ class Outcome:
     most_chunks: int
 
 
-def run(scenario: Scenario, order: str, seed: int, epochs: int = 6, warm_up: int = 2, mix: int = 1) -> Outcome:
-    """`order`: cyclic, relevance or lru. The first `warm_up` epochs of the fastest job are not counted."""
+def run(
+    scenario: Scenario,
+    order: str,
+    seed: int,
+    epochs: int = 6,
+    *,
+    warm_up: int = 2,
+    share: float = 0.2,
+    chunks: int = 0,
+    timeout_epochs: float = 0.25,
+    mix: int = 1,
+) -> Outcome:
+    """Args:
+    order: cyclic, relevance or lru.
+    epochs: of the fastest job, that are counted after `warm_up` others.
+    share: of the data set that has room.
+    chunks: 0: CHUNKS, or of cyclic so many that two have room.
+    timeout_epochs: the rotation's, in epochs of speed 1.
+    """
     rng = random.Random(seed)
     engine = Engine()
     lengths = [SHARD_BYTES] * SHARDS
-    allocation_bytes = int(scenario.share * sum(lengths))
+    allocation_bytes = int(share * sum(lengths))
     fastest_speed = max(scenario.speeds)
     store_bytes_per_s = scenario.store_speed * fastest_speed * sum(lengths) / EPOCH_S
     cache: ChunkedCache | LruCache
     if order == "lru":
         cache = LruCache(engine, allocation_bytes, lengths, store_bytes_per_s, rng)
     else:
-        timeout_s = scenario.timeout_epochs * EPOCH_S
+        timeout_s = timeout_epochs * EPOCH_S
 
         def rotation(board: Board) -> Rotation:
             return (Cyclic if order == "cyclic" else Relevance)(board, timeout_s)
 
-        chunks = int(2 / scenario.share) if order == "cyclic" else CHUNKS
+        chunks = chunks or (ceil(2 / share) if order == "cyclic" else CHUNKS)
         columns = np.array(lengths, np.uint64)
         layout = ChunkLayout(striping.stripe(columns, chunks), np.random.default_rng(seed))
         resident = bytearray(len(lengths))
