@@ -1,10 +1,10 @@
 """Chunks of a data set: striped partitions (Quiver, FAST'20, section 5.1). Pure.
 
-The data set is cut into P contiguous partitions and each of these into K stripe units of as many shards; a chunk is one unit of every
-partition, so that each chunk is a fair sample also of a data set that is sorted. Which unit of a partition goes to
-which chunk is chosen so that chunks are of nearly equal size: the largest unit goes to the chunk that is smallest so
-far, and so on. Units of the same size go round: chunk 0 does not get the first unit of every partition, which in a
-sorted data set would make it the chunk of the small.
+The data set is cut into P contiguous partitions and each of these into K stripe units of as many shards; a chunk is
+one unit of every partition, so that each chunk is a fair sample also of a data set that is sorted. Which unit of a
+partition goes to which chunk is chosen so that chunks are of nearly equal size: the largest unit goes to the chunk that
+is smallest so far, and so on. Units of the same size go round: chunk 0 does not get the first unit of every partition,
+which in a sorted data set would make it the chunk of the small.
 """
 
 from __future__ import annotations

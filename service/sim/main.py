@@ -19,7 +19,9 @@ IN_STEP_BAR = 1.05
 OUT_OF_STEP_BAR = 1.10
 SLOWDOWN_BAR = 1.05
 
-_SEEDS = flags.DEFINE_integer("seeds", 3, "How often each scenario is run, with other starts and speeds.", lower_bound=1)
+_SEEDS = flags.DEFINE_integer(
+    "seeds", 3, "How often each scenario is run, with other starts and speeds.", lower_bound=1
+)
 _SHARE = flags.DEFINE_float("share", 0.2, "Part of the data set that has room.", lower_bound=0.02, upper_bound=1.0)
 _EPOCHS = flags.DEFINE_integer("epochs", 6, "Epochs of the fastest job that are counted.", lower_bound=1)
 _QUICK = flags.DEFINE_bool("quick", False, "One seed, three epochs.")

@@ -177,4 +177,4 @@ class World:
             self.load(2)
             self.wait(1.0 if progress else TIMEOUT_S / 4)
             self.check()
-            assert turns < 200 * len(self.lengths), f"{sorted(self.samplers)} do not come to an end"
+            assert turns < 400 + 20 * len(self.lengths), f"{sorted(self.samplers)} do not come to an end"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -162,7 +163,7 @@ def test_homogeneous_reads_one_stripe_unit_to_its_end(seed: int) -> None:
     cut, sampler = make(400, 4, resident, use, seed, homogeneous=True)
     use.say(Menu(hits=tuple(range(cut.chunks))))
     units = [int(cut.unit_of[shard]) for shard in sampler.take(400, 1 << 40)]
-    changes = sum(a != b for a, b in zip(units, units[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(units))
     assert len(units) == 400 and changes == len(set(units)) - 1
 
 

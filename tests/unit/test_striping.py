@@ -68,7 +68,7 @@ def test_default_sizes(size_bytes: int, cyclic: int, relevance: int) -> None:
 def test_refuses_what_cannot_be() -> None:
     lengths = np.ones(4, np.uint64)
     for chunks, partitions in ((0, 0), (striping.MAX_CHUNKS + 1, 0), (2, -1)):
-        with pytest.raises(errors.InvalidArgumentError, match="chunks|partitions"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"^(chunks|partitions): "):
             striping.stripe(lengths, chunks, partitions)
     with pytest.raises(errors.InvalidArgumentError, match="chunk_bytes"):
         striping.chunks_of(100, 0)
