@@ -19,6 +19,7 @@ from tfquiver import errors
 CYCLIC_SHARE = 0.10
 CYCLIC_BYTES = 15 * 10**9
 RELEVANCE_CHUNKS = 160
+RELEVANCE_FITTING = 32
 MAX_CHUNKS = 4096
 PARTITIONS = 64  # with P of them a chunk's distribution of whatever the data set is sorted by is off by at most 1 / P
 
@@ -28,7 +29,8 @@ class Striping:
     """Every shard is in one stripe unit, every unit in one chunk. Read-only.
 
     `unit_of` is uint32 [shards], and never falls; `chunk_of_unit` uint32 [units]; `chunk_of` uint32 [shards];
-    `sizes_bytes` int64 [chunks], which differ by at most the size of the largest unit.
+    `sizes_bytes` int64 [chunks], which differ by at most the size of the largest unit. Only shards that have been seen
+    before in the same data set may stand elsewhere.
     """
 
     chunks: int
@@ -44,9 +46,11 @@ def cyclic_chunks(size_bytes: int) -> int:
     return chunks_of(size_bytes, min(size_bytes * CYCLIC_SHARE, CYCLIC_BYTES))
 
 
-def relevance_chunks(size_bytes: int) -> int:
-    """At least 160, so that also a small allocation has room for more chunks than there are sessions reading one."""
-    return max(RELEVANCE_CHUNKS, 4 * cyclic_chunks(size_bytes))
+def relevance_chunks(size_bytes: int, allocation_bytes: int) -> int:
+    """At least 160, and so many that the allocation has room for 32: many more than sessions that are reading one."""
+    share = min(1.0, max(1, allocation_bytes) / max(1, size_bytes))
+    fitting = chunks_of(size_bytes, size_bytes * share / RELEVANCE_FITTING)
+    return min(MAX_CHUNKS, max(RELEVANCE_CHUNKS, fitting, 4 * cyclic_chunks(size_bytes)))
 
 
 def chunks_of(size_bytes: int, chunk_bytes: float) -> int:
@@ -58,7 +62,12 @@ def chunks_of(size_bytes: int, chunk_bytes: float) -> int:
     return min(MAX_CHUNKS, max(1, int(np.ceil(size_bytes / chunk_bytes - 1e-9))))
 
 
-def stripe(lengths: npt.NDArray[np.uint64], chunks: int, partitions: int = 0) -> Striping:
+def stripe(
+    lengths: npt.NDArray[np.uint64],
+    chunks: int,
+    partitions: int = 0,
+    contents: npt.NDArray[np.uint64] | None = None,
+) -> Striping:
     """Cuts a data set.
 
     Args:
@@ -66,6 +75,8 @@ def stripe(lengths: npt.NDArray[np.uint64], chunks: int, partitions: int = 0) ->
       chunks: how many at most; there are never more than shards.
       partitions: 0: as many as chunks, but at least 64; never more than there are shards for. The fewer, the longer
         the stripe units.
+      contents: shape [shards]; shards with the same number here have the same bytes, are therefore cached and evicted
+        as one, and so go where the first of them goes, whatever that does to the sizes.
 
     Raises: InvalidArgumentError.
     """
@@ -82,6 +93,11 @@ def stripe(lengths: npt.NDArray[np.uint64], chunks: int, partitions: int = 0) ->
     unit_of = (np.arange(shards, dtype=np.int64) * units // max(1, shards)).astype(np.uint32)
     unit_bytes = np.bincount(unit_of, weights=lengths, minlength=units).astype(np.int64)
     chunk_of_unit, sizes_bytes = _deal(unit_bytes.reshape(partitions, chunks))
+    if contents is not None:
+        _, first, which = np.unique(contents, return_index=True, return_inverse=True)
+        if len(first) < shards:
+            unit_of = unit_of[first][which.reshape(-1)]
+            sizes_bytes = np.bincount(chunk_of_unit[unit_of], lengths, chunks).astype(np.int64)
     return Striping(chunks, partitions, unit_of, chunk_of_unit, chunk_of_unit[unit_of], sizes_bytes)
 
 

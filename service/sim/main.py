@@ -13,7 +13,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from tfquiver.service.sim.scenario import CHUNKS, Outcome, Scenario, in_step, one_slow, out_of_step, run
+from tfquiver.service.sim.scenario import Outcome, Scenario, in_step, one_slow, out_of_step, run
 
 IN_STEP_BAR = 1.05
 OUT_OF_STEP_BAR = 1.10
@@ -37,7 +37,7 @@ SCENARIOS: Sequence[tuple[str, Make, float]] = (
 )
 # Of the same allocation cyclic makes two chunks. How long it waits for the slow decides between waiting and loading.
 ORDERS: Sequence[tuple[str, str, int, float]] = (
-    ("relevance", "relevance", CHUNKS, 0.25),
+    ("relevance", "relevance", 0, 0.25),
     ("relevance, 40 chunks", "relevance", 40, 0.25),
     ("cyclic", "cyclic", 0, 0.25),
     ("cyclic, impatient", "cyclic", 0, 0.01),

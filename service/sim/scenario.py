@@ -23,7 +23,6 @@ from tfquiver.service.sim.lru import LruCache
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000
 SHARDS = 800
-CHUNKS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,13 @@ def run(
     order: cyclic, relevance or lru.
     epochs: of the fastest job, that are counted after `warm_up` others.
     share: of the data set that has room.
-    chunks: 0: CHUNKS, or of cyclic so many that two have room.
+    chunks: 0: the order's default; of cyclic so many that two have room.
     timeout_epochs: the rotation's, in epochs of speed 1.
     """
     rng = random.Random(seed)
     engine = Engine()
-    lengths = [SHARD_BYTES] * SHARDS
+    # Five shards a chunk, or more.
+    lengths = [SHARD_BYTES] * max(SHARDS, ceil(160 / share))
     allocation_bytes = int(share * sum(lengths))
     fastest_speed = max(scenario.speeds)
     store_bytes_per_s = scenario.store_speed * fastest_speed * sum(lengths) / EPOCH_S
@@ -76,7 +76,9 @@ def run(
         def rotation(board: Board) -> Rotation:
             return (Cyclic if order == "cyclic" else Relevance)(board, timeout_s)
 
-        chunks = chunks or (ceil(2 / share) if order == "cyclic" else CHUNKS)
+        if not chunks:
+            by_need = striping.relevance_chunks(sum(lengths), allocation_bytes)
+            chunks = ceil(2 / share) if order == "cyclic" else by_need
         columns = np.array(lengths, np.uint64)
         layout = ChunkLayout(striping.stripe(columns, chunks), np.random.default_rng(seed))
         resident = bytearray(len(lengths))

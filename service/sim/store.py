@@ -15,7 +15,7 @@ class Store:
         self._engine, self._lengths, self._bytes_per_s, self._arrived = engine, lengths, bytes_per_s, arrived
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self._demanded: deque[int] = deque()
-        self._ahead: deque[int] = deque()
+        self._ahead: dict[int, None] = {}
         self._under_way: int | None = None
         self.fetched_bytes = 0
 
@@ -23,12 +23,13 @@ class Store:
         joined = shard in self._waiting or shard == self._under_way
         self._waiting.setdefault(shard, []).append(then)
         if not joined:
+            self._ahead.pop(shard, None)
             self._demanded.append(shard)
             self._go_on()
 
     def load_ahead(self, shards: Iterable[int]) -> None:
         """In place of what was to be loaded ahead before."""
-        self._ahead = deque(shards)
+        self._ahead = dict.fromkeys(s for s in shards if s != self._under_way and s not in self._waiting)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -36,12 +37,11 @@ class Store:
             return
         if self._demanded:
             self._under_way = self._demanded.popleft()
+        elif self._ahead:
+            self._under_way = next(iter(self._ahead))
+            del self._ahead[self._under_way]
         else:
-            while self._ahead and self._under_way is None:
-                shard = self._ahead.popleft()
-                self._under_way = shard if shard not in self._waiting else None
-            if self._under_way is None:
-                return
+            return
         self._engine.after(self._lengths[self._under_way] / self._bytes_per_s, self._arrive)
 
     def _arrive(self) -> None:

@@ -44,8 +44,9 @@ class World:
         self.decision = Decision()
         self.kept: set[int] = set()
         self.since: dict[int, float] = {}  # of each kept chunk: when it was complete, or the first finished it
+        self.grown_at: dict[int, float] = {}  # when the last of a kept chunk came in: it may be that no more will
+        self.grown_to: dict[int, int] = {}
         self.decide()
-        self.adopted_bytes = self.resident_bytes
 
     @staticmethod
     def _rotation(kind: type[Cyclic] | type[Relevance], board: Board) -> Cyclic | Relevance:
@@ -65,11 +66,14 @@ class World:
         self.decision = self.cache.decide(self.now)
         kept = {chunk for chunk in range(self.chunks) if self.cache.rotation.keeps(chunk)}
         for chunk in self.kept - kept:
-            early = self.now < self.since.get(chunk, float("inf")) + TIMEOUT_S
+            early = self.now < self.since.get(chunk, self.grown_at[chunk]) + TIMEOUT_S
             assert not (readers[chunk] and early), f"chunk {chunk} was evicted under {readers[chunk]} readers"
         for chunk in kept:
             if chunk not in self.kept:
                 self.since.pop(chunk, None)
+                self.grown_at[chunk], self.grown_to[chunk] = self.now, board.resident[chunk]
+            if board.resident[chunk] > self.grown_to[chunk]:
+                self.grown_at[chunk], self.grown_to[chunk] = self.now, board.resident[chunk]
             if board.complete(chunk):
                 self.since.setdefault(chunk, self.now)
         self.kept = kept
@@ -106,7 +110,7 @@ class World:
         if len(self.read[session]) == len(self.lengths):
             self.close(session)
         for chunk in self.kept:
-            if board.finishes[chunk] > finishes[chunk] and board.complete(chunk):
+            if board.finishes[chunk] > finishes[chunk]:
                 self.since[chunk] = min(self.now, self.since.get(chunk, self.now))
         self.decide()
 

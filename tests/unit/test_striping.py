@@ -56,13 +56,32 @@ def test_a_cut_in_order_would_not_be_fair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "cyclic", "relevance"),
-    [(0, 1, 160), (10**9, 10, 160), (150 * 10**9, 10, 160), (151 * 10**9, 11, 160), (10**12, 67, 268)],
+    ("size_bytes", "share", "cyclic", "relevance"),
+    [
+        (0, 1.0, 1, 160),
+        (10**9, 0.2, 10, 160),
+        (10**9, 0.05, 10, 640),
+        (10**9, 0.0, 10, striping.MAX_CHUNKS),
+        (150 * 10**9, 1.0, 10, 160),
+        (151 * 10**9, 1.0, 11, 160),
+        (10**12, 0.5, 67, 268),
+    ],
 )
-def test_default_sizes(size_bytes: int, cyclic: int, relevance: int) -> None:
+def test_default_sizes(size_bytes: int, share: float, cyclic: int, relevance: int) -> None:
     assert striping.cyclic_chunks(size_bytes) == cyclic
-    assert striping.relevance_chunks(size_bytes) == relevance
-    assert relevance >= 40
+    assert striping.relevance_chunks(size_bytes, int(size_bytes * share)) == relevance
+
+
+def test_shards_of_the_same_bytes_go_together() -> None:
+    lengths = np.full(100, 7, np.uint64)
+    contents = np.arange(100, dtype=np.uint64)
+    contents[[40, 90]] = contents[3]
+    cut = striping.stripe(lengths, 10, contents=contents)
+    assert len(set(cut.unit_of[[3, 40, 90]].tolist())) == len(set(cut.chunk_of[[3, 40, 90]].tolist())) == 1
+    plain = striping.stripe(lengths, 10)
+    others = np.delete(np.arange(100), [40, 90])
+    assert cut.chunk_of[others].tolist() == plain.chunk_of[others].tolist()
+    assert cut.sizes_bytes.tolist() == (np.bincount(cut.chunk_of, minlength=10) * 7).tolist()
 
 
 def test_refuses_what_cannot_be() -> None:
@@ -77,6 +96,6 @@ def test_refuses_what_cannot_be() -> None:
 def test_five_million_shards_take_seconds() -> None:
     lengths = np.full(5_000_000, 2 << 20, np.uint64)
     began = time.process_time()
-    cut = striping.stripe(lengths, striping.relevance_chunks(int(lengths.sum())))
+    cut = striping.stripe(lengths, 268)
     assert time.process_time() - began < 5
     assert cut.sizes_bytes.max() - cut.sizes_bytes.min() <= np.bincount(cut.unit_of).max() * (2 << 20)

@@ -23,6 +23,9 @@ class Stay:
         board, chunk = self._board, self._chunk
         if board.resident[chunk] > self._resident:
             self._resident, self._changed_at = board.resident[chunk], now
+            self._settled_at = now
+        if not board.sessions:
+            self._changed_at = now  # nothing is loaded for nobody
         if not self.settled and (board.complete(chunk) or now >= self._changed_at + self._timeout_s):
             self.settled, self._settled_at = True, now
         if self._first_finish is None and board.finishes[chunk] > self._finishes:
@@ -34,7 +37,7 @@ class Stay:
         return self._first_finish is not None
 
     def overdue(self, now: float) -> bool:
-        """Sessions that read it still have had their time: since the first finished it, or, when none has, since it
-        was there."""
+        """Sessions that read it still have had their time: since the first finished it, or, when none has, since the
+        last of it came in."""
         since = self._settled_at if self._first_finish is None else self._first_finish
         return self.settled and now >= since + self._timeout_s
