@@ -14,8 +14,8 @@ class ChunkLayout:
     """Segments are what shards are drawn from, one at a time: the chunks, or, if `homogeneous`, their stripe units.
 
     `segment_of` uint32 [shards]; `starts` [segments + 1], of each segment in an order by segments; the segments of
-    chunk c are `first_segment[c]` to `first_segment[c + 1]`; `sweep` is the shards by segment, within a segment in one
-    random order for all sessions, and `sweep_place` where a shard is in it. 20 bytes a shard. Read-only.
+    chunk c are `first_segment[c]` to `first_segment[c + 1]`; `order` is the shards by segment, within a segment at
+    random. 12 bytes a shard. Read-only.
     """
 
     def __init__(self, striping: Striping, rng: np.random.Generator, homogeneous: bool = False) -> None:
@@ -34,10 +34,6 @@ class ChunkLayout:
         self.starts: list[int] = [0, *np.cumsum(counts).tolist()]
         shuffled = rng.permutation(len(segment_of)).astype(np.uint32)
         self.order: npt.NDArray[np.uint32] = shuffled[np.argsort(segment_of[shuffled], kind="stable")]
-        self.sweep = array("I", self.order.tobytes())
-        place = np.empty_like(self.order)
-        place[self.order] = np.arange(len(place), dtype=np.uint32)
-        self.sweep_place = array("I", place.tobytes())
         self.segment_of = array("I", segment_of.astype(np.uint32).tobytes())
         self.segments = len(counts)
 

@@ -1,8 +1,8 @@
 """Which shards a session takes next where its data set is cached by chunks (Quiver, FAST'20, Algorithm 1). Pure.
 
 First what is resident of the chunks that the rotation lets it use; when too few, missing shards of a chunk that is
-loading, which it thereby helps to load, from a random place on: that is the co-operative miss; and the rest in later
-passes, when those chunks have their turn.
+loading, which it thereby helps to load, at random so that sessions seldom ask for the same: that is the co-operative
+miss; and the rest in later passes, when those chunks have their turn.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class ChunkSampler:
         self._menu, self._menu_version = Menu(), -1
         self._in_hand: set[int] = set()
         self._in_hand_of = [0] * layout.chunks
-        self._cursors: dict[int, int] = {}
         self._unit: dict[int, int] = {}  # of each chunk, the segment that was last drawn from
         for shard in in_hand:
             self._take_in_hand(shard)
@@ -144,15 +143,17 @@ class ChunkSampler:
                 if len(hits) == self._mix:
                     break
         if hits:
-            return self._draw(hits, self._resident_end)
+            return self._draw(hits, self._layout.starts, self._resident_end)
         for chunk in self._menu.misses:
             segment = self._segment(chunk, self._resident_end, self._pending_end)
             if segment is not None:
-                return self._miss(segment)
+                # At random each time, as in the paper. Sweeps from a random place on meet less often as a rule, but
+                # two that meet go on in step, and fetch the same shards to the end.
+                return self._draw([segment], self._resident_end, self._pending_end)
         for chunk in self._menu.direct:
             segment = self._segment(chunk, self._layout.starts, self._pending_end)
             if segment is not None:
-                return self._draw([segment], self._pending_end)
+                return self._draw([segment], self._layout.starts, self._pending_end)
         return None
 
     def _segment(self, chunk: int, starts: Sequence[int], ends: Sequence[int]) -> int | None:
@@ -169,31 +170,13 @@ class ChunkSampler:
         self._unit[chunk] = filled[int(self._rng.random() * len(filled))]
         return self._unit[chunk]
 
-    def _draw(self, segments: list[int], ends: Sequence[int]) -> int:
-        starts = self._layout.starts
+    def _draw(self, segments: list[int], starts: Sequence[int], ends: Sequence[int]) -> int:
         at = int(self._rng.random() * sum(ends[segment] - starts[segment] for segment in segments))
         for segment in segments[:-1]:
             if at < ends[segment] - starts[segment]:
                 return self._order[starts[segment] + at]
             at -= ends[segment] - starts[segment]
         return self._order[starts[segments[-1]] + at]
-
-    def _miss(self, segment: int) -> int:
-        """The next missing one in the order that all sessions share, from a random place on, and from another one where
-        that order has come to what is not missing any more.
-
-        Two sessions that drew at random each time would often draw what the other has just asked for; two that went
-        on in step behind one another would always.
-        """
-        starts, low, high = self._layout.starts, self._resident_end[segment], self._pending_end[segment]
-        cursor = self._cursors.get(segment, starts[segment + 1])
-        if cursor < starts[segment + 1] and low <= self._position[self._layout.sweep[cursor]] < high:
-            shard = self._layout.sweep[cursor]
-        else:
-            shard = self._order[low + int(self._rng.random() * (high - low))]
-            cursor = self._layout.sweep_place[shard]
-        self._cursors[segment] = cursor + 1
-        return shard
 
     # Book-keeping.
 
