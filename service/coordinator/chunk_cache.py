@@ -1,0 +1,107 @@
+"""One data set that is cached by chunks: joins its layout, the board, the rotation and its sessions' samplers. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.interface import Decision, Menu, Rotation
+
+
+class ChunkCache:
+    """Whoever changes a residency byte tells `residency_changed` before the samplers."""
+
+    def __init__(
+        self,
+        layout: ChunkLayout,
+        lengths: Sequence[int] | npt.NDArray[np.uint64],
+        resident: bytearray,
+        allocation_bytes: int,
+        rotation: Callable[[Board], Rotation],
+    ) -> None:
+        """`resident`: a byte a shard, kept by the caller. Raises InvalidArgumentError (the allocation is too small)."""
+        self.layout, self._lengths, self._resident = layout, lengths, resident
+        self.board = Board(layout.sizes_bytes, allocation_bytes)
+        self._counted = bytearray(resident)
+        there = np.frombuffer(resident, np.uint8) != 0
+        for chunk, size_bytes in enumerate(self._by_chunk(there)):
+            if size_bytes:
+                self.board.shard_resident(chunk, size_bytes)
+        self.rotation = rotation(self.board)
+
+    def open(
+        self,
+        session: str,
+        pending: npt.NDArray[np.bool_],
+        in_hand: Iterable[int],
+        rng: random.Random,
+        mix: int = 1,
+    ) -> ChunkSampler:
+        """The sampler of a session that begins, or goes on with what is pending. `pending` has the shape [shards]."""
+        self.board.session_opened(session, self._by_chunk(pending))
+        use = SessionUse(self, session)
+        return ChunkSampler(self.layout, pending, in_hand, self._resident, self._lengths, use, rng, mix)
+
+    def finish(self, session: str) -> None:
+        """It has ended, or nobody reads it at the moment. Repeatable."""
+        self.board.session_finished(session)
+
+    def residency_changed(self, shards: Iterable[int]) -> None:
+        for shard in shards:
+            if self._resident[shard] != self._counted[shard]:
+                self._counted[shard] = self._resident[shard]
+                change = self.board.shard_resident if self._resident[shard] else self.board.shard_gone
+                change(self.layout.chunk_of[shard], int(self._lengths[shard]))
+
+    def decide(self, now: float) -> Decision:
+        return self.rotation.decide(now)
+
+    def keeps(self, shard: int) -> bool:
+        """Whether the shard's owner is to keep it when it is fetched now."""
+        return self.rotation.keeps(self.layout.chunk_of[shard])
+
+    def _by_chunk(self, shards: npt.NDArray[np.bool_]) -> list[int]:
+        """Bytes of these shards by chunk."""
+        chunk_of = np.frombuffer(self.layout.chunk_of, np.uint32)[shards]
+        sums = np.bincount(chunk_of, np.asarray(self._lengths)[shards], self.layout.chunks)
+        return [int(size_bytes) for size_bytes in sums]
+
+
+class SessionUse:
+    """The ChunkUse of one session. What it tells of a session that has finished is not heard."""
+
+    def __init__(self, cache: ChunkCache, session: str) -> None:
+        self._cache, self._session = cache, session
+
+    @property
+    def version(self) -> int:
+        return self._cache.rotation.version
+
+    def menu(self) -> Menu:
+        return self._cache.rotation.menu(self._session) if self._open else Menu()
+
+    def took(self, chunk: int, size_bytes: int) -> None:
+        if self._open:
+            self._cache.board.took(self._session, chunk, size_bytes)
+
+    def gave_back(self, chunk: int, size_bytes: int) -> None:
+        if self._open:
+            self._cache.board.gave_back(self._session, chunk, size_bytes)
+
+    def use_started(self, chunk: int) -> None:
+        if self._open:
+            self._cache.board.use_started(self._session, chunk)
+
+    def use_ended(self, chunk: int) -> None:
+        if self._open:
+            self._cache.board.use_ended(self._session, chunk)
+
+    @property
+    def _open(self) -> bool:
+        return self._session in self._cache.board.sessions

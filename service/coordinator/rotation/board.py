@@ -1,0 +1,119 @@
+"""What is known of one data set's chunks: what is resident, who still needs what, who is reading. Pure.
+
+Facts only. Rotations decide from them, as often as they are asked, so that an event that comes twice or late does no
+harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Needs:
+    """What one session has not taken yet, in bytes by chunk, and which chunks it is reading."""
+
+    __slots__ = ("pending", "pending_bytes", "using")
+
+    def __init__(self, pending: Sequence[int]) -> None:
+        self.pending = list(pending)
+        self.pending_bytes = sum(pending)
+        self.using: set[int] = set()
+
+
+class Board:
+    """Invariants: 0 <= resident[c] <= sizes[c]; readers[c] = sessions with c in `using`; wanted[c] = sessions with
+    something of c pending; needed_bytes[c] = what all sessions have pending of c.
+
+    `version` changes whenever one of these becomes or ceases to be zero, or a chunk becomes or ceases to be complete:
+    whoever keeps something that was worked out from the board asks it.
+    """
+
+    def __init__(self, sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
+        self.sizes = tuple(int(size) for size in sizes_bytes)
+        self.allocation_bytes = allocation_bytes
+        self.resident = [0] * len(self.sizes)
+        self.readers = [0] * len(self.sizes)
+        self.wanted = [0] * len(self.sizes)
+        self.needed_bytes = [0] * len(self.sizes)
+        self.finishes = [0] * len(self.sizes)  # uses that ended with nothing of the chunk pending; only grows
+        self.sessions: dict[str, Needs] = {}
+        self.version = 0
+
+    def complete(self, chunk: int) -> bool:
+        return self.resident[chunk] == self.sizes[chunk]
+
+    # Shards.
+
+    def shard_resident(self, chunk: int, size_bytes: int) -> None:
+        self.resident[chunk] += size_bytes
+        self.version += 1 if self.resident[chunk] in (size_bytes, self.sizes[chunk]) else 0
+
+    def shard_gone(self, chunk: int, size_bytes: int) -> None:
+        self.resident[chunk] -= size_bytes
+        self.version += 1 if self.resident[chunk] in (0, self.sizes[chunk] - size_bytes) else 0
+
+    # Sessions.
+
+    def session_opened(self, session: str, pending: Sequence[int]) -> None:
+        """`pending`: bytes by chunk. One that is open already is opened anew."""
+        self.session_finished(session)
+        self.sessions[session] = Needs(pending)
+        for chunk, size_bytes in enumerate(pending):
+            self.wanted[chunk] += size_bytes > 0
+            self.needed_bytes[chunk] += size_bytes
+        self.version += 1
+
+    def took(self, session: str, chunk: int, size_bytes: int) -> None:
+        needs = self.sessions[session]
+        needs.pending[chunk] -= size_bytes
+        needs.pending_bytes -= size_bytes
+        self.needed_bytes[chunk] -= size_bytes
+        if size_bytes and not needs.pending[chunk]:
+            self.wanted[chunk] -= 1
+            self.version += 1
+
+    def gave_back(self, session: str, chunk: int, size_bytes: int) -> None:
+        needs = self.sessions[session]
+        if size_bytes and not needs.pending[chunk]:
+            self.wanted[chunk] += 1
+            self.version += 1
+        needs.pending[chunk] += size_bytes
+        needs.pending_bytes += size_bytes
+        self.needed_bytes[chunk] += size_bytes
+
+    def use_started(self, session: str, chunk: int) -> None:
+        """`ref`: the session has taken shards of the chunk and will need it resident until it has read them."""
+        using = self.sessions[session].using
+        if chunk not in using:
+            using.add(chunk)
+            self.readers[chunk] += 1
+            self.version += 1
+
+    def use_ended(self, session: str, chunk: int) -> None:
+        """`unref`. When nothing of it is pending any more, the session has finished the chunk."""
+        needs = self.sessions[session]
+        if chunk in needs.using:
+            needs.using.remove(chunk)
+            self.readers[chunk] -= 1
+            self.finishes[chunk] += not needs.pending[chunk]
+            self.version += 1
+
+    def cut_off(self, chunk: int) -> None:
+        """Ends every use of a chunk that is to be evicted all the same."""
+        for needs in self.sessions.values():
+            if chunk in needs.using:
+                needs.using.remove(chunk)
+                self.readers[chunk] -= 1
+        self.version += 1
+
+    def session_finished(self, session: str) -> None:
+        needs = self.sessions.get(session)
+        if needs is None:
+            return
+        for chunk in tuple(needs.using):
+            self.use_ended(session, chunk)
+        for chunk, size_bytes in enumerate(needs.pending):
+            self.wanted[chunk] -= size_bytes > 0
+            self.needed_bytes[chunk] -= size_bytes
+        del self.sessions[session]
+        self.version += 1

@@ -1,0 +1,49 @@
+"""What a rotation is: which chunks of a data set are loaded and evicted, and which a session may read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Orders as they stand now: each is repeated, asked for again, until it has been carried out.
+
+    A chunk that is in neither and has resident shards stays as it is.
+    """
+
+    load: tuple[int, ...] = ()  # most urgent first; their shards are to be made resident
+    urgent: frozenset[int] = frozenset()  # of `load`: some session waits; the others take spare store bandwidth only
+    evict: tuple[int, ...] = ()  # what is resident of these is to go
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """What one session may read now, best first. Where all of it is empty the session waits."""
+
+    hits: tuple[int, ...] = ()  # shards that are resident
+    misses: tuple[int, ...] = ()  # when no hits are left: missing shards of chunks that are loading; they are kept
+    direct: tuple[int, ...] = ()  # when none of those is left either: past the cache, kept nowhere
+
+
+class Rotation(Protocol):
+    """Works from a Board that others keep. Not thread-safe; `now` is in seconds and never falls.
+
+    Bounds that each one keeps: the bytes admitted and those still to be evicted never exceed the allocation together;
+    no chunk is evicted while a session reads it, unless its timeout is over; every session that reads on is given
+    something to read in bounded time.
+    """
+
+    def decide(self, now: float) -> Decision:
+        """Ask again after every change of the board, and now and then."""
+
+    def menu(self, session: str) -> Menu:
+        """For a session that is open on the board. Good until `version` changes."""
+
+    def keeps(self, chunk: int) -> bool:
+        """Whether shards of this chunk that are fetched now are to be kept."""
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a menu may have."""

@@ -1,0 +1,133 @@
+"""Rotation by need: many small chunks, all the room there is, no fixed order. Pure.
+
+After Zukowski, Héman, Nes and Boncz, Cooperative Scans (VLDB 2007): what is loaded next is what the most sessions
+still need among that which some session will soon run dry without; what goes is what the fewest need and nobody is
+reading; a session reads first, of what is resident, what the fewest others need.
+
+Loading late and evicting late both save bytes: what is not loaded yet may still be chosen with more knowledge, and what
+is not evicted yet serves the session that comes to it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfquiver.service.coordinator.rotation.board import Board, Needs
+from tfquiver.service.coordinator.rotation.interface import Decision, Menu
+from tfquiver.service.coordinator.rotation.room import Room
+
+LEAD_CHUNKS = 1.0
+
+
+class Relevance:
+    """Sizes of the chunks that stay, and bytes still resident of others, never exceed the allocation together; but for
+    what was there before."""
+
+    def __init__(
+        self,
+        board: Board,
+        timeout_s: float,
+        now: float = 0.0,
+        lead_chunks: float = LEAD_CHUNKS,
+        loading_at_once: int = 1,
+    ) -> None:
+        """Takes over what is resident.
+
+        Args:
+          timeout_s: how long a session that waits, or reads on, is put before, or after, all others.
+          lead_chunks: a session that has less left to read than this is about to run dry.
+          loading_at_once: chunks that are loaded at a time.
+
+        Raises: InvalidArgumentError when the allocation has no room for two chunks.
+        """
+        self._board, self._room, self._timeout_s = board, Room(board, timeout_s), timeout_s
+        self._lead_bytes = lead_chunks * sum(board.sizes) / len(board.sizes)
+        self._loading_at_once = loading_at_once
+        self._dry_since: dict[str, float] = {}  # longest first
+        self._room.adopt(len(board.sizes), now)
+
+    @property
+    def version(self) -> int:
+        return self._room.changes + self._board.version
+
+    def keeps(self, chunk: int) -> bool:
+        return chunk in self._room.stays
+
+    def decide(self, now: float) -> Decision:
+        board, room = self._board, self._room
+        room.note(now)
+        dry = [session for session, needs in board.sessions.items() if self._is_dry(needs)]
+        kept = {session: since for session, since in self._dry_since.items() if session in dry}
+        self._dry_since = kept | {session: now for session in dry if session not in kept}
+        while room.loading() < self._loading_at_once and self._load_another(now):
+            pass
+        load = room.lacking() if board.sessions else []
+        urgent = frozenset(c for c in load if any(board.sessions[session].pending[c] for session in dry))
+        load.sort(key=lambda chunk: chunk not in urgent)
+        return Decision(tuple(load), urgent, room.leaving)
+
+    def menu(self, session: str) -> Menu:
+        board, needs = self._board, self._board.sessions[session]
+        hits = [chunk for chunk in self._room.stays if needs.pending[chunk]]
+        hits.sort(key=lambda chunk: (chunk not in needs.using, board.wanted[chunk]))
+        misses = [chunk for chunk in hits if not board.complete(chunk)]
+        direct = [chunk for chunk, size in enumerate(needs.pending) if size and self._is_remnant(chunk)]
+        return Menu(tuple(hits), tuple(misses), tuple(direct))
+
+    def _load_another(self, now: float) -> bool:
+        """False when nothing is to be loaded now."""
+        board, room = self._board, self._room
+        starved = [needs for needs in board.sessions.values() if self._is_starved(needs)]
+        chunk = self._overdue(now)
+        if chunk is None:
+            chunk = self._most_wanted(starved or board.sessions.values())
+        if chunk is None:
+            return False
+        size_bytes, free_bytes = board.sizes[chunk], room.free_bytes
+        if size_bytes <= free_bytes:
+            room.admit(chunk, now)
+            return True
+        if size_bytes <= free_bytes + room.leaving_bytes or not starved:
+            return False
+        victim = self._least_wanted(now)
+        if victim is None:
+            return False
+        room.dismiss(victim)
+        return True
+
+    def _overdue(self, now: float) -> int | None:
+        """What the session needs that has been waiting for too long, if there is one."""
+        sessions = [s for s, since in self._dry_since.items() if now >= since + self._timeout_s]
+        wanted = (self._most_wanted([self._board.sessions[session]]) for session in sessions)
+        return next((chunk for chunk in wanted if chunk is not None), None)
+
+    def _most_wanted(self, sessions: Iterable[Needs]) -> int | None:
+        """Of what these sessions need, and what is neither here nor too little to be loaded."""
+        chunks = {chunk for needs in sessions for chunk, size_bytes in enumerate(needs.pending) if size_bytes}
+        absent = [chunk for chunk in sorted(chunks) if chunk not in self._room.stays and not self._is_remnant(chunk)]
+        return max(absent, key=lambda chunk: self._board.wanted[chunk], default=None)
+
+    def _least_wanted(self, now: float) -> int | None:
+        """What some session still needs goes only for one that has nothing left to read."""
+        wanted = self._board.wanted
+        chunks = (chunk for chunk in self._room.stays if self._may_go(chunk, now))
+        chunk = min(chunks, key=lambda chunk: wanted[chunk], default=None)
+        return None if chunk is None or (wanted[chunk] and not self._dry_since) else chunk
+
+    def _may_go(self, chunk: int, now: float) -> bool:
+        """Nobody reads it, and what it was loaded for has been done; or either takes too long."""
+        stay = self._room.stays[chunk]
+        done = stay.finished or not self._board.wanted[chunk]
+        return stay.settled and ((done and not self._board.readers[chunk]) or stay.overdue(now))
+
+    def _is_starved(self, needs: Needs) -> bool:
+        here_bytes = sum(needs.pending[chunk] for chunk in self._room.stays)
+        return here_bytes < min(self._lead_bytes, needs.pending_bytes)
+
+    def _is_dry(self, needs: Needs) -> bool:
+        board = self._board
+        return needs.pending_bytes > 0 and not any(needs.pending[c] and board.resident[c] for c in self._room.stays)
+
+    def _is_remnant(self, chunk: int) -> bool:
+        """So little of it is needed that reading just that costs less than loading the chunk."""
+        return chunk not in self._room.stays and 2 * self._board.needed_bytes[chunk] <= self._board.sizes[chunk]

@@ -1,0 +1,71 @@
+"""Which chunks have been given room, and what is still there of those that have lost it. Pure."""
+
+from __future__ import annotations
+
+from tfquiver import errors
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.stay import Stay
+
+
+class Room:
+    """Invariant: the sizes of the chunks that stay, and what is resident of others, are at most the allocation; but
+    for what was there before."""
+
+    def __init__(self, board: Board, timeout_s: float) -> None:
+        """Raises InvalidArgumentError when the allocation has no room for two chunks."""
+        two_bytes = sum(sorted(board.sizes)[-2:])
+        if two_bytes > board.allocation_bytes:
+            raise errors.InvalidArgumentError(
+                f"allocation: {board.allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together"
+            )
+        self.board, self._timeout_s = board, timeout_s
+        self.stays: dict[int, Stay] = {}  # oldest first
+        self.changes = 0
+
+    def adopt(self, most: int, now: float) -> None:
+        """Takes over what is resident: at most so many chunks, those of which most is there, as far as they fit."""
+        board = self.board
+        there = [chunk for chunk, resident in enumerate(board.resident) if resident]
+        there.sort(key=lambda chunk: board.resident[chunk] / board.sizes[chunk], reverse=True)
+        room_bytes = board.allocation_bytes - sum(board.resident)
+        for chunk in there[:most]:
+            lacking_bytes = board.sizes[chunk] - board.resident[chunk]
+            if lacking_bytes <= room_bytes:
+                room_bytes -= lacking_bytes
+                self.admit(chunk, now)
+
+    def note(self, now: float) -> None:
+        for stay in self.stays.values():
+            stay.note(now)
+
+    def admit(self, chunk: int, now: float) -> None:
+        self.stays[chunk] = Stay(self.board, chunk, now, self._timeout_s)
+        self.changes += 1
+
+    def dismiss(self, chunk: int) -> None:
+        self.board.cut_off(chunk)
+        del self.stays[chunk]
+        self.changes += 1
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        """What is to be evicted."""
+        return tuple(c for c, resident in enumerate(self.board.resident) if resident and c not in self.stays)
+
+    @property
+    def leaving_bytes(self) -> int:
+        return sum(self.board.resident[chunk] for chunk in self.leaving)
+
+    @property
+    def free_bytes(self) -> int:
+        """Not taken by chunks that stay, nor by what is still there of those that leave."""
+        stay_bytes = sum(self.board.sizes[chunk] for chunk in self.stays)
+        return self.board.allocation_bytes - stay_bytes - self.leaving_bytes
+
+    def lacking(self) -> list[int]:
+        """Chunks that stay and are not complete."""
+        return [chunk for chunk in self.stays if not self.board.complete(chunk)]
+
+    def loading(self) -> int:
+        """How many chunks are coming in."""
+        return sum(not stay.settled for stay in self.stays.values())

@@ -1,0 +1,189 @@
+"""Both rotations under any interleaving: bounds kept, nobody cut off early, nobody starved."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.rotation_world import TIMEOUT_S, World
+from tfquiver import errors
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.rotation.interface import Decision
+from tfquiver.service.coordinator.rotation.relevance import Relevance
+
+ORDERS = ["cyclic", "relevance"]
+
+
+class RotationMachine(RuleBasedStateMachine):
+    world: World
+
+    @initialize(
+        order=st.sampled_from(ORDERS), shards=st.integers(1, 40), chunks=st.integers(1, 12),
+        share=st.floats(0.05, 1.2), seed=st.integers(0, 999), left=st.frozensets(st.integers(0, 39), max_size=12),
+    )  # fmt: skip
+    def begin(self, order: str, shards: int, chunks: int, share: float, seed: int, left: frozenset[int]) -> None:
+        self.world = World(order, shards, chunks, share, seed, frozenset(s for s in left if s < shards))
+
+    def draw_session(self, data: st.DataObject) -> str:
+        return str(data.draw(st.sampled_from(sorted(self.world.samplers))))
+
+    def draw_in_hand(self, data: st.DataObject, session: str) -> list[int]:
+        shards = sorted(self.world.in_hand[session])
+        return data.draw(st.lists(st.sampled_from(shards), unique=True)) if shards else []
+
+    @precondition(lambda self: len(self.world.samplers) < 5)
+    @rule()
+    def open(self) -> None:
+        self.world.open()
+
+    @precondition(lambda self: self.world.samplers)
+    @rule(data=st.data(), n=st.integers(1, 6))
+    def take(self, data: st.DataObject, n: int) -> None:
+        self.world.take(self.draw_session(data), n)
+
+    @precondition(lambda self: self.world.samplers)
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        session = self.draw_session(data)
+        self.world.finish_reading(session, self.draw_in_hand(data, session))
+
+    @precondition(lambda self: self.world.samplers)
+    @rule(data=st.data())
+    def lose_reader(self, data: st.DataObject) -> None:
+        session = self.draw_session(data)
+        self.world.give_back(session, self.draw_in_hand(data, session))
+
+    @precondition(lambda self: self.world.samplers)
+    @rule(data=st.data())
+    def close(self, data: st.DataObject) -> None:
+        self.world.close(self.draw_session(data))
+
+    @rule(n=st.integers(1, 10))
+    def load(self, n: int) -> None:
+        self.world.load(n)
+
+    @rule(n=st.integers(1, 10))
+    def evict(self, n: int) -> None:
+        self.world.evict(n)
+
+    @rule(shards=st.lists(st.integers(0, 39), max_size=5))
+    def lose_node(self, shards: list[int]) -> None:
+        self.world.lose([shard for shard in shards if shard < len(self.world.lengths)])
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, TIMEOUT_S / 2, TIMEOUT_S * 2]))
+    def wait(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @rule(data=st.data())
+    def some_never_come_back(self, data: st.DataObject) -> None:
+        sessions = sorted(self.world.samplers)
+        stopped = data.draw(st.frozensets(st.sampled_from(sessions))) if sessions else frozenset()
+        self.world.run_fairly(stopped)
+
+    @invariant()
+    def bounds(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.run_fairly()
+
+
+TestRotationMachine = RotationMachine.TestCase
+TestRotationMachine.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+
+
+def loaded(world: World) -> None:
+    """Brings in all that is to be loaded, and takes out all that is to go."""
+    for _ in range(100):
+        if not (world.decision.load or world.decision.evict):
+            return
+        world.evict(1 << 30)
+        world.load(1 << 30)
+    raise AssertionError("chunks come and go without anybody reading")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_that_stops_in_mid_chunk_holds_the_others_back_by_no_more_than_the_timeout(order: str) -> None:
+    world = World(order, shards=60, chunks=6, share=0.34, seed=1, left=frozenset())
+    stopped, other = world.open(), world.open()
+    world.load(1 << 30)
+    for _ in range(2):  # it stops in the middle of every chunk that is there
+        world.take(stopped, 2)
+        loaded(world)
+    waited, longest = 0.0, 0.0
+    while other in world.samplers:
+        shards = world.take(other, 1)
+        world.finish_reading(other, shards) if shards else world.wait(1.0)
+        loaded(world)
+        waited = 0.0 if shards else waited + 1.0
+        longest = max(longest, waited)
+    assert longest <= TIMEOUT_S + 1.0
+    assert stopped in world.samplers
+    world.run_fairly()
+
+
+def test_cyclic_waits_for_a_reader_until_the_timeout_and_not_longer() -> None:
+    world = World("cyclic", shards=60, chunks=6, share=0.34, seed=2, left=frozenset())
+    slow, fast = world.open(), world.open()
+    loaded(world)
+    first = int(world.cache.layout.chunk_of[world.take(slow, 1)[0]])
+    while shards := world.take(fast, 1):
+        world.finish_reading(fast, shards)
+        loaded(world)
+    world.wait(TIMEOUT_S - 1.0)
+    assert first in world.kept, "a reader keeps its chunk"
+    world.wait(1.0)
+    assert first not in world.kept, "but not for ever"
+
+
+def test_relevance_loads_what_most_need_and_evicts_what_nobody_does() -> None:
+    board = Board([10] * 6, 30)
+    rotation = Relevance(board, TIMEOUT_S)
+    board.session_opened("a", [10, 10, 10, 0, 0, 0])
+    board.session_opened("b", [0, 0, 10, 10, 10, 0])
+    assert rotation.decide(0.0).load == (2,), "the one that both need"
+    board.shard_resident(2, 10)
+    for session in ("a", "b"):
+        board.use_started(session, 2)
+        board.took(session, 2, 10)
+        board.use_ended(session, 2)
+    for _ in range(4):
+        for chunk in rotation.decide(1.0).load:
+            board.shard_resident(chunk, 10)
+    assert rotation.decide(1.0) == Decision(), "there is no room, and what is there is enough to go on with"
+    here = [chunk for chunk in range(6) if board.resident[chunk]]
+    assert len(here) == 3 and 2 in here and 5 not in here
+    session = "a" if board.sessions["a"].pending[here[0]] else "b"
+    for chunk in here:
+        if board.sessions[session].pending[chunk]:
+            board.took(session, chunk, 10)  # it has less than a chunk left here
+    assert rotation.decide(2.0).evict == (2,), "which nobody needs"
+
+
+@pytest.mark.parametrize("kind", [Cyclic, Relevance])
+def test_refuses_an_allocation_without_room_for_two_chunks(kind: type[Cyclic] | type[Relevance]) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="19 bytes have no room for two chunks of 20"):
+        kind(Board([10, 10, 5], 19), TIMEOUT_S)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_chunk_that_cannot_be_completed_does_not_stop_the_others(order: str) -> None:
+    """Some of its shards are gone from the store: those who lease them are told, the rest goes on."""
+    world = World(order, shards=60, chunks=6, share=0.34, seed=3, left=frozenset())
+    session = world.open()
+    lost = set(world.decision.load)
+    for _ in range(2000):
+        if len(world.read[session]) >= 50:
+            break
+        shards = [s for s in world.take(session, 1) if int(world.cache.layout.chunk_of[s]) not in lost]
+        if shards:
+            world.finish_reading(session, shards)
+        world.evict(1 << 30)
+        world.load(1 << 30) if not lost & set(world.decision.load) else None
+        world.wait(5.0)
+    assert len(world.read[session]) >= 50

@@ -1,0 +1,66 @@
+"""The shipping rotations and sampler under simulated time: what is loaded, and that nobody waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.scenario import Outcome, in_step, one_slow, out_of_step, run
+from tfquiver.service.sim.store import Store
+
+FLOOR = 0.8
+
+
+def relevance(outcome: Outcome, bar: float) -> None:
+    assert FLOOR - 1e-9 <= outcome.loads <= bar * FLOOR
+    assert outcome.slowdown <= 1.05
+
+
+def test_events_come_in_order() -> None:
+    engine, seen = Engine(), []
+    for delay_s, name in ((2.0, "c"), (1.0, "a"), (1.0, "b"), (9.0, "too late")):
+        engine.after(delay_s, lambda name=name: seen.append((engine.now, name)))  # type: ignore[misc]
+    assert not engine.run(lambda: False, limit_s=5.0)
+    assert seen == [(1.0, "a"), (1.0, "b"), (2.0, "c")]
+
+
+def test_requests_for_one_shard_join_and_those_of_jobs_go_first() -> None:
+    engine, came, arrived = Engine(), [], []
+    store = Store(engine, [10] * 6, 10.0, arrived.append)
+    store.load_ahead([0, 1, 2, 3])
+    for shard in (5, 5, 2, 0):
+        store.demand(shard, lambda shard=shard: came.append((engine.now, shard)))  # type: ignore[misc]
+    engine.run(lambda: False, limit_s=100.0)
+    assert arrived == [0, 5, 2, 1, 3], "the one under way, then what jobs wait for, then the rest"
+    assert came == [(1.0, 0), (2.0, 5), (2.0, 5), (3.0, 2)]
+    assert store.fetched_bytes == 50
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_jobs_in_step_load_what_is_not_cached_once(jobs: int) -> None:
+    relevance(run(in_step(jobs), "relevance", 1, epochs=2), 1.05)
+
+
+@pytest.mark.parametrize("jobs", [4, 8])
+def test_jobs_out_of_step_do_hardly_worse(jobs: int, seed: int) -> None:
+    relevance(run(out_of_step(jobs, seed), "relevance", seed, epochs=3), 1.10)
+
+
+def test_a_slow_one_does_not_cost_the_others(seed: int) -> None:
+    relevance(run(one_slow(seed), "relevance", seed, epochs=3), 1.10)
+
+
+def test_of_cyclic_at_most_two_chunks_are_resident(seed: int) -> None:
+    outcome = run(out_of_step(3, seed), "cyclic", seed, epochs=2)
+    assert outcome.most_chunks == 2
+    assert outcome.loads < 1.2
+
+
+def test_a_slow_one_holds_cyclic_back_by_at_most_its_timeout_a_chunk(seed: int) -> None:
+    timeout_epochs = 0.02
+    outcome = run(one_slow(seed), "cyclic", seed, epochs=2, timeout_epochs=timeout_epochs)
+    assert outcome.slowdown <= 1.0 + 10 * timeout_epochs + 0.05
+
+
+def test_lru_collapses(seed: int) -> None:
+    assert run(in_step(4), "lru", seed, epochs=2).loads > 3.0
