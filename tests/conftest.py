@@ -20,6 +20,9 @@ hypothesis.settings.register_profile("tfquiver", deadline=None)
 hypothesis.settings.load_profile("tfquiver")
 
 SEED = int(os.environ.get("TFQUIVER_TEST_SEED") or secrets.randbits(31))
+# Children are started by fork and exec. gRPC's own handlers would abort some of them in between, where a test has calls
+# under way; read when gRPC is imported, and kept from the servers (tests/support/cluster.py).
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)
 

@@ -57,6 +57,7 @@ class Server:
         self.log = log
         self.ready: dict[str, Any] = {}
         self._env = {**os.environ, **_TENSORFLOW_ENV, **(env or {})}
+        self._env.pop("GRPC_ENABLE_FORK_SUPPORT", None)  # of the tests alone, see tests/conftest.py
         self._ready_s = ready_s
         self._process: subprocess.Popen[bytes] | None = None
 
