@@ -6,16 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
-#include <type_traits>
+#include <utility>
 
 namespace tfquiver {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMostArrived =
-    8;  // descriptors in hand: read ahead by the kernel while others are loaded
+// Descriptors in hand: the kernel reads ahead for them while others are loaded.
+constexpr size_t kMostArrived = 8;
+constexpr uint64_t kMostShards = uint64_t{1} << 28;
 constexpr int kMostBad = 5;
 constexpr size_t kMostUnread = 1024;  // frames thrown away at the end
 // Acks that a node which dies may not have passed on; they are said again to the next one.
@@ -23,8 +23,6 @@ constexpr std::chrono::seconds kAckMemory{30};
 constexpr size_t kMostRecentAcks = 1 << 20;
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
-
-Status Stopped() { return Status(Code::kCancelled, "stopped"); }
 
 // Memory with `bytes` in it, to pass to the node.
 UniqueFd MemoryOf(const std::string& bytes) {
@@ -52,8 +50,9 @@ SessionClient::SessionClient(SessionOptions options, std::function<std::string()
       loader_(loader),
       stop_(stop),
       wake_(wake),
-      warn_(std::move(warn)),
+      warn_(warn),
       on_opened_(std::move(on_opened)),
+      node_(stop, wake, std::move(warn)),
       session_id_(options_.session_id) {}
 
 void SessionClient::Stop() {
@@ -78,16 +77,17 @@ void SessionClient::Run() {
       }
       lost_before = true;
       if (now >= deadline) {
-        Fatal(Status(Code::kUnavailable, "the tfquiver node at " + path_ + " keeps hanging up"));
+        Fatal(Status(Code::kUnavailable,
+                     "the tfquiver node at " + node_.path() + " keeps hanging up"));
         break;
       }
-      warn_("lost the node at " + path_ + "; connecting again");
+      warn_("lost the node at " + node_.path() + "; connecting again");
     } else if (status.code() != Code::kUnavailable || Clock::now() + pause >= deadline) {
       // No time for another try: this one says why.
       Fatal(status);
       break;
     }
-    socket_.Close();
+    node_.socket().Close();
     outgoing_.clear();
     arrived_.clear();
     awaited_.clear();
@@ -102,72 +102,46 @@ void SessionClient::Run() {
 }
 
 Status SessionClient::Open(Clock::time_point deadline) {
-  path_ = socket_path_();
-  if (path_.empty()) {
+  const std::string path = socket_path_();
+  if (path.empty()) {
     return Status(
         Code::kFailedPrecondition,
         "this process knows no tfquiver node: call tfquiver.dataset(...) with a cache_dir "
         "of this machine, or run the pipeline in a tfquiver-worker");
   }
-  const std::string where = "the tfquiver node at " + path_;
-  const Status connected = UnixSocket::Connect(path_, &socket_);
-  if (!connected.ok()) {
-    return Status(connected.code(), "cannot reach the tfquiver node: " + connected.message() +
-                                        "; is tfquiver-node running on this machine?");
-  }
   frames_received_ = 0;
   drained_at_ = ~uint64_t{0};
-  const auto pid = static_cast<uint32_t>(::getpid());
-  Status status = Say(EncodeHello(Role::kReader, pid, options_.label), -1, deadline);
+  Status status = node_.Dial(path, Role::kReader, options_.label, deadline);
   if (!status.ok()) return status;
-  NodeFrame frame;
-  UniqueFd fd;
-  status = Hear(&frame, &fd, deadline);
-  if (!status.ok()) return status;
-  if (!std::holds_alternative<Welcome>(frame)) {
-    return Status(Code::kAborted, where + " broke the protocol: no WELCOME");
-  }
+  // The node is there; it may have to wait for its coordinator.
+  deadline = std::max(deadline, Clock::now() + options_.reconnect);
   std::vector<uint32_t> again;
   if (opened_) {
     std::vector<uint32_t> held = pool_->Held();
     for (const auto& [when, shard] : recent_acks_) again.push_back(shard);
     held.insert(held.end(), again.begin(), again.end());
     for (const std::string& part : EncodeHeld(held)) {
-      status = Say(part, -1, deadline);
+      status = node_.Say(part, -1, deadline);
       if (!status.ok()) return status;
     }
   }
-  // The outbox of before is settled by OPEN: what the pool owes is part of the credit given now.
-  const uint64_t here_bytes = pool_->RestartCredit();
-  OpenFields open{session_id_,        options_.session_key,
-                  options_.digest_id, options_.job,
-                  options_.reader_id, 0,
-                  options_.seed,      false};
-  open.credit_bytes = options_.credit_bytes - std::min(options_.credit_bytes, here_bytes);
-  credit_debt_bytes_ = here_bytes - std::min(options_.credit_bytes, here_bytes);
-  UniqueFd state;
-  if (!opened_ && !options_.done_zlib.empty()) {
-    state = MemoryOf(options_.done_zlib);
-    if (!state.valid())
-      return Status(Code::kResourceExhausted, "no memory file for the checkpoint");
-    open.has_state = true;
-  }
-  status = Say(EncodeOpen(open), state.get(), deadline);
+  status = SayOpen(deadline);
   if (!status.ok()) return status;
+  NodeFrame frame;
+  UniqueFd fd;
   while (true) {
-    status = Hear(&frame, &fd, deadline);
+    status = node_.Hear(&frame, &fd, deadline);
     if (!status.ok()) return status;
-    if (auto* dropped = std::get_if<Dropped>(&frame)) {
-      for (uint32_t shard : dropped->shards) pool_->Drop(shard);
-      continue;
-    }
-    break;
+    auto* dropped = std::get_if<Dropped>(&frame);
+    if (dropped == nullptr) break;
+    for (uint32_t shard : dropped->shards) pool_->Drop(shard);
   }
   auto* opened = std::get_if<Opened>(&frame);
-  if (opened == nullptr) return Status(Code::kAborted, where + " broke the protocol: no OPENED");
-  if (opened->shards > uint64_t{1} << 28 || !pool_->SetShards(opened->shards)) {
+  if (opened == nullptr) return node_.Broken("no OPENED");
+  if (opened->shards > kMostShards || !pool_->SetShards(opened->shards)) {
     return Status(Code::kFailedPrecondition,
-                  where + " says that the data set has " + std::to_string(opened->shards) +
+                  "the tfquiver node at " + path + " says that the data set has " +
+                      std::to_string(opened->shards) +
                       " shards, which is not what the checkpoint or an earlier node said");
   }
   on_opened_(opened->epoch);
@@ -177,53 +151,28 @@ Status SessionClient::Open(Clock::time_point deadline) {
   return Status();
 }
 
-Status SessionClient::Say(const std::string& frame, int fd, Clock::time_point deadline) {
-  while (true) {
-    if (stop_->load()) return Stopped();
-    switch (socket_.Send(frame, fd)) {
-      case UnixSocket::Outcome::kDone:
-        return Status();
-      case UnixSocket::Outcome::kLost:
-        return Status(Code::kUnavailable, "the tfquiver node at " + path_ + " hung up");
-      case UnixSocket::Outcome::kAgain:
-        break;
+Status SessionClient::SayOpen(Clock::time_point deadline) {
+  // The node counts anew: what is here is not part of the credit.
+  const uint64_t here_bytes = pool_->RestartCredit();
+  const uint64_t used_bytes = std::min(options_.credit_bytes, here_bytes);
+  credit_debt_bytes_ = here_bytes - used_bytes;
+  OpenFields open;
+  open.session_id = session_id_;
+  open.session_key = options_.session_key;
+  open.digest_id = options_.digest_id;
+  open.job = options_.job;
+  open.reader_id = options_.reader_id;
+  open.credit_bytes = options_.credit_bytes - used_bytes;
+  open.seed = options_.seed;
+  open.has_state = !opened_ && !options_.done_zlib.empty();
+  UniqueFd state;
+  if (open.has_state) {
+    state = MemoryOf(options_.done_zlib);
+    if (!state.valid()) {
+      return Status(Code::kResourceExhausted, "no memory file for the checkpoint");
     }
-    if (Clock::now() >= deadline) {
-      return Status(Code::kUnavailable, "the tfquiver node at " + path_ + " does not listen");
-    }
-    Wait(socket_.get(), POLLOUT, wake_->get(), deadline);
-    wake_->Clear();
   }
-}
-
-// The next frame that is not an ERROR without consequences.
-Status SessionClient::Hear(NodeFrame* frame, UniqueFd* fd, Clock::time_point deadline) {
-  std::string trouble;
-  while (true) {
-    if (stop_->load()) return Stopped();
-    switch (socket_.Receive(&buffer_, fd)) {
-      case UnixSocket::Outcome::kLost:
-        return Status(Code::kUnavailable, "the tfquiver node at " + path_ + " hung up");
-      case UnixSocket::Outcome::kDone: {
-        const Status status = Decode(buffer_, frame);
-        if (!status.ok()) return status;
-        auto* error = std::get_if<ErrorFrame>(frame);
-        if (error == nullptr) return Status();
-        if (error->fatal) return Status(error->code, error->message);
-        warn_(error->message);
-        trouble = ": " + error->message;
-        continue;
-      }
-      case UnixSocket::Outcome::kAgain:
-        break;
-    }
-    if (Clock::now() >= deadline) {
-      return Status(Code::kUnavailable,
-                    "the tfquiver node at " + path_ + " does not answer in time" + trouble);
-    }
-    Wait(socket_.get(), POLLIN, wake_->get(), deadline);
-    wake_->Clear();
-  }
+  return node_.Say(EncodeOpen(open), state.get(), deadline);
 }
 
 SessionClient::Turn SessionClient::Serve() {
@@ -234,7 +183,7 @@ SessionClient::Turn SessionClient::Serve() {
     if (!Flush()) return ended_ ? Turn::kDone : Turn::kLost;
     const Turn turn = ReceiveAll();
     if (turn == Turn::kLost && ended_) {
-      socket_.Close();
+      node_.socket().Close();
       return Turn::kDone;
     }
     if (turn != Turn::kOn) return turn;
@@ -243,7 +192,7 @@ SessionClient::Turn SessionClient::Serve() {
       continue;
     }
     const short events = outgoing_.empty() ? POLLIN : POLLIN | POLLOUT;
-    Wait(socket_.get(), events, wake_->get(), Clock::now() + std::chrono::minutes(1));
+    Wait(node_.socket().get(), events, wake_->get(), Clock::now() + std::chrono::minutes(1));
   }
   return Turn::kDone;
 }
@@ -251,7 +200,7 @@ SessionClient::Turn SessionClient::Serve() {
 SessionClient::Turn SessionClient::ReceiveAll() {
   while (arrived_.size() < kMostArrived) {
     UniqueFd fd;
-    switch (socket_.Receive(&buffer_, &fd)) {
+    switch (node_.socket().Receive(&buffer_, &fd)) {
       case UnixSocket::Outcome::kAgain:
         return Turn::kOn;
       case UnixSocket::Outcome::kLost:
@@ -262,8 +211,8 @@ SessionClient::Turn SessionClient::ReceiveAll() {
     NodeFrame frame;
     Status status = Decode(buffer_, &frame);
     if (!status.ok()) {
-      Say(EncodeError(status.code(), true, status.message()), -1, Clock::now()).ok();
-      return Fatal(Status(status.code(), "the tfquiver node at " + path_ +
+      node_.Say(EncodeError(status.code(), true, status.message()), -1, Clock::now()).ok();
+      return Fatal(Status(status.code(), "the tfquiver node at " + node_.path() +
                                              " broke the protocol: " + status.message()));
     }
     const Turn turn = Handle(std::move(frame), std::move(fd));
@@ -276,7 +225,7 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
   if (auto* shard = std::get_if<ShardFrame>(&frame)) {
     ++frames_received_;
     if (shard->shard >= pool_->shards()) {
-      return Fatal(Status(Code::kAborted, "the tfquiver node at " + path_ + " sent shard " +
+      return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() + " sent shard " +
                                               std::to_string(shard->shard) + " of " +
                                               std::to_string(pool_->shards())));
     }
@@ -305,7 +254,7 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
     warn_(error->message);
     return Turn::kOn;
   }
-  return Fatal(Status(Code::kAborted, "the tfquiver node at " + path_ +
+  return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() +
                                           " broke the protocol: a frame out of turn"));
 }
 
@@ -327,7 +276,7 @@ SessionClient::Turn SessionClient::LoadOne() {
   if (stop_->load()) return Turn::kDone;
   const int times = ++times_bad_[frame.shard];
   const std::string what = "shard " + std::to_string(frame.shard) + " from the tfquiver node at " +
-                           path_ + " cannot be used: " + why;
+                           node_.path() + " cannot be used: " + why;
   if (times >= kMostBad) {
     return Fatal(Status(Code::kDataLoss, what + "; it came " + std::to_string(times) + " times"));
   }
@@ -360,7 +309,7 @@ void SessionClient::CollectOutbox() {
 // False when the node is gone.
 bool SessionClient::Flush() {
   while (!outgoing_.empty()) {
-    switch (socket_.Send(outgoing_.front())) {
+    switch (node_.socket().Send(outgoing_.front())) {
       case UnixSocket::Outcome::kDone:
         outgoing_.pop_front();
         break;
@@ -380,7 +329,7 @@ SessionClient::Turn SessionClient::Fatal(Status status) {
 
 // Says CLOSE without waiting: a node that does not listen learns it from the closed socket.
 void SessionClient::GoodBye() {
-  if (socket_.open() && opened_) {
+  if (node_.socket().open() && opened_) {
     if (!ended_) {
       pool_->TakerLeaves();
       CollectOutbox();
@@ -391,11 +340,11 @@ void SessionClient::GoodBye() {
     // read.
     UniqueFd fd;
     for (size_t i = 0; i < kMostUnread; ++i) {
-      if (socket_.Receive(&buffer_, &fd) != UnixSocket::Outcome::kDone) break;
+      if (node_.socket().Receive(&buffer_, &fd) != UnixSocket::Outcome::kDone) break;
     }
   }
   arrived_.clear();
-  socket_.Close();
+  node_.socket().Close();
 }
 
 }  // namespace tfquiver

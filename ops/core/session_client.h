@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ops/core/frame.h"
+#include "ops/core/node_connection.h"
 #include "ops/core/record_pool.h"
 #include "ops/core/shard_loader.h"
 #include "ops/core/status.h"
@@ -30,8 +31,8 @@ struct SessionOptions {
   uint64_t seed = 0;
   uint64_t credit_bytes = 0;
   std::string done_zlib;                      // compressed done bitmap of a checkpoint; empty: none
-  std::chrono::milliseconds connect{10'000};  // to the node's WELCOME and OPENED, at first
-  std::chrono::milliseconds reconnect{60'000};  // the same, after the node went away
+  std::chrono::milliseconds connect{10'000};  // to the node's WELCOME, at first
+  std::chrono::milliseconds reconnect{60'000};  // the same, after the node went away; to OPENED
 };
 
 // Owns the socket to the node, on one thread (Run): opens the session, loads the shards that come
@@ -59,8 +60,7 @@ class SessionClient {
   enum class Turn { kOn, kLost, kDone };
 
   Status Open(Clock::time_point deadline);
-  Status Say(const std::string& frame, int fd, Clock::time_point deadline);
-  Status Hear(NodeFrame* frame, UniqueFd* fd, Clock::time_point deadline);
+  Status SayOpen(Clock::time_point deadline);
   Turn Serve();
   Turn ReceiveAll();
   Turn Handle(NodeFrame frame, UniqueFd fd);
@@ -79,8 +79,7 @@ class SessionClient {
   const std::function<void(const std::string&)> warn_;
   const std::function<void(uint64_t)> on_opened_;
 
-  UnixSocket socket_;
-  std::string path_;
+  NodeConnection node_;
   std::string session_id_;
   std::string buffer_;
   bool opened_ = false;  // at least once

@@ -12,6 +12,14 @@ inline absl::Status ToAbsl(const Status& status) {
                       "tfquiver: " + status.message());
 }
 
+// An error that tf.data service's client would repeat for ever (it takes these codes for a worker
+// that is about to come back) must not look like one when it is final.
+inline absl::Status Final(absl::Status status, bool in_service) {
+  const bool repeated = absl::IsUnavailable(status) || absl::IsAborted(status);
+  if (!in_service || !repeated) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
 }  // namespace tfquiver
 
 #endif  // TFQUIVER_OPS_TF_STATUS_CONVERSION_H_

@@ -188,7 +188,7 @@ def test_a_node_that_accepts_and_says_nothing(make_node: MakeNode) -> None:
     node = make_node(SHARDS)
     node.on_open = lambda connection: True
     with pytest.raises(tf.errors.UnavailableError, match="does not answer in time"):
-        records_of(OpSource(connect_ms=300))
+        records_of(OpSource(connect_ms=300, reconnect_ms=300))
 
 
 def test_named_endpoints(make_node: MakeNode, tmp_path: Path) -> None:

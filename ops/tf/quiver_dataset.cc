@@ -1,0 +1,68 @@
+#include "ops/tf/quiver_dataset.h"
+
+#include <utility>
+
+#include "ops/tf/ticket_provider.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tfquiver {
+namespace {
+
+using tensorflow::PartialTensorShape;
+using tensorflow::tstring;
+using tensorflow::data::DatasetBase;
+using tensorflow::data::DatasetContext;
+using tensorflow::data::SplitProvider;
+
+PartialTensorShape Shape(const Options& options) {
+  if (options.batch_size == 0) return PartialTensorShape({});
+  return PartialTensorShape({options.drop_remainder ? options.batch_size : -1});
+}
+
+}  // namespace
+
+QuiverDataset::QuiverDataset(tensorflow::OpKernelContext* ctx, Source source)
+    : DatasetBase(DatasetContext(ctx)),
+      source_(std::move(source)),
+      dtypes_({tensorflow::DT_STRING}),
+      shapes_({Shape(source_.options)}) {}
+
+int64_t QuiverDataset::CardinalityInternal(tensorflow::data::CardinalityOptions) const {
+  const int64_t batch = source_.options.batch_size;
+  if (batch == 0) return source_.num_records;
+  return source_.num_records / batch +
+         (!source_.options.drop_remainder && source_.num_records % batch != 0 ? 1 : 0);
+}
+
+int64_t QuiverDataset::AllocatedBytes() const {
+  return static_cast<int64_t>(sizeof(*this) + source_.options_json.capacity());
+}
+
+absl::Status QuiverDataset::InputDatasets(std::vector<const DatasetBase*>* inputs) const {
+  inputs->clear();
+  return absl::OkStatus();
+}
+
+absl::Status QuiverDataset::MakeSplitProviders(
+    std::vector<std::unique_ptr<SplitProvider>>* split_providers) const {
+  split_providers->push_back(std::make_unique<TicketProvider>(
+      source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
+      CardinalityInternal({})));
+  return absl::OkStatus();
+}
+
+absl::Status QuiverDataset::AsGraphDefInternal(tensorflow::data::SerializationContext*,
+                                               DatasetGraphDefBuilder* b,
+                                               tensorflow::Node** output) const {
+  tensorflow::Node* digest_id = nullptr;
+  tensorflow::Node* session_key = nullptr;
+  tensorflow::Node* options = nullptr;
+  tensorflow::Node* num_records = nullptr;
+  TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.digest_id), &digest_id));
+  TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.session_key), &session_key));
+  TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.options_json), &options));
+  TF_RETURN_IF_ERROR(b->AddScalar(source_.num_records, &num_records));
+  return b->AddDataset(this, {digest_id, session_key, options, num_records}, {}, output);
+}
+
+}  // namespace tfquiver

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/checkpoint.h"
+#include "ops/core/process.h"
+#include "ops/core/reader.h"
+#include "ops/tf/quiver_dataset.h"
+#include "ops/tf/status_conversion.h"
+#include "ops/tf/tensor_parts.h"
+#include "ops/tf/wait_cancellation.h"
+#include "tensorflow/core/framework/dataset.h"
+#include "tensorflow/core/framework/model.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace tfquiver {
+namespace {
+
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+using tensorflow::data::DatasetIterator;
+using tensorflow::data::IteratorBase;
+using tensorflow::data::IteratorContext;
+using tensorflow::data::IteratorStateReader;
+using tensorflow::data::IteratorStateWriter;
+using tensorflow::data::SerializationContext;
+using tensorflow::data::SplitProvider;
+
+constexpr char kState[] = "state";
+
+// One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
+// restored at its end, opens no session.
+class Iterator : public DatasetIterator<QuiverDataset> {
+ public:
+  explicit Iterator(const Params& params)
+      : DatasetIterator<QuiverDataset>(params),
+        checkpoints_(Crc32c(), Zlib()),
+        on_stop_([this] { Cancel("tfquiver was stopped in this process"); }) {
+    where_.digest_id = params.dataset->source().digest_id;
+  }
+
+  // Waits for nothing but its own thread, which is told to stop.
+  ~Iterator() override {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (reader_ != nullptr) {
+      reader_->Stop();
+      thread_.reset();
+    }
+    for (Record& record : drawn_.records) {
+      if (record.blob != nullptr) TstringBlobs()->Delete(record.blob);
+    }
+    if (reader_ != nullptr) reader_->pool().Release(&drawn_);
+    std::lock_guard<std::mutex> cancel_lock(cancel_mu_);
+    owned_by_cancel_ = nullptr;
+  }
+
+  absl::Status Initialize(IteratorContext* ctx) override {
+    const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
+    if (!providers.empty()) split_provider_ = providers[0];
+    return absl::OkStatus();
+  }
+
+  absl::Status GetNextInternal(IteratorContext* ctx, std::vector<Tensor>* out_tensors,
+                               bool* end_of_sequence) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    *end_of_sequence = false;
+    if (reader_ == nullptr && !ended_) TF_RETURN_IF_ERROR(Start(ctx));
+    if (!ended_) {
+      const int64_t batch = dataset()->source().options.batch_size;
+      bool end = false;
+      RecordPool& pool = reader_->pool();
+      WaitCancellation cancellation(ctx->cancellation_manager(), &pool);
+      const Status drawn = pool.Draw(static_cast<size_t>(std::max<int64_t>(batch, 1)), &drawn_,
+                                     &end, [&cancellation] { cancellation.Register(); });
+      if (!drawn.ok()) return Final(ToAbsl(drawn), split_provider_ != nullptr);
+      ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
+      if (!ended_) {
+        out_tensors->push_back(batch == 0 ? Single(ctx) : Batch(ctx));
+        pool.Release(&drawn_);
+        return absl::OkStatus();
+      }
+      TellProvider();
+    }
+    *end_of_sequence = true;
+    return absl::OkStatus();
+  }
+
+ protected:
+  std::shared_ptr<tensorflow::data::model::Node> CreateNode(
+      IteratorContext*, tensorflow::data::model::Node::Args args) const override {
+    return tensorflow::data::model::MakeSourceNode(std::move(args));
+  }
+
+  bool SymbolicCheckpointCompatible() const override { return true; }
+
+  absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!drawn_.records.empty()) {
+      return absl::FailedPreconditionError("tfquiver: the iterator was cancelled within a batch");
+    }
+    if (reader_ != nullptr) where_ = reader_->Where();
+    where_.ended = ended_;
+    return writer->WriteScalar(prefix(), kState, tstring(checkpoints_.Write(where_)));
+  }
+
+  absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    tstring state;
+    TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kState, &state));
+    if (reader_ != nullptr) {
+      return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
+    }
+    Checkpoint checkpoint;
+    const Status read = ReadCheckpoint(std::string_view(state.data(), state.size()),
+                                       where_.digest_id, Crc32c(), Zlib(), &checkpoint);
+    if (!read.ok()) return ToAbsl(read);
+    where_ = std::move(checkpoint);
+    ended_ = where_.ended;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Start(IteratorContext* ctx) {
+    const Source& source = dataset()->source();
+    SessionOptions session;
+    if (split_provider_ != nullptr) {
+      Tensor split;
+      bool end = false;
+      TF_RETURN_IF_ERROR(split_provider_->GetNext(&split, &end));
+      if (end) {
+        ended_ = true;
+        return absl::OkStatus();
+      }
+      session.session_id = split.scalar<tstring>()();
+    }
+    session.session_key = source.session_key;
+    session.digest_id = source.digest_id;
+    session.reader_id = UniqueId();
+    session.label = Process::Get().label();
+    ReaderParts parts;
+    parts.crc = Crc32c();
+    parts.zlib = Zlib();
+    parts.blobs = TstringBlobs();
+    parts.warn = [](const std::string& message) { LOG(WARNING) << "tfquiver: " << message; };
+    parts.socket_path = [endpoint = source.options.endpoint] {
+      return Process::Get().SocketPath(endpoint);
+    };
+    reader_ =
+        std::make_unique<Reader>(source.options, std::move(session), where_, std::move(parts));
+    {
+      std::lock_guard<std::mutex> lock(cancel_mu_);
+      owned_by_cancel_ = reader_.get();
+      if (!cancelled_.empty()) reader_->pool().Cancel(cancelled_);
+    }
+    thread_ = ctx->StartThread("tfquiver_reader", [reader = reader_.get()] { reader->Run(); });
+    return absl::OkStatus();
+  }
+
+  // Asked once more after the end, so that the dispatcher learns of it and tells late workers.
+  void TellProvider() {
+    if (split_provider_ == nullptr) return;
+    Tensor split;
+    bool end = false;
+    const absl::Status status = split_provider_->GetNext(&split, &end);
+    if (!status.ok())
+      LOG(WARNING) << "tfquiver: the dispatcher was not told of the end: " << status;
+  }
+
+  static void Move(const Record& record, tstring* to) {
+    if (record.blob == nullptr) {
+      to->assign(record.data, record.size);
+      return;
+    }
+    *to = std::move(*static_cast<tstring*>(record.blob));
+    TstringBlobs()->Delete(record.blob);
+  }
+
+  Tensor Single(IteratorContext* ctx) {
+    Tensor tensor(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({}));
+    Move(drawn_.records[0], &tensor.scalar<tstring>()());
+    return tensor;
+  }
+
+  Tensor Batch(IteratorContext* ctx) {
+    const auto size = static_cast<int64_t>(drawn_.records.size());
+    Tensor tensor(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({size}));
+    auto strings = tensor.vec<tstring>();
+    for (int64_t i = 0; i < size; ++i) Move(drawn_.records[static_cast<size_t>(i)], &strings(i));
+    return tensor;
+  }
+
+  void Cancel(const std::string& why) {
+    std::lock_guard<std::mutex> lock(cancel_mu_);
+    cancelled_ = why;
+    if (owned_by_cancel_ != nullptr) owned_by_cancel_->pool().Cancel(why);
+  }
+
+  std::mutex mu_;  // held through GetNext: one taker at a time
+  std::shared_ptr<SplitProvider> split_provider_;
+  CheckpointWriter checkpoints_;
+  Checkpoint where_;
+  bool ended_ = false;
+  RecordPool::Drawn drawn_;
+
+  std::mutex cancel_mu_;  // never held while waiting
+  std::string cancelled_;
+  Reader* owned_by_cancel_ = nullptr;  // reader_, once it is there
+
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
+  Process::OnStop on_stop_;                     // destroyed first: no call after that
+};
+
+}  // namespace
+
+std::unique_ptr<IteratorBase> QuiverDataset::MakeIteratorInternal(const std::string& prefix) const {
+  return std::make_unique<Iterator>(Iterator::Params{this, prefix + "::Quiver"});
+}
+
+}  // namespace tfquiver
