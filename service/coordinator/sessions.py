@@ -174,9 +174,7 @@ class Sessions:
             result = LeaseResult(LeaseState.LEASED, tuple(shards))
             reader.draining = False
         else:
-            begins, reader.draining = draining and not reader.draining, draining
-            if begins:
-                self._changed(session_id)
+            reader.draining = draining
             if session.ended or session.can_end:
                 self._end(session)
                 result = LeaseResult(LeaseState.END)

@@ -128,6 +128,10 @@ class World:
         if result.state is LeaseState.END:
             self.replied()
             reader.told_end = True
+            # A reader may also be let go before its session ends; then others still emit.
+            if self.sessions.session(reader.session_id).ended:
+                emitted = self.expected[reader.session_id].emitted
+                assert len(emitted) == self.shards, "END while a shard is still to be emitted"
         return result.state
 
     def emit(self, reader: SimReader, n: int) -> None:

@@ -1,0 +1,97 @@
+"""What one reader's coming, going and acking means to the others of its session."""
+
+from __future__ import annotations
+
+from tests.unit.test_sessions import END, WAIT, Bench
+
+
+def test_what_a_reader_brings_back_is_not_given_to_another() -> None:
+    bench = Bench()
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    bench.open(session_id, "b")
+    held = bench.lease(session_id, "a", 1).shards
+    bench.sessions.close_reader(session_id, "a", False)
+    assert bench.open(session_id, "a", held) == []
+    given = [shard for sequence in range(1, 6) for shard in bench.lease(session_id, "b", sequence).shards]
+    assert sorted([*given, *held]) == [0, 1, 2, 3]
+
+
+def test_what_was_acked_by_one_who_lost_it_is_not_given_again() -> None:
+    bench = Bench()
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    bench.open(session_id, "b")
+    lost = bench.lease(session_id, "a", 1).shards
+    bench.open(session_id, "a")
+    bench.sessions.ack(session_id, "a", lost)
+    given = [shard for sequence in range(1, 6) for shard in bench.lease(session_id, "b", sequence).shards]
+    assert sorted([*given, *lost]) == [0, 1, 2, 3]
+
+
+def test_who_was_draining_and_is_given_more_holds_up_the_end() -> None:
+    bench = Bench(2)
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    first = bench.lease(session_id, "a", 1).shards
+    bench.sessions.ack(session_id, "a", first)
+    assert bench.lease(session_id, "a", 2, draining=True).shards
+    bench.open(session_id, "b")
+    assert bench.lease(session_id, "b", 1, draining=True) == WAIT
+    assert bench.lease(session_id, "a", 3, draining=True) == END
+    assert bench.lease(session_id, "b", 2, draining=True) == END
+
+
+def test_after_a_restart_the_known_have_all_of_their_grace() -> None:
+    bench = Bench()
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    held = bench.lease(session_id, "a", 1).shards
+    bench.restart(bench.log)
+    bench.clock.advance(9.0)
+    bench.sessions.expire()
+    bench.open(session_id, "b")
+    assert bench.lease(session_id, "b", 1, 4) == WAIT
+    assert bench.open(session_id, "a", held) == []
+    assert not set(bench.lease(session_id, "b", 2, 4).shards) & set(held)
+
+
+def test_who_was_draining_when_its_node_restarted_holds_up_the_end_until_it_is_heard_of() -> None:
+    bench = Bench(2)
+    session_id = bench.begin()
+    for name in "ab":
+        bench.open(session_id, name, node=name)
+    held = bench.lease(session_id, "a", 1).shards
+    rest = bench.lease(session_id, "b", 1).shards
+    assert bench.lease(session_id, "a", 2, draining=True) == WAIT
+    bench.sessions.node_seen("a", "2")
+    bench.sessions.ack(session_id, "b", rest)
+    assert bench.lease(session_id, "b", 2, draining=True) == WAIT
+    bench.clock.advance(11.0)
+    bench.sessions.expire()
+    assert bench.lease(session_id, "b", 3, draining=True).shards == held
+
+
+def test_whoever_waits_for_the_end_is_woken_by_the_last_ack() -> None:
+    bench = Bench(1)
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    bench.open(session_id, "b")
+    shards = bench.lease(session_id, "a", 1).shards
+    assert bench.lease(session_id, "b", 1, draining=True, last=False) == WAIT
+    bench.changed.clear()
+    bench.sessions.ack(session_id, "a", shards)
+    assert bench.changed == [session_id]
+    assert bench.lease(session_id, "b", 1, draining=True, last=False) == END
+
+
+def test_whoever_waits_is_woken_when_the_last_other_drains() -> None:
+    bench = Bench(1)
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    bench.open(session_id, "b")
+    assert bench.lease(session_id, "a", 1).shards
+    assert bench.lease(session_id, "b", 1, draining=True, last=False) == WAIT
+    bench.changed.clear()
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    assert session_id in bench.changed
