@@ -182,6 +182,17 @@ def test_a_pipeline_held_up_by_another_data_set_is_let_go(bench: Bench) -> None:
     assert not bench.session(one).ended
 
 
+def test_who_was_draining_and_is_given_more_has_not_drained(bench: Bench) -> None:
+    session_id, shards = alone(bench)
+    for name in "bc":
+        bench.open(session_id, name)
+    bench.sessions.ack(session_id, "a", shards[:3])
+    assert bench.lease(session_id, "b", 1, draining=True) == WAIT
+    bench.sessions.close_reader(session_id, "a", False)
+    assert bench.lease(session_id, "b", 2, draining=True).shards == (shards[3],)
+    assert bench.lease(session_id, "c", 1, draining=True) == WAIT
+
+
 # Failures.
 
 
@@ -230,6 +241,15 @@ def test_a_farewell_to_a_restarted_coordinator_waits_for_what_was_held(bench: Be
     bench.open(session_id, "a", shards)
     bench.sessions.close_reader(session_id, "a", True)
     assert (bench.session(session_id).acked_shards, bench.session(session_id).shortfall) == (4, 0)
+
+
+def test_who_was_let_go_before_the_end_and_says_farewell_after_a_restart_is_believed(bench: Bench) -> None:
+    """That it was told END is known to it alone."""
+    session_id, shards = alone(bench)
+    bench.restart(bench.log)
+    bench.open(session_id, "a", shards)
+    bench.sessions.close_reader(session_id, "a", True)
+    assert (bench.session(session_id).acked_shards, bench.session(session_id).leased_shards) == (4, 0)
 
 
 def test_who_comes_back_late_drops_what_others_have(bench: Bench) -> None:
