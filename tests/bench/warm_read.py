@@ -49,7 +49,7 @@ class Kind:
     quick_bytes: int
 
 
-SMALL = Kind("256 B", 256, 256, 10_000, 384 << 20, 96 << 20)
+SMALL = Kind("256 B", 256, 256, 10_000, 384 << 20, 160 << 20)
 # 600 records are what the op's default pool (64 MiB) holds.
 LARGE = Kind("110 KB", 110_000, 32, 600, 1 << 30, 384 << 20)
 
