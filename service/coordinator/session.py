@@ -81,7 +81,7 @@ class Session:
         self.counters.CopyFrom(created.counters)
         self.acked = Bitmap.from_compressed(created.done_bitmap, created.shards)
         self.readers: dict[str, Reader] = {}
-        self.labels: set[str] = set()
+        self.labels = set(created.labels)
         self.ended = False
         self.settled_acked: int | None = None  # set when ended and without readers; `acked` is then empty
         self.sampler: Sampler | None = None

@@ -17,6 +17,7 @@ from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.sampler import ResidentFirst
 from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.session_records import records_of
 from tfquiver.service.coordinator.tickets import Tickets
 
 MAX_READERS = 10_000
@@ -300,51 +301,7 @@ class Sessions:
     def snapshot(self) -> Iterator[Record]:
         """Records that bring an empty object here."""
         for session in self._sessions.values():
-            yield Record(
-                session_created=log_pb2.SessionCreated(
-                    session_id=session.session_id,
-                    session_key=session.session_key,
-                    digest_id=session.digest_id,
-                    job=session.job,
-                    epoch=session.epoch,
-                    shards=session.shards,
-                    seed=session.seed,
-                    own_reader_id=session.own_reader_id,
-                    done_bitmap=session.acked.compressed(),
-                    counters=session.counters,
-                )
-            )
-            ended_told = self._tickets.end_told(session.session_id)
-            for (_, provider_id, repetition), adopted in self._tickets.of(session.session_id):
-                yield Record(
-                    ticket_given=log_pb2.TicketGiven(
-                        session_id=session.session_id,
-                        provider_id=provider_id,
-                        repetition=repetition,
-                        adopted=adopted,
-                        end=ended_told,
-                    )
-                )
-            for reader in session.readers.values():
-                yield Record(
-                    reader_opened=log_pb2.ReaderOpened(
-                        session_id=session.session_id,
-                        reader_id=reader.reader_id,
-                        node_id=reader.node_id,
-                        incarnation=reader.incarnation,
-                        label=reader.label,
-                    )
-                )
-            if session.ended:
-                settled = session.settled_acked is not None
-                yield Record(
-                    session_ended=log_pb2.SessionEnded(
-                        session_id=session.session_id,
-                        settled=settled,
-                        acked=session.acked_shards if settled else 0,
-                        labels=sorted(session.labels) if settled else (),
-                    )
-                )
+            yield from records_of(session, self._tickets)
         for (job, digest_id), sessions in self._epochs.items():
             yield Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
 

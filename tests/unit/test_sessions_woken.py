@@ -95,3 +95,12 @@ def test_whoever_waits_is_woken_when_the_last_other_drains() -> None:
     bench.changed.clear()
     assert bench.lease(session_id, "a", 2, draining=True) == END
     assert session_id in bench.changed
+
+
+def test_a_snapshot_remembers_who_took_part_in_an_open_session() -> None:
+    bench = Bench()
+    session_id = bench.begin()
+    bench.open(session_id, "a", label="worker:1")
+    bench.sessions.close_reader(session_id, "a", False)
+    bench.restart(list(bench.sessions.snapshot()))
+    assert bench.session(session_id).labels == {"worker:1"}

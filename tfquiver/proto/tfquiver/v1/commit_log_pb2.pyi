@@ -114,6 +114,7 @@ class SessionCreated(_message.Message):
     OWN_READER_ID_FIELD_NUMBER: _builtins.int
     DONE_BITMAP_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -127,6 +128,10 @@ class SessionCreated(_message.Message):
     """as in OpenReaderRequest"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """snapshots only: of every reader that took part"""
+
     def __init__(
         self,
         *,
@@ -140,10 +145,11 @@ class SessionCreated(_message.Message):
         own_reader_id: _builtins.str = ...,
         done_bitmap: _builtins.bytes = ...,
         counters: Global___Counters | None = ...,
+        labels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "job", b"job", "own_reader_id", b"own_reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "job", b"job", "labels", b"labels", "own_reader_id", b"own_reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
