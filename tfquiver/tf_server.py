@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
+
+from absl import logging
 
 from tfquiver import errors
 
@@ -27,6 +32,18 @@ def free_port_or_refuse(port: int) -> None:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
             raise
+
+
+def leave() -> NoReturn:
+    """Ends the process, with exit code 0, once everything has been put in order.
+
+    What would follow, the interpreter's and TensorFlow's teardown, changes nothing outside the process, and on a busy
+    machine takes longer than a server may take to stop.
+    """
+    logging.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 @contextmanager

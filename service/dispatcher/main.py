@@ -23,7 +23,7 @@ from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread
-from tfquiver.tf_server import default_signals, free_port_or_refuse
+from tfquiver.tf_server import default_signals, free_port_or_refuse, leave
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -97,6 +97,7 @@ async def serve() -> None:
         finally:
             if child is not None:
                 await child.stop()
+        leave()
 
 
 async def _dispatch(work_dir: Path, library: Library) -> None:

@@ -17,7 +17,7 @@ from tfquiver import errors, serving
 from tfquiver.endpoints import running_node
 from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
-from tfquiver.tf_server import default_signals, free_port_or_refuse
+from tfquiver.tf_server import default_signals, free_port_or_refuse, leave
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -84,6 +84,7 @@ async def serve() -> None:
     finally:
         if child is not None:
             await child.stop()
+    leave()
 
 
 async def _dispatcher_answers(address: str, deadline_s: float) -> None:
