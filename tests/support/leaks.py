@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -24,10 +23,12 @@ class Held:
     threads: frozenset[threading.Thread]
     descriptors: frozenset[tuple[int, str]]
     processes: frozenset[tuple[int, str]]
+    sockets: bool
 
 
-def look() -> Held:
-    return Held(frozenset(threading.enumerate()), frozenset(_descriptors()), frozenset(_processes()))
+def look(sockets: bool = True) -> Held:
+    """`sockets` False: for tests that use TensorFlow here, which keeps its connections to servers."""
+    return Held(frozenset(threading.enumerate()), frozenset(_descriptors(sockets)), frozenset(_processes()), sockets)
 
 
 def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
@@ -50,26 +51,23 @@ def _more_than(before: Held) -> list[str]:
         for thread in threading.enumerate()
         if thread not in before.threads and not any(part in thread.name for part in _LASTING_THREADS)
     ]
-    descriptors = [f"descriptor {fd} -> {target}" for fd, target in sorted(_descriptors() - before.descriptors)]
+    descriptors = [
+        f"descriptor {fd} -> {target}" for fd, target in sorted(_descriptors(before.sockets) - before.descriptors)
+    ]
     processes = [f"process {pid}: {command}" for pid, command in sorted(_processes() - before.processes)]
     return threads + descriptors + processes
 
 
-def _descriptors() -> set[tuple[int, str]]:
+def _descriptors(sockets: bool) -> set[tuple[int, str]]:
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
             target = str(entry.readlink())
         except FileNotFoundError:
             continue
-        if not target.startswith(_KERNEL_OBJECTS) and not _is_tensorflows(target):
+        if not target.startswith(_KERNEL_OBJECTS) and (sockets or not target.startswith("socket:")):
             found.add((int(entry.name), target))
     return found
-
-
-def _is_tensorflows(target: str) -> bool:
-    """TensorFlow keeps connections to servers, and opens files of its own when it is first used."""
-    return "tensorflow" in sys.modules and target.startswith("socket:")
 
 
 def _processes() -> set[tuple[int, str]]:
