@@ -166,4 +166,5 @@ def _info(session: Session) -> pb2.SessionInfo:
         reread=session.counters.reread,
         resident_leases=session.counters.resident_leases,
         missing_leases=session.counters.missing_leases,
+        left_early=session.counters.left_early,
     )

@@ -400,6 +400,7 @@ class Sessions:
         ]
         for stalled in (session, *held_up) if held_up else ():
             stalled.last_progress = self._clock.now()  # one at a time: the others may now go on
+        session.counters.left_early += bool(held_up)
         return bool(held_up)
 
     def _stalled(self, session: Session) -> bool:

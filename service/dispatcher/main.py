@@ -22,7 +22,7 @@ from tfquiver.endpoints import running_node
 from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
-from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread
+from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread, UnreadSessions
 from tfquiver.tf_server import default_signals, free_port_or_refuse, leave
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def define_flags() -> None:
         "node_dir", "", "Cache directory of a node that runs on this machine and gives out the tickets."
     )
     flags.DEFINE_string("coordinator", "", "Coordinator (host:port) for a gateway node of the dispatcher's own.")
-    flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token; for the gateway node.")
+    flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
     flags.DEFINE_integer("worker_timeout_ms", 10_000, "A worker silent for so long is lost.", 100)
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
     flags.DEFINE_integer("client_timeout_ms", 120_000, "A trainer silent for so long has left its epoch.", 1000)
@@ -80,27 +80,30 @@ async def serve() -> None:
         from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
+        token = serving.read_token(FLAGS.auth_token_file)
 
         def node_ready(endpoint: NodeEndpoint) -> None:
             library.set_endpoint("", endpoint.socket)
 
-        child = None
+        child, coordinator = None, FLAGS.coordinator
         if FLAGS.node_dir:
-            node_ready(running_node(Path(FLAGS.node_dir)))
+            endpoint = running_node(Path(FLAGS.node_dir))
+            coordinator = endpoint.coordinator
+            node_ready(endpoint)
         else:
             arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
             arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
             child = NodeChild(work_dir / "node", arguments, node_ready)
             await child.start()
         try:
-            await _dispatch(work_dir, library)
+            await _dispatch(work_dir, library, UnreadSessions(coordinator, token))
         finally:
             if child is not None:
                 await child.stop()
         leave()
 
 
-async def _dispatch(work_dir: Path, library: Library) -> None:
+async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
@@ -126,7 +129,7 @@ async def _dispatch(work_dir: Path, library: Library) -> None:
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
     service = GrpcServiceRpc(f"localhost:{port}")
-    reaper = Reaper(work_dir, service, FLAGS.worker_timeout_ms / 1000)
+    reaper = Reaper(work_dir, service, FLAGS.worker_timeout_ms / 1000, unread.keys)
     reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
     stop = serving.stop_event()
     reaping.start()
@@ -138,6 +141,7 @@ async def _dispatch(work_dir: Path, library: Library) -> None:
         library.stop_all()
         await asyncio.to_thread(reaping.stop)
         service.close()
+        unread.close()
         server.stop()
 
 

@@ -8,7 +8,7 @@ ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from absl import logging
 
 from tfquiver import rpc
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.dispatcher import wire
 from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.task_table import TaskTable
@@ -26,6 +27,7 @@ _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
 _OP_NAME = b"QuiverDataset"
 _MAX_GRAPH_BYTES = 2 << 30
 _CALL_S = 2.0
+_MAX_SESSIONS = 20_000
 
 
 class ServiceRpc(Protocol):
@@ -71,20 +73,44 @@ def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[by
     return channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
 
 
+class UnreadSessions:
+    """Asks the coordinator for the keys that `Reaper` must leave alone."""
+
+    def __init__(self, coordinator: str, token: str) -> None:
+        self._channel = rpc.channel(coordinator)
+        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._metadata = tuple(rpc.metadata(token))
+
+    def keys(self) -> set[str]:
+        request = coordinator_pb2.ListSessionsRequest(open_only=True, limit=_MAX_SESSIONS)
+        reply = self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S)
+        return {session.session_key for session in reply.sessions if session.left_early and session.session_key}
+
+    def close(self) -> None:
+        self._channel.close()
+
+
 class Reaper:
     """One pass of watching per `step()`; all state is its own. Not thread-safe."""
 
     def __init__(
-        self, work_dir: Path, service: ServiceRpc, worker_timeout_s: float, clock: Clock | None = None
+        self,
+        work_dir: Path,
+        service: ServiceRpc,
+        worker_timeout_s: float,
+        unread_keys: Callable[[], Collection[str]] = frozenset,
+        clock: Clock | None = None,
     ) -> None:
+        """`unread_keys`: keys of open sessions that a reader has left before their end; may raise grpc.RpcError."""
         self._work_dir = work_dir
+        self._unread_keys = unread_keys
         self._service = service
         self._timeout_s = worker_timeout_s
         self._clock = clock or SystemClock()
         self._journal = JournalFollower(work_dir / JOURNAL_DIR)
         self._table = TaskTable()
         self._silent_since: dict[str, float] = {}
-        self._ours: dict[str, bool] = {}  # data set id -> whether a QuiverDataset is in its graph
+        self._graphs: dict[str, bytes] = {}  # data set id -> its graph, where a QuiverDataset is in it
 
     def step(self) -> dict[str, list[int]]:
         """Reads the journal, asks the workers, finishes what may be finished; returns that, by worker."""
@@ -94,9 +120,12 @@ class Reaper:
         now = self._clock.now()
         self._silent_since = {worker: self._silent_since.get(worker, now) for worker in silent}
         lost = {worker for worker, since in self._silent_since.items() if now - since >= self._timeout_s}
-        datasets = self._table.datasets()
-        self._ours = {dataset: self._is_ours(dataset) for dataset in datasets}
-        finished = self._table.to_finish(lost, (dataset for dataset in datasets if self._ours[dataset]))
+        self._graphs = {dataset: self._graph(dataset) for dataset in self._table.datasets()} if lost else {}
+        finished = self._table.to_finish(lost, (dataset for dataset, graph in self._graphs.items() if graph))
+        if finished:
+            unread = [key.encode() for key in self._unread_keys()]
+            read = (name for name, graph in self._graphs.items() if graph and not any(key in graph for key in unread))
+            finished = self._table.to_finish(lost, read)
         for worker, task_ids in finished.items():
             self._service.finish_tasks(worker, task_ids)
             logging.warning(
@@ -107,11 +136,15 @@ class Reaper:
             )
         return finished
 
-    def _is_ours(self, dataset_id: str) -> bool:
-        if dataset_id in self._ours:
-            return self._ours[dataset_id]
+    def _graph(self, dataset_id: str) -> bytes:
+        """Empty when it is none of ours."""
+        if dataset_id in self._graphs:
+            return self._graphs[dataset_id]
         path = self._work_dir / "datasets" / dataset_id
-        return path.is_file() and path.stat().st_size <= _MAX_GRAPH_BYTES and _OP_NAME in path.read_bytes()
+        if not path.is_file() or path.stat().st_size > _MAX_GRAPH_BYTES:
+            return b""
+        graph = path.read_bytes()
+        return graph if _OP_NAME in graph else b""
 
 
 class ReaperThread:

@@ -4,7 +4,7 @@ An iteration (one client's epoch) ends for its clients when every task of it is 
 never returns never is. A task finishes by itself only when its source said END, and a QuiverDataset says END only when
 the whole session has been read by somebody. So once any task of an iteration is finished, the tasks of lost workers
 have nothing left to give and may be called finished for them. While none is, they may not: then records are still
-unread, and calling the tasks finished would end the epoch short.
+unread, and calling the tasks finished would end the epoch short. (docs/decisions/0005 tells the one exception.)
 """
 
 from __future__ import annotations

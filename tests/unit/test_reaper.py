@@ -125,6 +125,16 @@ def test_a_worker_that_is_back_starts_anew(work_dir: Path) -> None:
     assert reaper.step() == {A: [4000]}
 
 
+def test_a_session_that_a_reader_left_before_its_end_is_waited_for(work_dir: Path) -> None:
+    (work_dir / "datasets" / "1000").write_bytes(b"...QuiverDataset...key-1...")
+    service, unread = Service(), {"key-0", "key-1"}
+    service.silent = {A}
+    reaper = Reaper(work_dir, service, 0, lambda: unread, ManualClock())
+    assert reaper.step() == {}
+    unread.discard("key-1")
+    assert reaper.step() == {A: [4000]}
+
+
 def test_a_graph_without_our_op_is_left_alone(work_dir: Path) -> None:
     (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset...")
     service, clock = Service(), ManualClock()

@@ -180,6 +180,7 @@ def test_a_pipeline_held_up_by_another_data_set_is_let_go(bench: Bench) -> None:
     assert bench.lease(one, f"b{one}", 2, draining=True) == END
     assert bench.lease(two, f"a{two}", 2, draining=True) == WAIT, "one at a time: the others may go on now"
     assert not bench.session(one).ended
+    assert [bench.session(session_id).counters.left_early for session_id in (one, two)] == [1, 0]
 
 
 def test_who_was_draining_and_is_given_more_has_not_drained(bench: Bench) -> None:

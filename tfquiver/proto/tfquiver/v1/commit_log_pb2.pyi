@@ -164,19 +164,22 @@ class Counters(_message.Message):
     REREAD_FIELD_NUMBER: _builtins.int
     RESIDENT_LEASES_FIELD_NUMBER: _builtins.int
     MISSING_LEASES_FIELD_NUMBER: _builtins.int
+    LEFT_EARLY_FIELD_NUMBER: _builtins.int
     reread: _builtins.int
     resident_leases: _builtins.int
     missing_leases: _builtins.int
+    left_early: _builtins.int
     def __init__(
         self,
         *,
         reread: _builtins.int = ...,
         resident_leases: _builtins.int = ...,
         missing_leases: _builtins.int = ...,
+        left_early: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing_leases", b"missing_leases", "reread", b"reread", "resident_leases", b"resident_leases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_early", b"left_early", "missing_leases", b"missing_leases", "reread", b"reread", "resident_leases", b"resident_leases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -750,6 +750,7 @@ class SessionInfo(_message.Message):
     REREAD_FIELD_NUMBER: _builtins.int
     RESIDENT_LEASES_FIELD_NUMBER: _builtins.int
     MISSING_LEASES_FIELD_NUMBER: _builtins.int
+    LEFT_EARLY_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -767,6 +768,8 @@ class SessionInfo(_message.Message):
     resident_leases: _builtins.int
     """leases of shards that were resident when handed out (hits)"""
     missing_leases: _builtins.int
+    left_early: _builtins.int
+    """readers told END before the session had ended: another data set held them up"""
     def __init__(
         self,
         *,
@@ -784,10 +787,11 @@ class SessionInfo(_message.Message):
         reread: _builtins.int = ...,
         resident_leases: _builtins.int = ...,
         missing_leases: _builtins.int = ...,
+        left_early: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "job", b"job", "leased", b"leased", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
