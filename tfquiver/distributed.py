@@ -29,8 +29,8 @@ def distribute(
     worker), with automatic sharding off and the dispatcher's address checked first: TensorFlow would wait for a wrong
     one for ever.
 
-    Several tfquiver data sets in one pipeline are best joined behind it. `zip` before it may lose a last record for each
-    worker, and a worker that waits for another's records of the other data set goes on only after some seconds.
+    Several tfquiver data sets are best joined behind it. `zip` before it may lose a last record for each worker, and
+    a worker that waits for what another holds of the other data set goes on only after some seconds.
 
     Args:
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
