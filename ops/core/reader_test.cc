@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -42,7 +43,8 @@ std::string Text(const std::string& text) {
 class FakeNode {
  public:
   FakeNode() {
-    std::string pattern = ::testing::TempDir() + "tfqXXXXXX";
+    // Not TempDir(): Bazel's is longer than a socket's path may be.
+    std::string pattern = P_tmpdir "/tfqXXXXXX";
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
     path_ = pattern + "/socket";
