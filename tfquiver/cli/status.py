@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict
+from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
@@ -125,29 +126,41 @@ def _print(status: dict[str, Any], console: Console) -> None:
     console.print(
         f"coordinator {status['coordinator']}   hit ratio {ratio}   from the store {decimal(status['store_bytes'])}"
     )
-    nodes = Table("node", "used", "quota", "entries", "readers", "hits", "peer hits", "misses", "from store", "served")
+    nodes = _table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
     for node in status["nodes"]:
         if "error" in node:
-            nodes.add_row(node["node_id"], f"[red]{node['error']}[/red]")
+            nodes.add_row(_short(node["node_id"]), f"[red]{node['error']}[/red]")
             continue
-        counts = (str(node[key]) for key in ("entries", "readers", "hits", "peer_hits", "misses"))
-        sizes = (decimal(node[key]) for key in ("store_bytes", "served_bytes"))
+        counts = (str(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = decimal(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
-        nodes.add_row(node["node_id"], decimal(node["used_bytes"]), quota, *counts, *sizes)
-    datasets = Table("data set", "digest", "shards", "records", "size")
+        nodes.add_row(
+            _short(node["node_id"]), decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"])
+        )
+    datasets = _table("data set", "digest", "shards", "records", "size")
     for dataset in status["datasets"]:
         counts = (str(dataset[key]) for key in ("shards", "records"))
         datasets.add_row(dataset["name"], dataset["digest_id"][:12], *counts, decimal(dataset["size_bytes"]))
-    sessions = Table(
-        "session", "job", "epoch", "state", "acked", "leased", "readers", "hit ratio", "shortfall", "reread"
-    )
+    sessions = _table("session", "job", "epoch", "state", "acked", "readers", "hits", "short", "reread")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
         hits = f"{info['resident_leases'] / leases:.1%}" if leases else "-"
         state = "ended" if info["ended"] else "open"
-        acked = f"{info['acked']}/{info['shards']}"
-        counts = (str(info[key]) for key in ("leased", "readers"))
-        late = (str(info[key]) for key in ("shortfall", "reread"))
-        sessions.add_row(info["session_id"], info["job"], str(info["epoch"]), state, acked, *counts, hits, *late)
+        acked = f"{info['acked'] / max(info['shards'], 1):.0%}"
+        counts = (str(info[key]) for key in ("shortfall", "reread"))
+        name, epoch, readers = _short(info["session_id"]), str(info["epoch"]), str(info["readers"])
+        sessions.add_row(name, info["job"], epoch, state, acked, readers, hits, *counts)
     for table in (nodes, datasets, sessions):
         console.print(table)
+
+
+def _table(*headings: str) -> Table:
+    """Narrow: it is read in terminals of 80 columns."""
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    return made
+
+
+def _short(name: str) -> str:
+    """Enough of an id to tell it from others; `--json` has the whole."""
+    return name.rpartition("-")[2][:8]
