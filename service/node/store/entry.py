@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import google_crc32c
 
 from tfquiver import errors
+from tfquiver.entry_size import PAGE_BYTES
 
-HEADER_BYTES = 4096
+HEADER_BYTES = PAGE_BYTES
 VERSION = 1
 RAW = 0
 ZSTD = 1

@@ -35,6 +35,7 @@ class CommitRecord(_message.Message):
     SESSION_ENDED_FIELD_NUMBER: _builtins.int
     SESSION_FORGOTTEN_FIELD_NUMBER: _builtins.int
     EPOCHS_COUNTED_FIELD_NUMBER: _builtins.int
+    CACHE_SET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -53,6 +54,8 @@ class CommitRecord(_message.Message):
     def session_forgotten(self) -> Global___SessionForgotten: ...
     @_builtins.property
     def epochs_counted(self) -> Global___EpochsCounted: ...
+    @_builtins.property
+    def cache_set(self) -> Global___CacheSet: ...
     def __init__(
         self,
         *,
@@ -65,12 +68,13 @@ class CommitRecord(_message.Message):
         session_ended: Global___SessionEnded | None = ...,
         session_forgotten: Global___SessionForgotten | None = ...,
         epochs_counted: Global___EpochsCounted | None = ...,
+        cache_set: Global___CacheSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -377,3 +381,28 @@ class EpochsCounted(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EpochsCounted: _TypeAlias = EpochsCounted  # noqa: Y015
+
+@_typing.final
+class CacheSet(_message.Message):
+    """The last one of a data set is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SETTING_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    @_builtins.property
+    def setting(self) -> _types_pb2.CacheSetting: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        setting: _types_pb2.CacheSetting | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheSet: _TypeAlias = CacheSet  # noqa: Y015

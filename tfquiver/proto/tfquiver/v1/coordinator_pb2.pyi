@@ -251,6 +251,145 @@ class HeartbeatReply(_message.Message):
 Global___HeartbeatReply: _TypeAlias = HeartbeatReply  # noqa: Y015
 
 @_typing.final
+class SetCacheRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SETTING_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    @_builtins.property
+    def setting(self) -> _types_pb2.CacheSetting: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        setting: _types_pb2.CacheSetting | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetCacheRequest: _TypeAlias = SetCacheRequest  # noqa: Y015
+
+@_typing.final
+class GetCacheRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCacheRequest: _TypeAlias = GetCacheRequest  # noqa: Y015
+
+@_typing.final
+class OrdersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    incarnation: _builtins.str
+    version: _builtins.int
+    """of the last reply; 0: none yet"""
+    wait_ms: _builtins.int
+    """at most 10000"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        version: _builtins.int = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "node_id", b"node_id", "version", b"version", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrdersRequest: _TypeAlias = OrdersRequest  # noqa: Y015
+
+@_typing.final
+class OrdersReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    ORDERS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """unlike every other one, those of coordinators before included"""
+    @_builtins.property
+    def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetOrders]:
+        """every data set that has a setting; empty when `version` is the request's"""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        orders: _abc.Iterable[Global___DatasetOrders] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrdersReply: _TypeAlias = OrdersReply  # noqa: Y015
+
+@_typing.final
+class DatasetOrders(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SETTING_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
+    URGENT_FIELD_NUMBER: _builtins.int
+    EVICT_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    urgent: _builtins.int
+    """so many of `load`, from its beginning: some session waits for them; the others take"""
+    @_builtins.property
+    def setting(self) -> _types_pb2.CacheSetting: ...
+    @_builtins.property
+    def load(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """chunks to be made resident, most urgent first; each node loads the shards it owns"""
+
+    @_builtins.property
+    def evict(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """spare bandwidth of the store only
+        chunks of which nothing is to be kept
+        """
+
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        setting: _types_pb2.CacheSetting | None = ...,
+        load: _abc.Iterable[_builtins.int] | None = ...,
+        urgent: _builtins.int = ...,
+        evict: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "evict", b"evict", "load", b"load", "setting", b"setting", "urgent", b"urgent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetOrders: _TypeAlias = DatasetOrders  # noqa: Y015
+
+@_typing.final
 class LeaveRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -403,6 +542,7 @@ class OpenReaderRequest(_message.Message):
     DONE_BITMAP_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -421,6 +561,8 @@ class OpenReaderRequest(_message.Message):
     """
     seed: _builtins.int
     """of the session's order; 0: drawn by the coordinator. New sessions only."""
+    homogeneous: _builtins.bool
+    """shards of one stripe unit after those of another. New sessions only."""
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
@@ -439,10 +581,11 @@ class OpenReaderRequest(_message.Message):
         done_bitmap: _builtins.bytes = ...,
         held: _abc.Iterable[_builtins.int] | None = ...,
         seed: _builtins.int = ...,
+        homogeneous: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -579,21 +722,25 @@ class LeasedShard(_message.Message):
     SHARD_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     RESIDENT_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     """index in the digest"""
     owner: _builtins.str
     """node_id that holds it or should fetch it; empty: nobody, fetch it and keep nothing"""
     resident: _builtins.bool
+    unit: _builtins.int
+    """homogeneous sessions: stripe unit + 1; shards of two units are not to be mixed. 0: may be"""
     def __init__(
         self,
         *,
         shard: _builtins.int = ...,
         owner: _builtins.str = ...,
         resident: _builtins.bool = ...,
+        unit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "resident", b"resident", "shard", b"shard"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "resident", b"resident", "shard", b"shard", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -55,10 +55,25 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsReply.FromString,
                 _registered_method=True)
+        self.SetCache = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/SetCache',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+                _registered_method=True)
+        self.GetCache = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/GetCache',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+                _registered_method=True)
         self.Heartbeat = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Heartbeat',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatReply.FromString,
+                _registered_method=True)
+        self.Orders = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Orders',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
                 _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Leave',
@@ -134,9 +149,33 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetCache(self, request, context):
+        """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
+        request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCache(self, request, context):
+        """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Heartbeat(self, request, context):
         """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
         are numbered and applied once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Orders(self, request, context):
+        """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
+        then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -226,10 +265,25 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsReply.SerializeToString,
             ),
+            'SetCache': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCache,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.SerializeToString,
+            ),
+            'GetCache': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCache,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.SerializeToString,
+            ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatReply.SerializeToString,
+            ),
+            'Orders': grpc.unary_unary_rpc_method_handler(
+                    servicer.Orders,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
@@ -391,6 +445,60 @@ class Coordinator:
             _registered_method=True)
 
     @staticmethod
+    def SetCache(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/SetCache',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCache(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/GetCache',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Heartbeat(request,
             target,
             options=(),
@@ -407,6 +515,33 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/Heartbeat',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Orders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/Orders',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,9 +47,20 @@ class CoordinatorStub:
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]
     """Read-only."""
+    SetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]
+    """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
+    request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+    """
+    GetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]
+    """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
+    """
+    Orders: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.OrdersRequest, _coordinator_pb2.OrdersReply]
+    """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
+    then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
     """
     Leave: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
@@ -91,9 +102,20 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]  # type: ignore[assignment]
     """Read-only."""
+    SetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
+    """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
+    request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+    """
+    GetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
+    """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]  # type: ignore[assignment]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
+    """
+    Orders: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.OrdersRequest, _coordinator_pb2.OrdersReply]  # type: ignore[assignment]
+    """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
+    then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
     """
     Leave: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]  # type: ignore[assignment]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
@@ -158,6 +180,25 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """Read-only."""
 
     @_abc_1.abstractmethod
+    def SetCache(
+        self,
+        request: _coordinator_pb2.SetCacheRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
+        """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
+        request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+        """
+
+    @_abc_1.abstractmethod
+    def GetCache(
+        self,
+        request: _coordinator_pb2.GetCacheRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
+        """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
+
+    @_abc_1.abstractmethod
     def Heartbeat(
         self,
         request: _coordinator_pb2.HeartbeatRequest,
@@ -165,6 +206,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.HeartbeatReply, _abc.Awaitable[_coordinator_pb2.HeartbeatReply]]:
         """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
         are numbered and applied once.
+        """
+
+    @_abc_1.abstractmethod
+    def Orders(
+        self,
+        request: _coordinator_pb2.OrdersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.OrdersReply, _abc.Awaitable[_coordinator_pb2.OrdersReply]]:
+        """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
+        then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
         """
 
     @_abc_1.abstractmethod

@@ -38,6 +38,37 @@ COMPRESSION_GZIP: Compression.ValueType  # 2
 COMPRESSION_ZLIB: Compression.ValueType  # 3
 Global___Compression: _TypeAlias = Compression  # noqa: Y015
 
+class _CacheMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CacheModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CacheMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CACHE_MODE_UNSPECIFIED: _CacheMode.ValueType  # 0
+    """nobody has said: as UNIFORM without a limit of its own"""
+    CACHE_MODE_NONE: _CacheMode.ValueType  # 1
+    """nothing is kept"""
+    CACHE_MODE_COOPERATIVE: _CacheMode.ValueType  # 2
+    """chunks come and go, by a rotation that all its jobs share"""
+    CACHE_MODE_UNIFORM: _CacheMode.ValueType  # 3
+    """what came first is kept until the allocation is used up; nothing is evicted"""
+    CACHE_MODE_LRU: _CacheMode.ValueType  # 4
+    """least recently used goes first"""
+
+class CacheMode(_CacheMode, metaclass=_CacheModeEnumTypeWrapper): ...
+
+CACHE_MODE_UNSPECIFIED: CacheMode.ValueType  # 0
+"""nobody has said: as UNIFORM without a limit of its own"""
+CACHE_MODE_NONE: CacheMode.ValueType  # 1
+"""nothing is kept"""
+CACHE_MODE_COOPERATIVE: CacheMode.ValueType  # 2
+"""chunks come and go, by a rotation that all its jobs share"""
+CACHE_MODE_UNIFORM: CacheMode.ValueType  # 3
+"""what came first is kept until the allocation is used up; nothing is evicted"""
+CACHE_MODE_LRU: CacheMode.ValueType  # 4
+"""least recently used goes first"""
+Global___CacheMode: _TypeAlias = CacheMode  # noqa: Y015
+
 @_typing.final
 class FileInfo(_message.Message):
     """One of the user's TFRecord files, as the store listed it."""
@@ -147,3 +178,43 @@ class NodeInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeInfo: _TypeAlias = NodeInfo  # noqa: Y015
+
+@_typing.final
+class CacheSetting(_message.Message):
+    """How a data set is cached."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    ALLOCATION_BYTES_FIELD_NUMBER: _builtins.int
+    ROTATION_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    mode: Global___CacheMode.ValueType
+    allocation_bytes: _builtins.int
+    """Disk bytes on all nodes together; each keeps its part, by its share of the quotas. 0 in a request: all the quotas;
+    0 with UNIFORM: no limit but the quotas.
+    """
+    rotation: _builtins.str
+    """The rest is for COOPERATIVE only. "relevance" or "cyclic"; empty in a request: relevance."""
+    chunks: _builtins.int
+    """Chunks and partitions of the striping (see tfquiver/striping.py), which is a function of these and of the digest;
+    0 in a request: derived.
+    """
+    partitions: _builtins.int
+    def __init__(
+        self,
+        *,
+        mode: Global___CacheMode.ValueType = ...,
+        allocation_bytes: _builtins.int = ...,
+        rotation: _builtins.str = ...,
+        chunks: _builtins.int = ...,
+        partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_bytes", b"allocation_bytes", "chunks", b"chunks", "mode", b"mode", "partitions", b"partitions", "rotation", b"rotation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheSetting: _TypeAlias = CacheSetting  # noqa: Y015
