@@ -1,0 +1,117 @@
+"""A cluster before the slow store: coordinator and nodes as processes, one data set's caching as an experiment says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.experiment.jobs import JobSpec, options
+from tests.bench.experiment.remote import Data, Remote
+from tests.support import node_calls
+from tests.support.cluster import Cluster, Server, wait_until
+from tfquiver import rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.registration import Registrar
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+CALL_S = 30.0
+# Data sets and chunks are small here: a node that held whole data sets in memory, or leased several chunks ahead, would
+# not need its disk.
+NODE_FLAGS = ("--lease_ahead=128KiB", "--hot=256KiB")
+MODES = {
+    "none": types_pb2.CACHE_MODE_NONE,
+    "cooperative": types_pb2.CACHE_MODE_COOPERATIVE,
+    "uniform": types_pb2.CACHE_MODE_UNIFORM,
+    "lru": types_pb2.CACHE_MODE_LRU,
+}
+
+
+class World:
+    """Use as a context manager. `base` is an empty directory for all that the servers write."""
+
+    def __init__(
+        self,
+        base: Path,
+        remote: Remote,
+        quota_bytes: int,
+        nodes: int = 1,
+        flags: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`quota_bytes` is each node's; `flags`: server name ("coordinator", "node") -> further flags."""
+        self._base, self._remote, self._nodes = base, remote, nodes
+        self._quota = str(quota_bytes)
+        more = {"node": [*NODE_FLAGS, *(flags or {}).get("node", ())]}
+        more["coordinator"] = list((flags or {}).get("coordinator", ()))
+        self.cluster = Cluster(base, workers=0, quota=self._quota, env=remote.env, flags=more)
+        self.nodes: list[Server] = []
+
+    def __enter__(self) -> World:
+        self.cluster.__enter__()
+        assert self.cluster.node is not None
+        self.nodes = [self.cluster.node]
+        try:
+            for number in range(1, self._nodes):
+                self.nodes.append(self._another(number))
+            wait_until(lambda: len(node_calls.nodes(self.coordinator)) == self._nodes, "all nodes are members")
+        except BaseException:
+            self.cluster.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cluster.__exit__(kind, error, trace)
+
+    @property
+    def coordinator(self) -> str:
+        return self.cluster.coordinator.address
+
+    def cache_dir(self, node: int = 0) -> Path:
+        return self.cluster.cache_dir if node == 0 else self._base / f"cache-{node}"
+
+    def set_cache(
+        self,
+        data: Data,
+        mode: str,
+        share: float = 0.0,
+        rotation: str = "",
+        chunks: int = 0,
+    ) -> types_pb2.CacheSetting:
+        """Registers the data set and says how it is cached; what was fixed. `share` is of its disk bytes; 0: all the
+        quotas."""
+        with Registrar(self.coordinator, None, "", CALL_S) as registrar:
+            registrar.digest(data.path)
+        setting = types_pb2.CacheSetting(
+            mode=MODES[mode], allocation_bytes=round(share * data.disk_bytes), rotation=rotation, chunks=chunks
+        )
+        request = coordinator_pb2.SetCacheRequest(digest_id=data.digest.digest_id, setting=setting)
+        with rpc.channel(self.coordinator) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            fixed: types_pb2.CacheSetting = stub.SetCache(request, timeout=CALL_S, wait_for_ready=True)
+        return fixed
+
+    def dataset(self, data: Data, spec: JobSpec, node: int = 0) -> tf.data.Dataset:
+        """What a job reads, in batches, through the node of its machine."""
+        import tfquiver
+
+        source = tfquiver.dataset(
+            str(data.path),
+            service=self.coordinator,
+            cache_dir=self.cache_dir(node),
+            batch_size=spec.batch,
+            shuffle_bytes=spec.shuffle_bytes,
+            readahead_bytes=spec.readahead_bytes,
+            hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
+            job=spec.name,
+        )
+        return options(source, spec.prefetch)
+
+    def _another(self, number: int) -> Server:
+        where = f"--coordinator={self.coordinator}"
+        flags = [f"--cache_dir={self.cache_dir(number)}", f"--quota={self._quota}", where]
+        return self.cluster.add("node", *flags, name=f"node-{number}").start()
