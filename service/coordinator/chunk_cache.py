@@ -25,9 +25,16 @@ class ChunkCache:
         allocation_bytes: int,
         rotation: Callable[[Board], Rotation],
     ) -> None:
-        """`resident`: a byte a shard, kept by the caller. Raises InvalidArgumentError (the allocation is too small)."""
+        """Takes over what is resident.
+
+        Args:
+          lengths: bytes that each shard takes of the allocation.
+          resident: a byte a shard, kept by the caller.
+
+        Raises: InvalidArgumentError (the allocation is too small).
+        """
         self.layout, self._lengths, self._resident = layout, lengths, resident
-        self.board = Board(layout.sizes_bytes, allocation_bytes)
+        self.board = Board(self._by_chunk(np.ones(len(resident), np.bool_)), allocation_bytes)
         self._counted = bytearray(resident)
         there = np.frombuffer(resident, np.uint8) != 0
         for chunk, size_bytes in enumerate(self._by_chunk(there)):
@@ -101,6 +108,9 @@ class SessionUse:
     def use_ended(self, chunk: int) -> None:
         if self._open:
             self._cache.board.use_ended(self._session, chunk)
+
+    def finished(self) -> None:
+        self._cache.finish(self._session)
 
     @property
     def _open(self) -> bool:

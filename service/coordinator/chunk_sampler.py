@@ -31,6 +31,8 @@ class ChunkUse(Protocol):
     def gave_back(self, chunk: int, size_bytes: int) -> None: ...
     def use_started(self, chunk: int) -> None: ...
     def use_ended(self, chunk: int) -> None: ...
+    def finished(self) -> None:
+        """The session has ended, or nobody reads it at the moment."""
 
 
 class ChunkSampler:
@@ -129,6 +131,9 @@ class ChunkSampler:
             elif not self._is_resident[shard] and position < end:
                 self._resident_end[segment] -= 1
                 self._swap(position, end - 1)
+
+    def close(self) -> None:
+        self._use.finished()
 
     # What comes next.
 

@@ -20,13 +20,14 @@ from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord
+from tfquiver.service.coordinator.caching import Caching
 from tfquiver.service.coordinator.commit_log import CommitLog
 from tfquiver.service.coordinator.inventory import prefixes
 from tfquiver.service.coordinator.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.registry import Registry
-from tfquiver.service.coordinator.residency import Change, Residency, Table
+from tfquiver.service.coordinator.residency import Table
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
 
@@ -42,6 +43,7 @@ class Coordinator:
         self.incarnation = uuid.uuid4().hex
         self._waiters: dict[str, asyncio.Event] = {}
         self._opening: dict[bytes, asyncio.Lock] = {}
+        self._setting = asyncio.Lock()
         self._stopping = False
         self._caretaker: asyncio.Task[None] | None = None
         self._lock = _locked(work_dir)
@@ -53,31 +55,37 @@ class Coordinator:
 
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self.membership = Membership(clock, options.node_timeout_s)
-        self.residency = Residency()
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
         rng = random.Random(uuid.uuid4().int)
-        self.sessions = Sessions(clock, rng, self._journal, self.residency.table, self._wake, limits)
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
+        self.caching = Caching(clock, self.membership, options.chunk_timeout_s)
+        self.sessions = Sessions(clock, rng, self._journal, self.caching.view, self._wake, limits)
+        self.caching.sessions, self.residency = self.sessions, self.caching.residency
 
     async def start(self) -> None:
         """Goes on where the log ends, and begins to look after nodes and readers that stay away."""
         records = self._log.restored()
         for record in records:
-            if record.WhichOneof("record") == "dataset_registered":
-                self.registry.apply(record.dataset_registered)
-            else:
-                self.sessions.apply(record)
+            match record.WhichOneof("record"):
+                case "dataset_registered":
+                    self.registry.apply(record.dataset_registered)
+                case "cache_set":
+                    self.caching.apply(record.cache_set)
+                case _:
+                    self.sessions.apply(record)
         self.registry.restored()
         self.sessions.restored()
         if records:
+            self.caching.restored()
             await self._log.compact()
             logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
         self._caretaker = asyncio.get_running_loop().create_task(self._take_care())
 
     def release_waiters(self) -> None:
-        """Lease calls that wait return at once, from now on."""
+        """Calls that wait return at once, from now on."""
         self._stopping = True
+        self.caching.release_waiters()
         for session_id in list(self._waiters):
             self._wake(session_id)
 
@@ -97,6 +105,23 @@ class Coordinator:
         await self._log.synced()
         return dataset
 
+    async def set_cache(self, digest_id: bytes, asked: types_pb2.CacheSetting) -> types_pb2.CacheSetting:
+        digest = await self.registry.digest(digest_id)
+        async with self._setting:  # what is left of the quotas depends on the settings before
+            await self._log.writable()
+            fixed, plan = await asyncio.to_thread(self.caching.fix, digest, asked)
+            record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
+            self._journal(record)
+            self.caching.apply(record.cache_set)
+            self.caching.set(digest_id, plan)
+            await self._log.synced()
+        logging.info("data set %s is cached so: %s", digest_id.hex(), str(fixed).replace("\n", " "))
+        return fixed
+
+    def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
+        self.registry.find(digest_id)
+        return self.caching.placement.setting(digest_id)
+
     # Nodes.
 
     def heartbeat(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
@@ -109,11 +134,11 @@ class Coordinator:
         if verdict is InventoryVerdict.APPLY:
             added, removed = prefixes(request.inventory.added), prefixes(request.inventory.removed)
             if request.inventory.full:
-                self._apply(self.residency.replaced(node_id, added))
+                self.caching.changed(self.residency.replaced(node_id, added))
             else:
-                self._apply(self.residency.added(node_id, added))
+                self.caching.changed(self.residency.added(node_id, added))
             if len(removed):
-                self._apply(self.residency.removed(node_id, removed))
+                self.caching.changed(self.residency.removed(node_id, removed))
         return pb2.HeartbeatReply(
             nodes=self.membership.live(),
             resend_inventory=verdict is InventoryVerdict.GAP,
@@ -163,6 +188,7 @@ class Coordinator:
         who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label)
         live = self.membership.is_live(request.node_id, request.incarnation)
         opened = self.sessions.open_reader(session_id, who, request.held, live)
+        self.caching.look(request.digest_id)
         await self._log.synced()
         return opened
 
@@ -177,8 +203,10 @@ class Coordinator:
             table = self.residency.table(digest_id)
             result = self._lease_now(request, reader, last)
             if last or result.state is not LeaseState.WAIT:
+                self.caching.look(digest_id)
                 break
             event = self._waiters.setdefault(request.session_id, asyncio.Event())
+            self.caching.look(digest_id)  # may set the event
             try:
                 async with asyncio.timeout_at(give_up_at):
                     await event.wait()
@@ -191,17 +219,13 @@ class Coordinator:
     async def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
         await self._log.writable()
         self.sessions.ack(session_id, reader_id, shards)
+        self.caching.look(self.sessions.session(session_id).digest_id)
         await self._log.synced()
 
     async def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
         await self._log.writable()
         self.sessions.close_reader(session_id, reader_id, complete)
         await self._log.synced()
-
-    def owner(self, table: Table, shard: int) -> str:
-        """The node that holds a shard, or should; "" when there is none."""
-        holder = self.residency.holder(table, shard)
-        return holder or table.owner(shard, self.membership.storing)
 
     # Inside.
 
@@ -218,25 +242,20 @@ class Coordinator:
 
     async def _follow(self, digest_id: bytes) -> None:
         """Makes sure that the residency of this data set is followed."""
-        if digest_id in self.residency:
+        if digest_id in self.caching:
             return
         lock = self._opening.setdefault(digest_id, asyncio.Lock())
         try:
             async with lock:
-                if digest_id not in self.residency:
+                if digest_id not in self.caching:
                     digest = await self.registry.digest(digest_id)
-                    self.residency.open(await asyncio.to_thread(Table, digest))
+                    self.caching.open(*await asyncio.to_thread(self.caching.prepare, digest))
         finally:
             self._opening.pop(digest_id, None)
 
-    def _apply(self, changes: Iterable[Change]) -> None:
-        for digest_id, shards in changes:
-            if shards:
-                self.sessions.residency_changed(digest_id, shards)
-
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
-        self._apply(self.residency.node_gone(node_id))
+        self.caching.changed(self.residency.node_gone(node_id))
 
     async def _take_care(self) -> None:
         while True:
@@ -246,9 +265,7 @@ class Coordinator:
                 self._node_gone(node_id)
             self.sessions.expire()
             in_use = {session.digest_id for session in self.sessions if session.readers}
-            for digest_id in self.residency.tables():
-                if digest_id not in in_use and digest_id not in self._opening:
-                    self.residency.close(digest_id)
+            self.caching.tick(in_use | self._opening.keys())
             try:
                 await self._log.synced()
             except errors.TfquiverError as error:
@@ -259,6 +276,7 @@ class Coordinator:
 
     def _snapshot(self) -> Iterable[CommitRecord]:
         yield from self.registry.snapshot()
+        yield from self.caching.placement.snapshot()
         yield from self.sessions.snapshot()
 
     def _wake(self, session_id: str) -> None:

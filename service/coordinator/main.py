@@ -42,6 +42,14 @@ _ENDED_SESSION_MS = flags.DEFINE_integer(
     "An ended session is remembered for so long, for readers and tickets that come late.",
     lower_bound=1000,
 )
+_CHUNK_TIMEOUT_MS = flags.DEFINE_integer(
+    "chunk_timeout_ms",
+    int(_DEFAULTS.chunk_timeout_s * 1000),
+    "Where a data set is cached by chunks: how long after the first job has finished a chunk those that still read it "
+    "may keep it from being evicted, and how long a job may wait for what only it needs.",
+    lower_bound=100,
+    upper_bound=86_400_000,
+)
 _MAX_SESSIONS = flags.DEFINE_integer(
     "max_sessions", _DEFAULTS.max_sessions, "Sessions kept at once, ended ones included.", lower_bound=1
 )
@@ -73,6 +81,7 @@ async def _serve() -> None:
         node_timeout_s=_NODE_TIMEOUT_MS.value / 1000,
         session_idle_s=_SESSION_TIMEOUT_MS.value / 1000,
         session_ended_s=_ENDED_SESSION_MS.value / 1000,
+        chunk_timeout_s=_CHUNK_TIMEOUT_MS.value / 1000,
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=serving.parse_bytes(_MAX_DIGEST_SIZE.value),
     )

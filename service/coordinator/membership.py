@@ -32,6 +32,7 @@ class _Node:
     last_seen: float
     inventory_version: int = 0
     inventory_known: bool = False
+    inventory_whole: bool = False
     earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
 
 
@@ -45,6 +46,11 @@ class Membership:
     def storing(self) -> tuple[str, ...]:
         """Names of the live nodes that own shards (quota > 0), sorted. The same object until that changes."""
         return self._storing
+
+    @property
+    def all_told(self) -> bool:
+        """Every live node has said all that it holds."""
+        return all(node.inventory_whole for node in self._nodes.values())
 
     def live(self) -> list[types_pb2.NodeInfo]:
         return [node.info for node in self._nodes.values()]
@@ -72,7 +78,7 @@ class Membership:
         else:
             node.earlier.append(node.incarnation)
             node.info, node.incarnation, node.last_seen = info, incarnation, now
-            node.inventory_version, node.inventory_known = 0, False
+            node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
             sighting = Sighting.RESTARTED
         self._refresh()
         return sighting
@@ -85,6 +91,7 @@ class Membership:
             if node.inventory_known and 0 < version <= node.inventory_version:
                 return InventoryVerdict.REPEATED
             node.inventory_version, node.inventory_known = version, True
+            node.inventory_whole = not inventory.more
             return InventoryVerdict.APPLY
         if not node.inventory_known:
             return InventoryVerdict.GAP
@@ -94,6 +101,7 @@ class Membership:
             node.inventory_known = False
             return InventoryVerdict.GAP
         node.inventory_version = version
+        node.inventory_whole = node.inventory_whole or not inventory.more
         return InventoryVerdict.APPLY
 
     def leave(self, node_id: str, incarnation: str) -> bool:

@@ -10,6 +10,7 @@ class CoordinatorOptions:
     node_timeout_s: float = 10.0  # a node not heard of for so long is lost; also a reader's grace after a restart
     session_idle_s: float = 3600.0  # an incomplete session that nobody reads is forgotten after this time
     session_ended_s: float = 3600.0  # an ended session is kept so long for late tickets and for listing
+    chunk_timeout_s: float = 120.0  # how long a session that is slow may hold up the rotation of chunks for the others
     max_sessions: int = 20_000
     max_digest_bytes: int = 1 << 30
 

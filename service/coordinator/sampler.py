@@ -34,6 +34,9 @@ class Sampler(Protocol):
     def residency_changed(self, shards: Iterable[int]) -> None:
         """The shards' entries in the residency table, which the sampler shares, have changed."""
 
+    def close(self) -> None:
+        """It is not used any more."""
+
 
 class ResidentFirst:
     """Every operation costs O(1) a shard, and 8 bytes a shard are kept.
@@ -107,6 +110,9 @@ class ResidentFirst:
             elif not self._is_resident[shard] and position < self._resident:
                 self._resident -= 1
                 self._swap(position, self._resident)
+
+    def close(self) -> None:
+        pass
 
     def _leave(self, shard: int) -> None:
         """From its zone to the border of the next, until it is not pending."""

@@ -12,6 +12,7 @@ from tfquiver.rpc import handled, handled_stream
 from tfquiver.service.coordinator import checks
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.session import LeaseState, Session
+from tfquiver.striping import MAX_CHUNKS
 
 DEFAULT_LIST_LIMIT = 1000
 _STATES = {
@@ -64,6 +65,24 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
         return pb2.ListDatasetsReply(datasets=self._coordinator.registry.all())
+
+    @handled
+    async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("setting.chunks", request.setting.chunks, 0, MAX_CHUNKS)
+        checks.between("setting.partitions", request.setting.partitions, 0, checks.MAX_PARTITIONS)
+        checks.name("setting.rotation", request.setting.rotation, required=False)
+        return await self._coordinator.set_cache(request.digest_id, request.setting)
+
+    @handled
+    async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        return self._coordinator.cache(request.digest_id)
+
+    @handled
+    async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
+        checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
+        return await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
 
     @handled
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
@@ -121,7 +140,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         result, table = await self._coordinator.lease(request)
         reply = pb2.LeaseReply(state=_STATES[result.state])
         for shard in result.shards:
-            owner = self._coordinator.owner(table, shard)
+            owner = self._coordinator.caching.owner(table, shard)
             reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]))
         return reply
 

@@ -11,7 +11,8 @@ and when the log is read again. Invariants, at every moment:
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,6 +36,9 @@ class DatasetView(Protocol):
     @property
     def lengths(self) -> Sequence[int] | npt.NDArray[np.uint64]:
         """Raw bytes of each shard."""
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
+        """For a session that begins, or goes on with what it has pending. None: not yet; it waits."""
 
 
 class LeaseState(enum.Enum):
@@ -93,6 +97,10 @@ class Session:
     @property
     def acked_shards(self) -> int:
         return self.acked.count if self.settled_acked is None else self.settled_acked
+
+    @property
+    def leased(self) -> Collection[int]:
+        return self._holders.keys()
 
     @property
     def leased_shards(self) -> int:
@@ -184,15 +192,21 @@ class Session:
         if reader:
             self._return(reader, set(reader.leases))
         if not self.readers:
-            self.sampler = None  # made again when somebody reads on
+            self.drop_sampler()
             if self.ended:
                 self._settle()
 
     def session_ended(self) -> None:
         self.ended = True
-        self.sampler = None
+        self.drop_sampler()
         if not self.readers:
             self._settle()
+
+    def drop_sampler(self) -> None:
+        """It is made again when somebody reads on."""
+        if self.sampler:
+            self.sampler.close()
+        self.sampler = None
 
     def settle(self, acked: int, labels: Iterable[str]) -> None:
         """As a snapshot remembers it."""

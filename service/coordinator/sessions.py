@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sampler import ResidentFirst
 from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.session_records import records_of
 from tfquiver.service.coordinator.tickets import Tickets
@@ -234,6 +233,17 @@ class Sessions:
             if session.sampler and session.digest_id == digest_id:
                 session.sampler.residency_changed(shards)
 
+    def samplers_anew(self, digest_id: bytes) -> None:
+        """The data set is cached in another way from now on."""
+        for session in self._of_digest(digest_id):
+            session.drop_sampler()
+            self._changed(session.session_id)
+
+    def wake(self, digest_id: bytes) -> None:
+        """Readers of the data set that were told WAIT may be given something now."""
+        for session in self._of_digest(digest_id):
+            self._changed(session.session_id)
+
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
         now = self._clock.now()
@@ -380,7 +390,9 @@ class Sessions:
         view = self._view(session.digest_id)
         if session.sampler is None:
             rng = random.Random(session.seed ^ session.acked_shards)
-            session.sampler = ResidentFirst(session.pending_mask(), view.resident, view.lengths, rng)
+            session.sampler = view.sampler(session, rng)
+        if session.sampler is None:
+            return []
         return session.lease(reader, max_shards, max_bytes, view)
 
     def _may_leave(self, session: Session, reader: Reader) -> bool:
@@ -425,6 +437,9 @@ class Sessions:
         if not session.ended:
             self._commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
             self._changed(session.session_id)
+
+    def _of_digest(self, digest_id: bytes) -> list[Session]:
+        return [session for session in self._sessions.values() if session.digest_id == digest_id and session.readers]
 
     def _readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
         for session in self._sessions.values():

@@ -63,7 +63,7 @@ class Inventory:
         if self._snapshot is not None:
             part, self._snapshot = self._snapshot[:MAX_HASHES], self._snapshot[MAX_HASHES:] or None
             self._version += 1
-            return pb.Inventory(full=full, version=self._version, added=part)
+            return pb.Inventory(full=full, version=self._version, added=part, more=self._snapshot is not None)
         last: dict[bytes, bool] = {}
         while self._changes and len(last) < MAX_HASHES:
             hash, held = self._changes.popleft()

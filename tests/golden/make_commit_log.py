@@ -1,6 +1,7 @@
 """Writes commit_log_v1, a log with every kind of record, beside this file.
 
-Run it (python -m tests.golden.make_commit_log) only when the format gets a new version; then keep the old file too.
+Run it (python -m tests.golden.make_commit_log) when there is a new kind of record, appended to the others, or when
+the format gets a new version; then keep the old file too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ def records() -> list[CommitRecord]:
     """An open session of which half is acked, one that has ended, one that was settled, one that was forgotten."""
     dataset = types_pb2.Dataset(
         digest_id=DIGEST, content_root=DIGEST[::-1], name="small", shards=12, records=34, size_bytes=5678
+    )
+    setting = types_pb2.CacheSetting(
+        mode=types_pb2.CACHE_MODE_COOPERATIVE, allocation_bytes=1234, rotation="cyclic", chunks=10, partitions=64
     )
     counters = log_pb2.Counters(reread=1, resident_leases=2, missing_leases=3)
 
@@ -66,6 +70,7 @@ def records() -> list[CommitRecord]:
         created("forgotten", 3),
         CommitRecord(session_forgotten=log_pb2.SessionForgotten(session_id="forgotten")),
         CommitRecord(epochs_counted=log_pb2.EpochsCounted(job="other", digest_id=DIGEST, sessions=7)),
+        CommitRecord(cache_set=log_pb2.CacheSet(digest_id=DIGEST, setting=setting)),
     ]
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.session import LeaseState
+from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.session import LeaseState, Session
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
 
 DIGEST = b"d" * 32
@@ -19,6 +20,9 @@ GRACE_S = 10.0
 class View:
     resident: bytearray
     lengths: list[int]
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler:
+        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
 
 
 @dataclass

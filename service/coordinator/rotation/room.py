@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfquiver import errors
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.stay import Stay
@@ -13,11 +15,7 @@ class Room:
 
     def __init__(self, board: Board, timeout_s: float) -> None:
         """Raises InvalidArgumentError when the allocation has no room for two chunks."""
-        two_bytes = sum(sorted(board.sizes)[-2:])
-        if two_bytes > board.allocation_bytes:
-            raise errors.InvalidArgumentError(
-                f"allocation: {board.allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together"
-            )
+        check_room(board.sizes, board.allocation_bytes)
         self.board, self._timeout_s = board, timeout_s
         self.stays: dict[int, Stay] = {}  # oldest first
         self.changes = 0
@@ -69,3 +67,12 @@ class Room:
     def loading(self) -> int:
         """How many chunks are coming in."""
         return sum(not stay.settled for stay in self.stays.values())
+
+
+def check_room(sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
+    """Raises InvalidArgumentError when the allocation has no room for any two chunks."""
+    two_bytes = sum(sorted(sizes_bytes)[-2:])
+    if two_bytes > allocation_bytes:
+        raise errors.InvalidArgumentError(
+            f"allocation: {allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together"
+        )

@@ -165,10 +165,13 @@ class Inventory(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     ADDED_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     full: _builtins.bool
     """forget what was known before applying this one"""
     version: _builtins.int
     """0: no change in this heartbeat"""
+    more: _builtins.bool
+    """of a full list: the next changes belong to it, too"""
     @_builtins.property
     def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -180,10 +183,11 @@ class Inventory(_message.Message):
         version: _builtins.int = ...,
         added: _abc.Iterable[_builtins.bytes] | None = ...,
         removed: _abc.Iterable[_builtins.bytes] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "full", b"full", "removed", b"removed", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "full", b"full", "more", b"more", "removed", b"removed", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

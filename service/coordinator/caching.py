@@ -1,0 +1,195 @@
+"""Joins what is resident, how each data set is to be cached, and the rotations; tells nodes what to load and evict.
+
+On the event loop of the coordinator; what takes long is computed in a thread, by whoever opens a data set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Set
+
+from tfquiver.clock import Clock
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
+from tfquiver.service.coordinator.membership import Membership
+from tfquiver.service.coordinator.placement import COOPERATIVE, LRU, NONE, Placement
+from tfquiver.service.coordinator.residency import Change, Residency, Table
+from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.session import Session
+from tfquiver.service.coordinator.sessions import Sessions
+
+_KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
+_MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
+
+
+class View:
+    """What sessions see of one data set."""
+
+    def __init__(self, caching: Caching, table: Table) -> None:
+        self._caching, self.table = caching, table
+        self.resident, self.lengths = table.resident, table.lengths
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
+        mode = self._caching.placement.setting(session.digest_id).mode
+        if mode == COOPERATIVE:
+            if session.digest_id not in self._caching.rotations:
+                return None
+            return self._caching.rotations.sampler(session, rng)
+        # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
+        resident = bytearray(len(self.resident)) if mode == LRU else self.resident
+        return ResidentFirst(session.pending_mask(), resident, self.lengths, rng)
+
+
+class Caching:
+    def __init__(self, clock: Clock, membership: Membership, chunk_timeout_s: float) -> None:
+        """Then set `sessions`."""
+        self.sessions: Sessions
+        self.placement, self.residency = Placement(), Residency()
+        self.rotations = Rotations(clock, chunk_timeout_s, lambda digest_id: self.sessions.wake(digest_id))
+        self._clock, self._membership = clock, membership
+        self._met_at = 0.0
+        self._plans: dict[bytes, ChunkPlan] = {}
+        self._used_at: dict[bytes, float] = {}
+        # So that orders of this process are never taken for those of the one before.
+        self._first_version = random.SystemRandom().getrandbits(62) + 1
+        self._settings = 0
+        self._ordered, self._announced = asyncio.Event(), 0
+
+    # Data sets.
+
+    def __contains__(self, digest_id: bytes) -> bool:
+        return digest_id in self.residency
+
+    def view(self, digest_id: bytes) -> View:
+        return View(self, self.residency.table(digest_id))
+
+    def prepare(self, digest: Digest) -> tuple[Table, ChunkPlan | None]:
+        """What `open` wants. In a thread."""
+        setting = self.placement.setting(digest.digest_id)
+        return Table(digest), ChunkPlan(digest, setting) if setting.mode == COOPERATIVE else None
+
+    def open(self, table: Table, plan: ChunkPlan | None) -> None:
+        """Begins to follow a data set."""
+        digest_id = table.digest.digest_id
+        self.residency.open(table)
+        if plan and plan.setting == self.placement.setting(digest_id):
+            self._plans[digest_id] = plan
+            self._start()
+
+    def owner(self, table: Table, shard: int) -> str:
+        """The node that holds a shard, or should; "" when none is to keep it."""
+        holder = self.residency.holder(table, shard)
+        if holder:
+            return holder
+        digest_id = table.digest.digest_id
+        if self.placement.setting(digest_id).mode == NONE or not self.rotations.keeps(digest_id, shard):
+            return ""
+        return table.owner(shard, self._membership.storing)
+
+    # Settings.
+
+    def fix(self, digest: Digest, asked: types_pb2.CacheSetting) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
+        """What is to be journaled, and what `set` wants beside it. In a thread. Raises as Placement.fix."""
+        quotas = [node.quota_bytes for node in self._membership.live()]
+        fixed = self.placement.fix(digest, asked, quotas)
+        return fixed, ChunkPlan(digest, fixed) if fixed.mode == COOPERATIVE else None
+
+    def apply(self, record: CacheSet) -> None:
+        self.placement.apply(record)
+
+    def set(self, digest_id: bytes, plan: ChunkPlan | None) -> None:
+        """The setting of a data set has been applied; `plan` is that of the new one."""
+        self.rotations.stop(digest_id)
+        self._plans.pop(digest_id, None)
+        self.sessions.samplers_anew(digest_id)
+        if plan and digest_id in self.residency:
+            self._plans[digest_id] = plan
+            self._start()
+        self._settings += 1
+        self._announce()
+        self.sessions.wake(digest_id)
+
+    # What happens.
+
+    def restored(self) -> None:
+        """There was a coordinator before this one, whose nodes are still to be heard of."""
+        self._met_at = self._clock.now() + _MEETING_S
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Residency has."""
+        for digest_id, shards in changes:
+            if shards:
+                self.rotations.residency_changed(digest_id, shards)
+                self.sessions.residency_changed(digest_id, shards)
+                self.look(digest_id)
+        self._start()
+
+    def look(self, digest_id: bytes) -> None:
+        """Something may have happened to the data set."""
+        self.rotations.look(digest_id)
+        self._announce()
+
+    def tick(self, in_use: Set[bytes]) -> None:
+        """Time has passed. Lets go of data sets that nobody has read for a while, of which nothing is ordered then."""
+        now = self._clock.now()
+        for digest_id in self.residency.tables():
+            if digest_id in in_use:
+                self._used_at[digest_id] = now
+            elif digest_id not in self.rotations or self._used_at.setdefault(digest_id, now) + _KEPT_S <= now:
+                self._used_at.pop(digest_id, None)
+                self._plans.pop(digest_id, None)
+                self.rotations.stop(digest_id)
+                self.residency.close(digest_id)
+        self._start()
+        self.rotations.tick()
+        self._announce()
+
+    # Orders.
+
+    @property
+    def version(self) -> int:
+        return self._first_version + self.rotations.orders + self._settings
+
+    async def orders(self, version: int, wait_s: float) -> pb2.OrdersReply:
+        """Those of now, as soon as they are not those of `version`."""
+        try:
+            async with asyncio.timeout(wait_s):
+                while version == self.version:
+                    await self._ordered.wait()
+        except TimeoutError:
+            return pb2.OrdersReply(version=version)
+        reply = pb2.OrdersReply(version=self.version)
+        for digest_id, setting in self.placement.settings.items():
+            decision = self.rotations.decision(digest_id)
+            reply.orders.add(
+                digest_id=digest_id,
+                setting=setting,
+                load=decision.load,
+                urgent=len(decision.urgent),
+                evict=decision.evict,
+            )
+        return reply
+
+    def release_waiters(self) -> None:
+        self._settings += 1
+        self._announce()
+
+    def _announce(self) -> None:
+        if self.version != self._announced:
+            self._announced = self.version
+            self._ordered.set()
+            self._ordered = asyncio.Event()
+
+    def _start(self) -> None:
+        """Lets rotations begin, once all that is resident is known: the rest they would have evicted."""
+        waiting = [digest_id for digest_id in self._plans if digest_id not in self.rotations]
+        if not waiting or not self._membership.all_told or self._clock.now() < self._met_at:
+            return
+        for digest_id in waiting:
+            self.rotations.start(digest_id, self._plans[digest_id], self.residency.table(digest_id).resident)
+            self.sessions.wake(digest_id)
+        self._announce()
