@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 
 from tfquiver.clock import Clock
 from tfquiver.digest import Digest
@@ -45,12 +45,14 @@ class View:
 
 
 class Caching:
-    def __init__(self, clock: Clock, membership: Membership, chunk_timeout_s: float) -> None:
-        """Then set `sessions`."""
+    def __init__(
+        self, clock: Clock, membership: Membership, chunk_timeout_s: float, wake: Callable[[bytes], None]
+    ) -> None:
+        """`wake`: told of a data set of which sessions may read something else now. Then set `sessions`."""
         self.sessions: Sessions
         self.placement, self.residency = Placement(), Residency()
-        self.rotations = Rotations(clock, chunk_timeout_s, lambda digest_id: self.sessions.wake(digest_id))
-        self._clock, self._membership = clock, membership
+        self.rotations = Rotations(clock, chunk_timeout_s, wake)
+        self._clock, self._membership, self._wake = clock, membership, wake
         self._met_at = 0.0
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
@@ -70,7 +72,7 @@ class Caching:
     def prepare(self, digest: Digest) -> tuple[Table, ChunkPlan | None]:
         """What `open` wants. In a thread."""
         setting = self.placement.setting(digest.digest_id)
-        return Table(digest), ChunkPlan(digest, setting) if setting.mode == COOPERATIVE else None
+        return Table(digest), ChunkPlan.of(digest, setting) if setting.mode == COOPERATIVE else None
 
     def open(self, table: Table, plan: ChunkPlan | None) -> None:
         """Begins to follow a data set."""
@@ -96,7 +98,7 @@ class Caching:
         """What is to be journaled, and what `set` wants beside it. In a thread. Raises as Placement.fix."""
         quotas = [node.quota_bytes for node in self._membership.live()]
         fixed = self.placement.fix(digest, asked, quotas)
-        return fixed, ChunkPlan(digest, fixed) if fixed.mode == COOPERATIVE else None
+        return fixed, ChunkPlan.of(digest, fixed) if fixed.mode == COOPERATIVE else None
 
     def apply(self, record: CacheSet) -> None:
         self.placement.apply(record)
@@ -111,7 +113,7 @@ class Caching:
             self._start()
         self._settings += 1
         self._announce()
-        self.sessions.wake(digest_id)
+        self._wake(digest_id)
 
     # What happens.
 
@@ -191,5 +193,5 @@ class Caching:
             return
         for digest_id in waiting:
             self.rotations.start(digest_id, self._plans[digest_id], self.residency.table(digest_id).resident)
-            self.sessions.wake(digest_id)
+            self._wake(digest_id)
         self._announce()

@@ -59,7 +59,7 @@ class Coordinator:
         limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
         rng = random.Random(uuid.uuid4().int)
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
-        self.caching = Caching(clock, self.membership, options.chunk_timeout_s)
+        self.caching = Caching(clock, self.membership, options.chunk_timeout_s, self._wake_readers_of)
         self.sessions = Sessions(clock, rng, self._journal, self.caching.view, self._wake, limits)
         self.caching.sessions, self.residency = self.sessions, self.caching.residency
 
@@ -278,6 +278,11 @@ class Coordinator:
         yield from self.registry.snapshot()
         yield from self.caching.placement.snapshot()
         yield from self.sessions.snapshot()
+
+    def _wake_readers_of(self, digest_id: bytes) -> None:
+        for session_id in list(self._waiters):
+            if self.sessions.session(session_id).digest_id == digest_id:
+                self._wake(session_id)
 
     def _wake(self, session_id: str) -> None:
         event = self._waiters.pop(session_id, None)

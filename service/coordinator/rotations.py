@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from tfquiver import striping
 from tfquiver.clock import Clock
@@ -30,16 +31,25 @@ from tfquiver.service.coordinator.session import Session
 class ChunkPlan:
     """Chunks of one data set. Making it takes a while for millions of shards: do it in a thread."""
 
-    def __init__(self, digest: Digest, setting: types_pb2.CacheSetting) -> None:
-        """Raises InvalidArgumentError when the allocation has no room for two chunks."""
-        contents = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
-        cut = striping.stripe(digest.lengths, setting.chunks, setting.partitions, contents)
-        seed = int.from_bytes(digest.content_root[:8], "little")
+    def __init__(
+        self,
+        lengths: npt.NDArray[np.uint64],
+        contents: npt.NDArray[np.uint64],
+        seed: int,
+        setting: types_pb2.CacheSetting,
+    ) -> None:
+        """As `stripe` wants them. Raises InvalidArgumentError when the allocation has no room for two chunks."""
+        cut = striping.stripe(lengths, setting.chunks, setting.partitions, contents)
         self.layout = ChunkLayout(cut, np.random.default_rng(seed))
-        self.sizes_bytes = most_disk_bytes(digest.lengths).astype(np.uint64)
+        self.sizes_bytes = most_disk_bytes(lengths).astype(np.uint64)
         self.setting = setting
         by_chunk = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64)
         check_room(by_chunk.tolist(), setting.allocation_bytes)
+
+    @classmethod
+    def of(cls, digest: Digest, setting: types_pb2.CacheSetting) -> ChunkPlan:
+        contents = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+        return cls(digest.lengths, contents, int.from_bytes(digest.content_root[:8], "little"), setting)
 
 
 class Rotations:

@@ -239,11 +239,6 @@ class Sessions:
             session.drop_sampler()
             self._changed(session.session_id)
 
-    def wake(self, digest_id: bytes) -> None:
-        """Readers of the data set that were told WAIT may be given something now."""
-        for session in self._of_digest(digest_id):
-            self._changed(session.session_id)
-
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
         now = self._clock.now()

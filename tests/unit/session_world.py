@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.entry_size import most_disk_bytes
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
 from tfquiver.service.coordinator.session import LeaseState, Session
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
 
 DIGEST = b"d" * 32
 GRACE_S = 10.0
+CHUNK_TIMEOUT_S = 30.0
 
 
 @dataclass
@@ -23,6 +30,36 @@ class View:
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler:
         return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
+
+
+class ChunkView(View):
+    """Cached by chunks: `obey` is the node, which carries out some of what it is told to."""
+
+    def __init__(self, lengths: list[int], rotation: str, clock: ManualClock, woken: Callable[[bytes], None]) -> None:
+        super().__init__(bytearray(len(lengths)), lengths)
+        self._clock, self._woken = clock, woken
+        sizes = np.array(lengths, np.uint64)
+        setting = types_pb2.CacheSetting(rotation=rotation, chunks=6, partitions=2)
+        setting.allocation_bytes = int(most_disk_bytes(sizes).sum()) * 3 // 5
+        self._plan = ChunkPlan(sizes, np.arange(len(lengths), dtype=np.uint64), 1, setting)
+        self.restart()
+
+    def restart(self) -> None:
+        self.rotations = Rotations(self._clock, CHUNK_TIMEOUT_S, self._woken)
+        self.rotations.start(DIGEST, self._plan, self.resident)
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler:
+        return self.rotations.sampler(session, rng)
+
+    def obey(self, most: int) -> list[int]:
+        """Shards of which the residency is another now."""
+        decision, chunk_of = self.rotations.decision(DIGEST), self._plan.layout.chunk_of
+        gone = [shard for shard, there in enumerate(self.resident) if there and chunk_of[shard] in decision.evict]
+        lacking = [shard for shard, there in enumerate(self.resident) if not there and chunk_of[shard] in decision.load]
+        changed = gone + lacking[:most]
+        for shard in changed:
+            self.resident[shard] ^= 1
+        return changed
 
 
 @dataclass
@@ -57,10 +94,14 @@ class Expected:
 
 
 class World:
-    def __init__(self, shards: int, seed: int) -> None:
+    def __init__(self, shards: int, seed: int, rotation: str = "") -> None:
+        """`rotation`: the data set is cached by chunks."""
         self.rng = random.Random(seed)
         self.clock = ManualClock()
-        self.view = View(bytearray(shards), [self.rng.randrange(1, 100) for _ in range(shards)])
+        lengths = [self.rng.randrange(1, 100) for _ in range(shards)]
+        self.view = View(bytearray(shards), lengths)
+        if rotation:
+            self.view = ChunkView(lengths, rotation, self.clock, lambda _: None)
         self.shards = shards
         self.log: list[Record] = []
         self.durable = 0
@@ -215,6 +256,8 @@ class World:
                 self.sessions.apply(record)
             old_log = snapshot
         self.sessions.restored()
+        if isinstance(self.view, ChunkView):
+            self.view.restart()
         self.live.clear()
         for reader in self.readers.values():
             reader.unknown = reader.away = True
@@ -235,6 +278,17 @@ class World:
                 assert not reader.away or seconds <= GRACE_S, "a reader that stays away is not given up"
         if seconds > GRACE_S:
             assert not any(session.waits_for_readers for session in self.sessions)
+
+    def residency_changes(self, shards: list[int]) -> None:
+        if isinstance(self.view, ChunkView):
+            self.view.rotations.residency_changed(DIGEST, shards)
+        self.sessions.residency_changed(DIGEST, shards)
+
+    def obey(self, most: int) -> None:
+        """The nodes do something of what the rotation wants."""
+        if isinstance(self.view, ChunkView):
+            self.residency_changes(self.view.obey(most))
+            self.view.rotations.look(DIGEST)
 
     def _is_known(self, reader: SimReader) -> bool:
         return reader.name in self.sessions.session(reader.session_id).readers
@@ -281,6 +335,10 @@ class World:
         while self.readers:
             rounds += 1
             assert rounds < 20 * self.shards + 200, "a session does not end"
+            if isinstance(self.view, ChunkView):
+                self.clock.advance(CHUNK_TIMEOUT_S / 10)
+                self.view.rotations.tick()
+                self.obey(3)
             for reader in list(self.readers.values()):
                 if reader.told_end or self.lease(reader, 3) is LeaseState.END:
                     self.emit(reader, len(reader.to_emit))

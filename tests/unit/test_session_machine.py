@@ -9,11 +9,13 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.session_world import DIGEST, GRACE_S, SimReader, World
+from tests.unit.session_world import GRACE_S, SimReader, World
 
 NODES = st.sampled_from(["node-a", "node-b"])
 PICK = st.integers(0, 1 << 30)
 FAULTS = st.sets(st.sampled_from(["reader", "node", "restart", "coordinator", "time", "reply"]))
+
+ROTATIONS = st.sampled_from(["", "relevance", "cyclic"])
 
 
 def may(fault: str) -> Callable[[SessionMachine], bool]:
@@ -22,10 +24,10 @@ def may(fault: str) -> Callable[[SessionMachine], bool]:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    @initialize(shards=st.integers(0, 25), seed=st.integers(0, 1 << 30), faults=FAULTS)
-    def begin(self, shards: int, seed: int, faults: set[str]) -> None:
+    @initialize(shards=st.integers(0, 25), seed=st.integers(0, 1 << 30), faults=FAULTS, rotation=ROTATIONS)
+    def begin(self, shards: int, seed: int, faults: set[str], rotation: str) -> None:
         self.faults = faults
-        self.world = World(shards, seed)
+        self.world = World(shards, seed, rotation if shards >= 8 else "")
         self.names = 0
         self.tickets: list[str] = []
 
@@ -107,7 +109,11 @@ class SessionMachine(RuleBasedStateMachine):
         if self.world.shards:
             shard %= self.world.shards
             self.world.view.resident[shard] = resident
-            self.world.sessions.residency_changed(DIGEST, [shard])
+            self.world.residency_changes([shard])
+
+    @rule(most=st.integers(0, 8))
+    def nodes_obey(self, most: int) -> None:
+        self.world.obey(most)
 
     @precondition(may("reader"))
     @rule(number=PICK, noticed=st.booleans())
