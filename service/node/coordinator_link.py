@@ -25,7 +25,9 @@ CALL_TIMEOUT_S = 10.0
 TICKET_DEADLINE_S = 2.0
 TELL_EVERY_S = 5.0
 PART_BYTES = 1 << 20
-_SOONEST_S = 0.05  # between heartbeats that only carry news
+_SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
+_ORDERS_WAIT_MS = 10_000
+_ORDERS_PAUSE_S = 1.0  # after a call that failed
 _FIRST_INTERVAL_MS = 1000
 _LONGEST_INTERVAL_MS = 10_000
 
@@ -41,6 +43,8 @@ class CoordinatorLink:
     node: this node as it is now (its used bytes change).
     on_new: the coordinator is another process than before: readers must be opened again.
     on_lost: called while it is away with the seconds since, every TELL_EVERY_S.
+    on_orders: the newest ones, which replace all before them.
+    on_members: called after every heartbeat that was answered.
     """
 
     def __init__(
@@ -52,9 +56,12 @@ class CoordinatorLink:
         patience: Patience,
         on_new: Callable[[], None],
         on_lost: Callable[[float], None],
+        on_orders: Callable[[Sequence[pb.DatasetOrders]], None] = lambda orders: None,
+        on_members: Callable[[], None] = lambda: None,
     ) -> None:
         self.address, self.incarnation, self._node, self._patience = address, incarnation, node, patience
         self._on_new, self._on_lost = on_new, on_lost
+        self._on_orders, self._on_members = on_orders, on_members
         self.inventory: Inventory
         self._metadata = rpc.metadata(token)
         self._channel = rpc.aio_channel(address)
@@ -63,7 +70,7 @@ class CoordinatorLink:
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._news = asyncio.Event()
-        self._beating: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def members(self) -> Sequence[types_pb2.NodeInfo]:
         """Every live node, as the last heartbeat told."""
@@ -82,13 +89,15 @@ class CoordinatorLink:
         except (errors.UnavailableError, errors.DeadlineError, TimeoutError) as error:
             late = f"{what}: no answer within {self._patience.connect_s:g} s"
             raise errors.UnavailableError(f"{late} ({error})" if str(error) else late) from error
-        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._beat_on()), loop.create_task(self._follow_orders())]
 
     async def leave(self) -> None:
         """Says good-bye, if there is somebody to hear it, and hangs up."""
-        if self._beating:
-            self._beating.cancel()
-            await asyncio.wait([self._beating])
+        if self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
             try:
                 request = pb.LeaveRequest(node_id=self._node().node_id, incarnation=self.incarnation)
                 await self._stub.Leave(request, timeout=1.0, metadata=self._metadata)
@@ -167,6 +176,7 @@ class CoordinatorLink:
         if reply.resend_inventory:
             self.inventory.resend()
         self._members = tuple(reply.nodes)
+        self._on_members()
         self._interval_ms = min(max(reply.heartbeat_interval_ms, 50), _LONGEST_INTERVAL_MS)
         was, self._coordinator = self._coordinator, reply.coordinator_incarnation
         if was and was != self._coordinator:
@@ -189,6 +199,30 @@ class CoordinatorLink:
                     tell_at_s = loop.time() + TELL_EVERY_S
                     logging.warning("coordinator %s: %s: %s", self.address, error.code(), error.details())
                     self._on_lost(loop.time() - seen_s)
+
+    # Orders.
+
+    async def _follow_orders(self) -> None:
+        """For as long as this node lives, however long the coordinator is away: nothing else asks for them."""
+        version = 0
+        while True:
+            request = pb.OrdersRequest(
+                node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS
+            )
+            try:
+                reply = await self._stub.Orders(
+                    request, timeout=CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000, metadata=self._metadata
+                )
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:  # of that heartbeats tell
+                    logging.log_every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())
+                await asyncio.sleep(_ORDERS_PAUSE_S * random.uniform(0.5, 1.0))
+                continue
+            if reply.version != version:
+                version = reply.version
+                self._on_orders(reply.orders)
+            else:
+                await asyncio.sleep(_SOONEST_S)
 
     async def _pause(self) -> None:
         await asyncio.sleep(_SOONEST_S)

@@ -23,6 +23,7 @@ from tfquiver.service.node.room import Room
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import entry
 from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.store.rules import Why
 
 HELLO_S = 10.0
 WORKING_S = 1.0
@@ -169,10 +170,10 @@ class DataConnection:
         services = self._services
         trouble: errors.TfquiverError | None = None
         try:
-            services.disk.check_room(header.hash, header.disk_bytes)
+            services.disk.check_room(header.hash, header.disk_bytes, Why.PASSES)
         except errors.ResourceExhaustedError as error:
             trouble = error
-        if trouble or header.hash in services.disk:
+        if trouble or header.hash in services.disk or not services.disk.wanted(header.hash, Why.PASSES):
             await self._receiver.skip(header.stored_length)
         else:
             held_bytes = header.stored_length + (header.raw_length if header.codec == entry.ZSTD else 0)

@@ -12,6 +12,7 @@ from tfquiver import errors, rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.store import codec, entry
 from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.store.rules import Why
 from tfquiver.service.node.store.verified import VerifiedShard
 
 
@@ -37,8 +38,8 @@ class Placer:
         try:
             owner = self.owner(shard.hash)
             if owner == self._node_id or self._put is None:
-                self._disk.insert(shard)
-            else:
+                self._disk.insert(shard, Why.PASSES)
+            elif self._disk.wanted(shard.hash, Why.PASSES):
                 self._put(owner, shard)
         except errors.ResourceExhaustedError:
             return False
@@ -75,4 +76,4 @@ def insert_received(disk: DiskStore, header: entry.Header, stored: bytes | bytea
     except errors.DataLossError:
         disk.refused_inserts += 1
         raise
-    disk.insert(shard)
+    disk.insert(shard, Why.PASSES)

@@ -40,11 +40,13 @@ def define_flags() -> None:
     flags.DEFINE_float("coordinator_connect_s", 20.0, "The coordinator must answer so soon at the start.", 0.1, 3600.0)
     flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
     flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
+    flags.DEFINE_string("refill_bytes_per_s", "0", "Most bytes a second loaded that no reader waits for; 0: no limit.")
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
         ("hot", serving.is_size, "must be a size, as 256MiB"),
         ("lease_ahead", serving.is_size, "must be a size, as 32MiB"),
+        ("refill_bytes_per_s", serving.is_size, "must be a size, as 50MiB"),
         ("quota", lambda text: not text or serving.is_size(text), "must be a size, as 10GiB"),
         ("coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"),
     ]
@@ -129,6 +131,7 @@ def _options(directory: CacheDirectory) -> node_parts.Options:
         data_port=FLAGS.data_port, bind_host=FLAGS.bind_host, advertise_host=host, token=token,
         fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
         lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
+        refill_bytes_per_s=serving.parse_bytes(FLAGS.refill_bytes_per_s),
         incarnation=uuid.uuid4().hex,
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from absl import logging
 from tfquiver import errors, rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.node.chunk_orders import ChunkOrders
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
 from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.digest_cache import DigestCache
@@ -51,6 +52,7 @@ class Options:
     connect_s: float
     lost_s: float
     ahead_bytes: int
+    refill_bytes_per_s: int
     incarnation: str
 
 
@@ -111,6 +113,8 @@ class Node:
             Patience(options.connect_s, options.lost_s),
             self._coordinator_is_new,
             self._coordinator_lost,
+            lambda orders: self._orders.receive(orders),
+            lambda: self._orders.members_changed(),
         )
         self._undo.append(self._link.leave)
         self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
@@ -122,6 +126,11 @@ class Node:
         fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
         self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers)
         self._undo.append(self._source.close)
+        self._orders = ChunkOrders(
+            self._info(), self._disk, self._source, self._digests.get, self._link.members, options.refill_bytes_per_s
+        )
+        self._undo.append(self._orders.close)
+        self._orders.start()
         scanner = Scanner(meter, placer.place)
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tfquiver.service.node.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.store import codec, entry
 from tfquiver.service.node.store.disk import DiskStore, OpenEntry
 from tfquiver.service.node.store.hot import HotSet
+from tfquiver.service.node.store.rules import Why
 from tfquiver.service.node.store.verified import VerifiedShard
 
 T = TypeVar("T")
@@ -51,6 +53,12 @@ class Stats:
     refused_inserts: int = 0
     entries: int = 0
     hot_bytes: int = 0
+    evictions: int = 0
+    evicted_bytes: int = 0
+    loads: int = 0
+    loaded_bytes: int = 0
+    hit_bytes: int = 0
+    peer_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,8 @@ class ShardSource:
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, "disk")
         self._stats = Stats()
+        self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
+        self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
     async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard:
@@ -93,10 +103,53 @@ class ShardSource:
             joined = ref.hash in self._flights
             ready = await self._flights.join(ref.hash, lambda: self._obtain(digest, ref, owner))
             if not joined:
-                self._count(ready.source)
+                self._count(ready)
                 return ready
-        self._stats.hits += 1
+        else:
+            self._disk.used(ref.hash)
+        self._hit(ready)
         return ready
+
+    async def load(self, digest: Digest, index: int) -> int:
+        """Gets a shard because it was ordered, for nobody yet; how many bytes had to be fetched for that.
+
+        One that is being fetched anyway is only waited for. Raises as `get`; ResourceExhaustedError also when there is
+        no room to keep it. It is not kept, and that is no error, where it is not wanted any more.
+        """
+        ref = digest.shard(index)
+        ready, fetched = self._hot.get(ref.hash), False
+        if ready is None:
+            fetched = ref.hash not in self._flights
+            ready = await self._flights.join(
+                ref.hash, lambda: self._obtain(digest, ref, self._node_id, for_reader=False)
+            )
+        try:
+            if ref.hash not in self._disk:
+                await self._in_pool(self._keep, ref, ready)
+            if not fetched or ready.source != "store":
+                return 0
+            self._stats.loads += 1
+            self._stats.loaded_bytes += ref.length_bytes
+            return ref.length_bytes
+        finally:
+            ready.close()
+
+    @property
+    def is_spare(self) -> bool:
+        """No reader waits for the store."""
+        return not self._reading
+
+    async def evict(self, hashes: Sequence[bytes]) -> None:
+        """Gives up what the store's rules do not keep, on the disk and in memory. Readers keep their descriptors."""
+        await asyncio.to_thread(self._disk.evict, hashes)
+        for hash in hashes:
+            if not self._disk.wanted(hash, Why.STANDS):
+                self._hot.drop(hash)
+
+    async def settle(self) -> None:
+        """As `evict`, of everything, and down to the limits; after the rules have changed."""
+        await asyncio.to_thread(self._disk.settle)
+        await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
 
     async def get_raw(self, hashes: Sequence[bytes]) -> dict[bytes, ReadyShard]:
         """Those that stand raw on this disk, in one turn of a thread; the caller closes them, and `get`s the rest."""
@@ -104,7 +157,8 @@ class ShardSource:
         if not here:
             return {}
         found = await self._in_pool(self._raw_entries, here)
-        self._stats.hits += len(found)
+        for ready in found.values():
+            self._hit(ready)
         return found
 
     async def get_stored(self, digest: Digest, index: int) -> StoredBody:
@@ -133,6 +187,8 @@ class ShardSource:
         self._stats.refused_inserts = self._disk.refused_inserts
         self._stats.entries = len(self._disk)
         self._stats.hot_bytes = self._hot.size_bytes
+        self._stats.evictions = self._disk.evictions
+        self._stats.evicted_bytes = self._disk.evicted_bytes
         return self._stats
 
     async def close(self) -> None:
@@ -142,7 +198,7 @@ class ShardSource:
         await asyncio.to_thread(self._pool.shutdown, True)
         self._hot.close()
 
-    async def _obtain(self, digest: Digest, ref: ShardRef, owner: str) -> ReadyShard:
+    async def _obtain(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True) -> ReadyShard:
         if ready := await self._in_pool(self._from_disk, ref):
             return ready
         if self._peers and self._peers.knows(owner):
@@ -155,10 +211,16 @@ class ShardSource:
                     logging.WARNING, "shard %d from its owner: %s; reading it from the store", 5, ref.index, error
                 )
         keep = owner == self._node_id
-        while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
-            if ready := await self._in_pool(self._from_disk, ref):
-                return ready
-        return await self._in_pool(self._from_store, ref, shard, keep)
+        self._reading += for_reader
+        try:
+            while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
+                if ready := await self._in_pool(self._from_disk, ref):
+                    return ready
+            return await self._in_pool(self._from_store, ref, shard, keep)
+        finally:
+            self._reading -= for_reader
+            if for_reader and not self._reading:
+                self.on_spare()
 
     def _raw_entries(self, hashes: list[bytes]) -> dict[bytes, ReadyShard]:
         found: dict[bytes, ReadyShard] = {}
@@ -195,7 +257,7 @@ class ShardSource:
             try:
                 self._disk.insert(shard)
             except errors.ResourceExhaustedError as error:
-                logging.log_every_n_seconds(logging.WARNING, "not kept: %s", 60, error)
+                logging.log_every_n_seconds(logging.INFO, "not kept: %s", 60, error)
             else:
                 opened = self._disk.open_entry(ref.hash)
                 if opened and opened.header.codec == entry.RAW:
@@ -204,19 +266,29 @@ class ShardSource:
                     opened.close()
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
 
+    def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
+        raw = os.pread(ready.fd, ready.length_bytes, ready.offset)
+        self._disk.insert(VerifiedShard.check(ref.hash, raw, f"{ref.file.uri} at {ref.offset}"))
+
     def _kept_hot(self, hash: bytes, ready: ReadyShard) -> ReadyShard:
-        with contextlib.suppress(OSError):  # out of descriptors: this reader is served all the same
-            self._hot.put(hash, ready)
+        if self._disk.wanted(hash):
+            with contextlib.suppress(OSError):  # out of descriptors: this reader is served all the same
+                self._hot.put(hash, ready)
         return ready
 
-    def _count(self, source: str) -> None:
-        match source:
+    def _count(self, ready: ReadyShard) -> None:
+        match ready.source:
             case "peer":
                 self._stats.peer_hits += 1
+                self._stats.peer_bytes += ready.length_bytes
             case "store":
                 self._stats.misses += 1
             case _:
-                self._stats.hits += 1
+                self._hit(ready)
+
+    def _hit(self, ready: ReadyShard) -> None:
+        self._stats.hits += 1
+        self._stats.hit_bytes += ready.length_bytes
 
     async def _in_pool(self, call: Callable[..., T], *arguments: object) -> T:
         """The outcome of a call in a thread; when nobody waits for it any more its descriptors are closed."""

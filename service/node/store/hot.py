@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from tfquiver.service.node.ready_shard import ReadyShard
 
@@ -47,6 +48,10 @@ class HotSet:
         with self._lock:
             if kept := self._shards.pop(hash, None):
                 self._forget(kept)
+
+    def keep_only(self, wanted: Callable[[bytes], bool]) -> None:
+        for hash in [hash for hash in list(self._shards) if not wanted(hash)]:
+            self.drop(hash)
 
     def close(self) -> None:
         with self._lock:

@@ -30,6 +30,11 @@ class Ledger:
         return self._reserved_bytes
 
     @property
+    def free_bytes(self) -> int:
+        """Not taken; negative when the quota was just reduced."""
+        return self._quota_bytes - self._stored_bytes - self._reserved_bytes
+
+    @property
     def excess_bytes(self) -> int:
         """How much must be removed until the quota is kept."""
         return max(0, self._stored_bytes + self._reserved_bytes - self._quota_bytes)
@@ -49,10 +54,10 @@ class Ledger:
             raise ValueError(f"an entry has bytes: {size_bytes=}")
         if size_bytes > self._quota_bytes:
             raise errors.NeverFitsError(f"an entry of {size_bytes} bytes exceeds the quota of {self._quota_bytes}")
-        free = self._quota_bytes - self._stored_bytes - self._reserved_bytes
-        if size_bytes > free:
+        if size_bytes > self.free_bytes:
             raise errors.ResourceExhaustedError(
-                f"an entry of {size_bytes} bytes does not fit: {max(free, 0)} of {self._quota_bytes} bytes are free"
+                f"an entry of {size_bytes} bytes does not fit: "
+                f"{max(self.free_bytes, 0)} of {self._quota_bytes} bytes are free"
             )
 
     def commit(self, size_bytes: int) -> None:

@@ -52,6 +52,12 @@ class StatusReply(_message.Message):
     CORRUPT_ENTRIES_FIELD_NUMBER: _builtins.int
     REFUSED_INSERTS_FIELD_NUMBER: _builtins.int
     HOT_BYTES_FIELD_NUMBER: _builtins.int
+    EVICTIONS_FIELD_NUMBER: _builtins.int
+    EVICTED_BYTES_FIELD_NUMBER: _builtins.int
+    LOADS_FIELD_NUMBER: _builtins.int
+    LOADED_BYTES_FIELD_NUMBER: _builtins.int
+    HIT_BYTES_FIELD_NUMBER: _builtins.int
+    PEER_BYTES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -74,6 +80,18 @@ class StatusReply(_message.Message):
     refused_inserts: _builtins.int
     """no room, or the bytes did not have the hash (I-3, I-4)"""
     hot_bytes: _builtins.int
+    evictions: _builtins.int
+    """entries that went for a setting, an order, or to make room"""
+    evicted_bytes: _builtins.int
+    """of these, on the disk"""
+    loads: _builtins.int
+    """shards read from the object store because they were ordered, before a reader asked"""
+    loaded_bytes: _builtins.int
+    """of these, raw"""
+    hit_bytes: _builtins.int
+    """raw bytes of the hits"""
+    peer_bytes: _builtins.int
+    """raw bytes of the peer hits"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     def __init__(
@@ -93,10 +111,16 @@ class StatusReply(_message.Message):
         corrupt_entries: _builtins.int = ...,
         refused_inserts: _builtins.int = ...,
         hot_bytes: _builtins.int = ...,
+        evictions: _builtins.int = ...,
+        evicted_bytes: _builtins.int = ...,
+        loads: _builtins.int = ...,
+        loaded_bytes: _builtins.int = ...,
+        hit_bytes: _builtins.int = ...,
+        peer_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "misses", b"misses", "node", b"node", "peer_hits", b"peer_hits", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

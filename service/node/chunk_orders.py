@@ -1,0 +1,242 @@
+"""Carries out the coordinator's orders: settings to the store, chunks evicted, and loaded ahead of the readers.
+
+The newest orders replace all before them, so that nothing has to be remembered over a restart, and what went wrong is
+tried again. Loads that some session waits for go first. The others take spare bandwidth of the store only: they are
+begun while no reader waits for the store, and within a rate; so is what a lost node leaves behind fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node import cache_rules
+from tfquiver.service.node.cache_rules import CacheRules, DatasetRule
+from tfquiver.service.node.chunk_map import ChunkMap
+from tfquiver.service.node.load_plan import ChunkLoad, Load, LoadPlan
+from tfquiver.service.node.shard_source import ShardSource
+from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.throttle import TokenBucket
+
+PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
+_BURST_S = 0.5
+_TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest
+
+
+@dataclass(slots=True)
+class _Known:
+    """What stays of a data set from one set of orders to the next."""
+
+    map: ChunkMap
+    striping: tuple[int, int]
+    gone: frozenset[int] = frozenset()
+
+
+class ChunkOrders:
+    """Lives on one loop. `start` it, `close` it.
+
+    Args:
+      digests: raises TfquiverError when a digest cannot be had.
+      members: every live node, as the coordinator last said.
+      refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        node: types_pb2.NodeInfo,
+        disk: DiskStore,
+        source: ShardSource,
+        digests: Callable[[bytes], Awaitable[Digest]],
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        refill_bytes_per_s: float = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
+        self._disk, self._source, self._digests, self._members = disk, source, digests, members
+        self._clock = clock or SystemClock()
+        self._bucket: TokenBucket | None = None
+        if refill_bytes_per_s:
+            self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, self._clock.now())
+        self._refill_from_s = 0.0
+        self._newest: Sequence[pb.DatasetOrders] | None = None
+        self._known: dict[bytes, _Known] = {}
+        self._own: dict[tuple[bytes, int, tuple[int, int], tuple[str, ...]], list[int]] = {}
+        self._quotas: dict[str, int] = {}
+        self._settled: object = None  # the settings and quotas that the store was last settled for
+        self._plan = LoadPlan(self._lacks)
+        self._landing_bytes = 0
+        self._changed, self._wake = asyncio.Event(), asyncio.Event()
+        self._loads: set[asyncio.Task[int]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        source.on_spare = self._wake.set
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._carry_out_on()), loop.create_task(self._load_on())]
+
+    async def close(self) -> None:
+        for task in [*self._tasks, *self._loads]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._loads, return_exceptions=True)
+
+    def receive(self, orders: Sequence[pb.DatasetOrders]) -> None:
+        """They replace all earlier ones."""
+        self._newest = tuple(orders)
+        self._changed.set()
+
+    def members_changed(self) -> None:
+        """Nodes have come or gone: shards may have other owners, this node another share."""
+        if self._storing() != self._quotas:
+            self._changed.set()
+
+    # Orders.
+
+    async def _carry_out_on(self) -> None:
+        done = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if done else _TRY_AGAIN_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            if self._newest is None:
+                continue
+            try:
+                done = await self._carry_out(self._newest)
+            except Exception:  # noqa: BLE001 - one bad order must not end the loading for ever
+                logging.exception("orders")
+                done = False
+
+    async def _carry_out(self, newest: Sequence[pb.DatasetOrders]) -> bool:
+        """Whether all of them could be; evictions come first: they make room."""
+        self._quotas = quotas = self._storing()
+        rules, maps = [], {}
+        for orders in newest:
+            try:
+                known = await self._know(orders)
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "orders for %s: %s", 10, orders.digest_id.hex(), error)
+                continue
+            known.gone = (known.gone | frozenset(orders.evict)) - frozenset(orders.load)
+            rules.append(self._rule(orders, known, quotas))
+            maps[orders.digest_id] = known.map
+        self._disk.use(CacheRules(rules))
+        settings = [(rule.digest_id, rule.mode, rule.terms, self._known[rule.digest_id].striping) for rule in rules]
+        if self._settled != settings:
+            await self._source.settle()
+            self._settled = settings
+        for orders in newest:
+            for chunk in orders.evict if orders.digest_id in maps else ():
+                await self._source.evict(maps[orders.digest_id].hashes(chunk))
+        loads = await self._own_loads([orders for orders in newest if orders.digest_id in maps], tuple(sorted(quotas)))
+        self._known = {digest_id: self._known[digest_id] for digest_id in maps}
+        self._plan.replace(loads, self._clock.now())
+        self._wake.set()
+        return len(maps) == len(newest)
+
+    async def _know(self, orders: pb.DatasetOrders) -> _Known:
+        known = self._known.get(orders.digest_id)
+        cooperative = orders.setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
+        striping = (orders.setting.chunks, orders.setting.partitions) if cooperative else (0, 0)
+        if known is None or known.striping != striping:
+            digest = await self._digests(orders.digest_id)
+            known = _Known(await asyncio.to_thread(ChunkMap, digest, *striping), striping)
+            self._known[orders.digest_id] = known
+        return known
+
+    def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
+        name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
+        terms = cache_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
+        return DatasetRule(
+            orders.digest_id, orders.setting.mode, terms, known.map,
+            frozenset(orders.load), frozenset(orders.evict), known.gone,
+        )  # fmt: skip
+
+    def _storing(self) -> dict[str, int]:
+        quotas = {node.node_id: node.quota_bytes for node in self._members() if node.quota_bytes > 0}
+        if self._quota_bytes and not quotas:
+            quotas[self._node_id] = self._quota_bytes
+        return quotas
+
+    async def _own_loads(self, newest: Sequence[pb.DatasetOrders], storing: tuple[str, ...]) -> list[ChunkLoad]:
+        loads, own = [], {}
+        for orders in newest:
+            known = self._known[orders.digest_id]
+            if orders.setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+                continue
+            for rank, chunk in enumerate(orders.load):
+                key = (orders.digest_id, chunk, known.striping, storing)
+                shards = self._own.get(key)
+                if shards is None:
+                    found = await asyncio.to_thread(known.map.own_shards, chunk, self._node_id, storing)
+                    shards = found.tolist()
+                own[key] = shards
+                loads.append(ChunkLoad(orders.digest_id, chunk, shards, urgent=rank < orders.urgent))
+        self._own = own
+        return loads
+
+    # Loads.
+
+    def _lacks(self, digest_id: bytes, shard: int) -> bool:
+        map = self._known[digest_id].map
+        hash = map.digest.hashes[shard].tobytes()
+        return hash not in self._disk and self._disk.has_room(hash, int(map.entry_bytes[shard]), self._landing_bytes)
+
+    async def _load_on(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause_s = self._start_loads()
+            except Exception:  # noqa: BLE001 - whatever it is, later loads must not wait for ever
+                logging.exception("loads")
+                pause_s = _TRY_AGAIN_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+
+    def _start_loads(self) -> float | None:
+        """As many as may be under way now; seconds after which there may be more though nothing has happened."""
+        now = self._clock.now()
+        while len(self._loads) < PARALLEL_LOADS and (load := self._plan.next(now, urgent=True)):
+            self._start(load)
+        pause_s = self._plan.pause_s(now)
+        while len(self._loads) < PARALLEL_LOADS and not self._plan.under_way(urgent=True) and self._source.is_spare:
+            if now < self._refill_from_s:
+                wait_s = self._refill_from_s - now
+                return wait_s if pause_s is None else min(pause_s, wait_s)
+            load = self._plan.next(now, urgent=False)
+            if load is None:
+                break
+            self._start(load)
+            if self._bucket:
+                size_bytes = int(self._known[load.digest_id].map.digest.lengths[load.shard])
+                self._refill_from_s = now + self._bucket.take(size_bytes, now)
+        return pause_s
+
+    def _start(self, load: Load) -> None:
+        map = self._known[load.digest_id].map
+        size_bytes = int(map.entry_bytes[load.shard])
+        self._landing_bytes += size_bytes
+        task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
+        self._loads.add(task)
+        task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
+
+    def _landed(self, task: asyncio.Task[int], load: Load, size_bytes: int) -> None:
+        self._loads.discard(task)
+        self._landing_bytes -= size_bytes
+        trouble = None if task.cancelled() else task.exception()
+        if trouble is not None:
+            logging.log_every_n_seconds(
+                logging.WARNING, "shard %d of data set %s was not loaded: %s", 5,
+                load.shard, load.digest_id.hex(), trouble,
+            )  # fmt: skip
+        self._plan.ended(load, self._clock.now(), failed=task.cancelled() or trouble is not None)
+        self._wake.set()

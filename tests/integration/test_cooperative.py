@@ -1,0 +1,73 @@
+"""Real nodes that keep a part of a data set, by chunks that come and go: what leaves the store, epoch by epoch."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_calls, rotating
+from tests.support.cluster import Server
+from tests.support.rotating import ENTRY_BYTES, Job
+from tfquiver.cutting import CutPolicy
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+ONE_RECORD = CutPolicy(1, 1, 1)
+SHARDS = 400
+CACHE_SHARE = 0.2
+QUOTA_BYTES = int(SHARDS * CACHE_SHARE) * ENTRY_BYTES
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    servers: list[Server] = []
+
+    def make(*flags: str) -> Server:
+        arguments = [
+            f"--cache_dir={tmp_path / 'cache'}", f"--quota={QUOTA_BYTES}", "--hot=0", "--lease_ahead=32KiB", *flags,
+        ]  # fmt: skip
+        servers.append(Server("tfquiver.service.node.main", arguments, tmp_path / "node.log"))
+        return servers[-1].start()
+
+    yield make
+    for server in servers:
+        assert server.stop() in (0, -signal.SIGKILL), server.log_tail()
+
+
+def data(tmp_path: Path, node: Server) -> tuple[types_pb2.Dataset, Counter[bytes]]:
+    made = Counter(rotating.write(tmp_path / "data", SHARDS))
+    dataset = node_calls.ensure(node.ready["control"], tmp_path / "data" / "part-*", ONE_RECORD)
+    assert dataset.shards == SHARDS
+    return dataset, made
+
+
+@pytest.mark.parametrize(
+    ("rotation", "most_bytes"),
+    # The paper's two large chunks are not both of use to the next epoch.
+    [("relevance", 1.05 * (1 - CACHE_SHARE)), ("cyclic", 1.0 - CACHE_SHARE / 2 + 0.05)],
+)
+def test_what_the_cache_does_not_hold_leaves_the_store_once_an_epoch(
+    tmp_path: Path, start: Start, rotation: str, most_bytes: float
+) -> None:
+    node = start()
+    dataset, made = data(tmp_path, node)
+    rotating.set_cache(node.ready["coordinator"], dataset, "cooperative", rotation=rotation)
+    control, epochs = node.ready["control"], 3
+    store_bytes = [node_calls.status(control).store_bytes]
+    job = Job(
+        node.ready["socket"], dataset, "job", epochs, 0.002,
+        lambda _: store_bytes.append(node_calls.status(control).store_bytes),
+    )  # fmt: skip
+    job.start()
+    assert job.finish() == [made] * epochs
+    shares = [(b - a) / dataset.size_bytes for a, b in itertools.pairwise(store_bytes)]
+    status = node_calls.status(control)
+    assert status.node.used_bytes <= QUOTA_BYTES
+    assert sum(shares[1:]) / (epochs - 1) <= most_bytes, shares
+    assert status.loads > 0
+    assert status.evictions > SHARDS
