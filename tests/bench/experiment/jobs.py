@@ -21,6 +21,7 @@ from tests.support import numbered
 if TYPE_CHECKING:
     import tensorflow as tf
 
+_HURRY = 10.0
 Floats = npt.NDArray[np.float64]
 
 
@@ -100,7 +101,7 @@ class Jobs:
         """`open_dataset` gives a job's data set of single records (`spec.batch` 0) or batches of them."""
         self.runs = [JobRun(spec) for spec in specs]
         self._open, self._data, self._on_epoch = open_dataset, data, on_epoch
-        self._stop = threading.Event()
+        self._stop, self._finish = threading.Event(), threading.Event()
         self._errors: list[BaseException] = []
         self._began = 0.0
         self._threads = [
@@ -119,16 +120,17 @@ class Jobs:
     def now_s(self) -> float:
         return time.monotonic() - self._began
 
-    def stop(self) -> None:
-        """Jobs end with the mini-batch that they are at."""
-        self._stop.set()
+    def finish(self) -> None:
+        """Jobs end with the epoch that they are in, the rest of it with short steps: what was measured is over, but
+        what every job sees is checked to the end."""
+        self._finish.set()
 
     def join(self, deadline_s: float) -> list[JobRun]:
         """Waits for all jobs. Raises what one of them raised, or TimeoutError that tells how far they are."""
         give_up_at = time.monotonic() + deadline_s
         for thread in self._threads:
             thread.join(max(0.0, give_up_at - time.monotonic()))
-        self._stop.set()
+        self._end()
         if self._errors:
             raise self._errors[0]
         if any(thread.is_alive() for thread in self._threads):
@@ -138,15 +140,19 @@ class Jobs:
         gc.collect()
         return self.runs
 
+    def _end(self) -> None:
+        self._finish.set()
+        self._stop.set()
+
     def _run(self, run: JobRun) -> None:
         try:
-            if self._stop.wait(run.spec.start_s):
+            if self._finish.wait(run.spec.start_s):
                 return
-            while len(run.complete_epochs) < run.spec.epochs and not self._stop.is_set():
+            while len(run.complete_epochs) < run.spec.epochs and not self._finish.is_set():
                 self._epoch(run)
         except BaseException as error:  # noqa: BLE001 - handed to join()
             self._errors.append(error)
-            self._stop.set()
+            self._end()
 
     def _epoch(self, run: JobRun) -> None:
         epoch = Epoch(self.now_s)
@@ -164,7 +170,9 @@ class Jobs:
             run.records += len(part)
             if cut_short := self._stop.is_set():
                 break
-            time.sleep(max(0.0, arrived_s + run.spec.step_s - self.now_s))
+            self._finish.wait(max(0.0, arrived_s + run.spec.step_s - self.now_s))
+            if self._finish.is_set():
+                time.sleep(run.spec.step_s / _HURRY)
             run.asked_s.append(self.now_s)
         epoch.ended_s = self.now_s
         numbers = np.concatenate(seen) if seen else np.zeros(0, np.int64)

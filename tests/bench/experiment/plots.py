@@ -44,6 +44,13 @@ def figure(rows: int = 1, columns: int = 1, width_in: float = 7.5, height_in: fl
         return plt.subplots(rows, columns, figsize=(width_in, height_in), layout="constrained", **more)
 
 
+def fading(colour: str) -> Any:
+    """A colour map from white to this colour."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(colour, ["#ffffff", colour])
+
+
 def save(drawn: Any, out: Path, name: str) -> Path:
     """Writes `<out>/<name>.png` and closes the figure; the file. Equal figures give equal files."""
     out.mkdir(parents=True, exist_ok=True)

@@ -87,8 +87,12 @@ class Watch:
         self._thread.start()
         return self
 
-    def stop(self) -> Samples:
+    def pause(self) -> None:
+        """Looks no more. May be called from any thread, also from a job's."""
         self._stop.set()
+
+    def stop(self) -> Samples:
+        self.pause()
         self._thread.join()
         return self.samples
 
