@@ -17,6 +17,9 @@ _HEAD_LIMIT_BYTES = 64 << 10
 _BODY_LIMIT_BYTES = 1 << 30
 _PIECE_BYTES = 16 << 10
 _IDLE_S = 60.0
+# The emulator answers one request at a time, and has room for five that wait; the kernel drops what comes beyond that,
+# and tries again a second later.
+_UPSTREAM_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class ThrottledStore:
         self._upstream_port = upstream_port
         self._pace = Pace(bytes_per_s, clock or SystemClock())
         self._traffic = Traffic()
+        self._upstream_turn = asyncio.Semaphore(_UPSTREAM_AT_ONCE)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -133,6 +137,10 @@ class ThrottledStore:
         return True
 
     async def _ask_upstream(self, request: _Message) -> _Message:
+        async with self._upstream_turn:
+            return await self._exchange_upstream(request)
+
+    async def _exchange_upstream(self, request: _Message) -> _Message:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream_port, limit=_HEAD_LIMIT_BYTES)
         try:
             head = _replace_header(request.head, b"connection", b"close")
