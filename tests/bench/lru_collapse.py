@@ -165,7 +165,7 @@ def say(text: str) -> None:
 
 
 def table(results: Results, alone_s: float, scale: Scale) -> None:
-    say("\n| jobs | cache | way | from the store | of (1 - c) | simulated | fastest job's epoch | all jobs' records/s |")
+    say("\n| jobs | cache | way | from the store | of (1 - c) | simulated | fastest job's epoch | all records/s |")
     say("|---|--:|---|--:|--:|--:|--:|--:|")
     for point, outcome in results.items():
         of_floor = f"{outcome.loads / point.floor:.2f}" if point.floor else "-"

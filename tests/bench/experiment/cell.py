@@ -1,4 +1,4 @@
-"""One run of a comparison: so many jobs, so much cache, one way of caching; what left the store for how much reading."""
+"""One run of a comparison: so many jobs, so much cache, one way of caching; what left the store for how much read."""
 
 from __future__ import annotations
 
