@@ -61,6 +61,10 @@ class Library:
         """Undoes `stop_all` for iterators made from now on."""
         self._c.tfq_resume_all()
 
+    def leave_after(self, timeout_s: float) -> None:
+        """Ends this process, with exit code 0, when it still runs then; whatever holds the interpreter's lock."""
+        self._c.tfq_leave_after(round(timeout_s * 1000))
+
     def build_info(self) -> dict[str, str]:
         """What the library was built with: `tensorflow`, `compiler`."""
         info: dict[str, str] = json.loads(self._c.tfq_build_info().decode())

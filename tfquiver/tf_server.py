@@ -9,11 +9,16 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from absl import logging
 
 from tfquiver import errors
+
+if TYPE_CHECKING:
+    from tfquiver.ops.loader import Library
+
+_STOP_S = 2.0
 
 
 def free_port_or_refuse(port: int) -> None:
@@ -34,16 +39,30 @@ def free_port_or_refuse(port: int) -> None:
             raise
 
 
+def leave_in_time(library: Library) -> None:
+    """To be called before a server is stopped: this process is gone two seconds later, with exit code 0.
+
+    `stop()` of TensorFlow's worker waits until the dispatcher has heard which tasks are finished: for ever, when it is
+    dead. All the while it holds the interpreter's lock, so no Python code could give up.
+    """
+    _flush()
+    library.leave_after(_STOP_S)
+
+
 def leave() -> NoReturn:
     """Ends the process, with exit code 0, once everything has been put in order.
 
     What would follow, the interpreter's and TensorFlow's teardown, changes nothing outside the process, and on a busy
     machine takes longer than a server may take to stop.
     """
+    _flush()
+    os._exit(0)
+
+
+def _flush() -> None:
     logging.flush()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
 
 
 @contextmanager

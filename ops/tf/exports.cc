@@ -1,6 +1,11 @@
 // The C interface that Python uses through ctypes. Nothing else leaves this library but its
 // registrations.
 
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
 #include "ops/core/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
@@ -20,6 +25,14 @@ TFQUIVER_EXPORT void tfq_set_restoring(int restoring) {
 TFQUIVER_EXPORT void tfq_stop_all() { Process::Get().StopAll(); }
 
 TFQUIVER_EXPORT void tfq_resume_all() { Process::Get().ResumeAll(); }
+
+// A thread of C++, since what this process waits for may hold Python's lock.
+TFQUIVER_EXPORT void tfq_leave_after(int milliseconds) {
+  std::thread([milliseconds] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    _exit(0);
+  }).detach();
+}
 
 TFQUIVER_EXPORT const char* tfq_build_info() {
   return "{\"tensorflow\": \"" TFQUIVER_TF_VERSION "\", \"compiler\": \"" __VERSION__ "\"}";

@@ -23,7 +23,7 @@ from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread, UnreadSessions
-from tfquiver.tf_server import default_signals, free_port_or_refuse, leave
+from tfquiver.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -138,6 +138,7 @@ async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) ->
         await stop.wait()
         logging.info("stopping")
     finally:
+        leave_in_time(library)
         library.stop_all()
         await asyncio.to_thread(reaping.stop)
         service.close()

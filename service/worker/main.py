@@ -17,7 +17,7 @@ from tfquiver import errors, serving
 from tfquiver.endpoints import running_node
 from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
-from tfquiver.tf_server import default_signals, free_port_or_refuse, leave
+from tfquiver.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -137,6 +137,7 @@ async def _work(library: Library) -> None:
         await stop.wait()
         logging.info("stopping")
     finally:
+        leave_in_time(library)
         library.stop_all()  # first: stop() waits for every iterator
         server.stop()
 

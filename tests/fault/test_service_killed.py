@@ -165,3 +165,22 @@ def test_every_server_stops_on_sigterm_and_the_epoch_goes_on(cluster: Cluster, p
     for server in reversed(servers):
         server.restart()
     assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "every server stopped and back")
+
+
+def test_a_worker_stops_that_cannot_tell_a_dead_dispatcher_what_it_finished(
+    cluster: Cluster, paths: list[Path]
+) -> None:
+    assert cluster.dispatcher is not None
+    reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.002)
+    reader.reached(TOTAL // 4)
+    cluster.dispatcher.kill()
+    reader.reached(TOTAL)
+    for worker in cluster.workers:
+        assert worker.stop(deadline_s=3.0) == 0
+    with pytest.raises(TimeoutError):  # as long as nobody says so, the epoch has not ended
+        reader.result(deadline_s=0.1)
+    # The trainer would wait for the dispatcher until its deadline: let it hear the end from new servers.
+    cluster.dispatcher.restart()
+    for worker in cluster.workers:
+        worker.restart()
+    assert_nothing_lost(reader.result(), 0, "dispatcher killed, workers stopped, all back")
