@@ -32,13 +32,22 @@ _BURST_S = 0.5
 _TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest
 
 
+_Striped = tuple[bytes, int, int]  # digest id, chunks, partitions
+
+
+def _striped(orders: pb.DatasetOrders) -> _Striped:
+    setting = orders.setting
+    if setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+        return orders.digest_id, 0, 0
+    return orders.digest_id, setting.chunks, setting.partitions
+
+
 @dataclass(slots=True)
 class _Known:
     """What stays of a data set from one set of orders to the next."""
 
     map: ChunkMap
     striping: tuple[int, int]
-    gone: frozenset[int] = frozenset()
 
 
 class ChunkOrders:
@@ -68,11 +77,12 @@ class ChunkOrders:
             self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, self._clock.now())
         self._refill_from_s = 0.0
         self._newest: Sequence[pb.DatasetOrders] | None = None
+        self._gone: dict[_Striped, frozenset[int]] = {}  # chunks that were ordered away, and not ordered in since
         self._known: dict[bytes, _Known] = {}
         self._own: dict[tuple[bytes, int, tuple[int, int], tuple[str, ...]], list[int]] = {}
         self._quotas: dict[str, int] = {}
         self._settled: object = None  # the settings and quotas that the store was last settled for
-        self._plan = LoadPlan(self._lacks)
+        self._plan = LoadPlan(self._lacks, self._has_room)
         self._landing_bytes = 0
         self._changed, self._wake = asyncio.Event(), asyncio.Event()
         self._loads: set[asyncio.Task[int]] = set()
@@ -91,6 +101,9 @@ class ChunkOrders:
     def receive(self, orders: Sequence[pb.DatasetOrders]) -> None:
         """They replace all earlier ones."""
         self._newest = tuple(orders)
+        before, self._gone = self._gone, {}
+        for its in orders:
+            self._gone[_striped(its)] = (before.get(_striped(its), frozenset()) | set(its.evict)) - set(its.load)
         self._changed.set()
 
     def members_changed(self) -> None:
@@ -125,7 +138,6 @@ class ChunkOrders:
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.WARNING, "orders for %s: %s", 10, orders.digest_id.hex(), error)
                 continue
-            known.gone = (known.gone | frozenset(orders.evict)) - frozenset(orders.load)
             rules.append(self._rule(orders, known, quotas))
             maps[orders.digest_id] = known.map
         self._disk.use(CacheRules(rules))
@@ -144,11 +156,10 @@ class ChunkOrders:
 
     async def _know(self, orders: pb.DatasetOrders) -> _Known:
         known = self._known.get(orders.digest_id)
-        cooperative = orders.setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
-        striping = (orders.setting.chunks, orders.setting.partitions) if cooperative else (0, 0)
-        if known is None or known.striping != striping:
+        _, *striping = _striped(orders)
+        if known is None or known.striping != tuple(striping):
             digest = await self._digests(orders.digest_id)
-            known = _Known(await asyncio.to_thread(ChunkMap, digest, *striping), striping)
+            known = _Known(await asyncio.to_thread(ChunkMap, digest, *striping), (striping[0], striping[1]))
             self._known[orders.digest_id] = known
         return known
 
@@ -157,12 +168,12 @@ class ChunkOrders:
         terms = cache_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
         return DatasetRule(
             orders.digest_id, orders.setting.mode, terms, known.map,
-            frozenset(orders.load), frozenset(orders.evict), known.gone,
+            frozenset(orders.load), frozenset(orders.evict), self._gone.get(_striped(orders), frozenset()),
         )  # fmt: skip
 
     def _storing(self) -> dict[str, int]:
         quotas = {node.node_id: node.quota_bytes for node in self._members() if node.quota_bytes > 0}
-        if self._quota_bytes and not quotas:
+        if self._quota_bytes:  # a coordinator that has just been restarted may not have heard of this node yet
             quotas[self._node_id] = self._quota_bytes
         return quotas
 
@@ -186,9 +197,12 @@ class ChunkOrders:
     # Loads.
 
     def _lacks(self, digest_id: bytes, shard: int) -> bool:
+        return self._known[digest_id].map.digest.hashes[shard].tobytes() not in self._disk
+
+    def _has_room(self, digest_id: bytes, shard: int) -> bool:
         map = self._known[digest_id].map
         hash = map.digest.hashes[shard].tobytes()
-        return hash not in self._disk and self._disk.has_room(hash, int(map.entry_bytes[shard]), self._landing_bytes)
+        return self._disk.has_room(hash, int(map.entry_bytes[shard]), self._landing_bytes)
 
     async def _load_on(self) -> None:
         while True:

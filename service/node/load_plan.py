@@ -44,9 +44,13 @@ class _Sweep:
 class LoadPlan:
     """Not thread-safe. `now` is in seconds and never falls."""
 
-    def __init__(self, lacks: Callable[[bytes, int], bool]) -> None:
-        """`lacks(digest_id, shard)`: it is not here, and there is room for it."""
-        self._lacks = lacks
+    def __init__(self, lacks: Callable[[bytes, int], bool], has_room: Callable[[bytes, int], bool]) -> None:
+        """
+        Args:
+          lacks: whether a shard (digest id, index) is not here.
+          has_room: whether it would be kept now. Its chunk waits where it would not.
+        """
+        self._lacks, self._has_room = lacks, has_room
         self._sweeps: dict[bytes, list[_Sweep]] = {}  # of each data set, most urgent chunk first
         self._turn = 0
         self._swept_s = 0.0
@@ -105,10 +109,13 @@ class LoadPlan:
         load = sweep.load
         while sweep.at < len(load.shards):
             shard = load.shards[sweep.at]
-            sweep.at += 1
             key = (load.digest_id, shard)
-            if key not in self._under_way and key not in self._not_before_s and self._lacks(load.digest_id, shard):
+            if key not in self._under_way and key not in self._not_before_s and self._lacks(*key):
+                if not self._has_room(*key):
+                    return None
+                sweep.at += 1
                 return Load(load.digest_id, shard, load.urgent)
+            sweep.at += 1
         return None
 
     def _sweep_again(self, now: float) -> None:

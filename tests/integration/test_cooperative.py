@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_calls, rotating
-from tests.support.cluster import Server
+from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.cutting import CutPolicy
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -21,6 +22,14 @@ SHARDS = 400
 CACHE_SHARE = 0.2
 QUOTA_BYTES = int(SHARDS * CACHE_SHARE) * ENTRY_BYTES
 Start = Callable[..., Server]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Server]:
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'coordinator'}", "--node_timeout_ms=5000"]
+    server = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "coordinator.log")
+    yield server.start()
+    assert server.stop() in (0, -signal.SIGKILL), server.log_tail()
 
 
 @pytest.fixture
@@ -71,3 +80,34 @@ def test_what_the_cache_does_not_hold_leaves_the_store_once_an_epoch(
     assert sum(shares[1:]) / (epochs - 1) <= most_bytes, shares
     assert status.loads > 0
     assert status.evictions > SHARDS
+
+
+def test_jobs_in_step_share_what_leaves_the_store_while_coordinator_and_node_are_killed(
+    tmp_path: Path, start: Start, coordinator: Server
+) -> None:
+    node = start(f"--coordinator={coordinator.address}")
+    dataset, made = data(tmp_path, node)
+    rotating.set_cache(coordinator.address, dataset, "cooperative")
+    control, epochs = node.ready["control"], 3
+    together = threading.Barrier(3, timeout=60)
+    jobs = [Job(node.ready["socket"], dataset, f"job {n}", epochs, 0.002, lambda _: together.wait()) for n in range(3)]
+    for job in jobs:
+        job.start()
+    wait_until(lambda: all(job.shards >= SHARDS + SHARDS // 2 for job in jobs), "the second epoch is half read", 90)
+    coordinator.kill()
+    coordinator.restart()
+    wait_until(lambda: all(job.shards >= 2 * SHARDS + SHARDS // 2 for job in jobs), "the third epoch is half read", 90)
+    before = node_calls.status(control)
+    node.kill()
+    node.start()
+    found = [job.finish() for job in jobs]
+    for read in found:
+        assert [set(epoch) for epoch in read] == [set(made)] * epochs
+        assert all(count == 1 for epoch in read for count in epoch.values())
+    status = node_calls.status(node.ready["control"])
+    store_bytes = before.store_bytes - dataset.size_bytes + status.store_bytes
+    # The first epoch fills the cache, what the coordinator's end interrupts is leased again, and readers are not in
+    # step to the shard.
+    assert store_bytes <= 1.15 * (1 + 2 * (1 - CACHE_SHARE)) * dataset.size_bytes
+    assert status.node.used_bytes <= QUOTA_BYTES
+    assert status.hits > 0

@@ -16,9 +16,13 @@ A, B = b"a", b"b"
 class Disk:
     def __init__(self) -> None:
         self.here: set[tuple[bytes, int]] = set()
+        self.room = 1000
 
     def lacks(self, digest_id: bytes, shard: int) -> bool:
         return (digest_id, shard) not in self.here
+
+    def has_room(self, digest_id: bytes, shard: int) -> bool:
+        return len(self.here) < self.room
 
 
 def drained(plan: LoadPlan, disk: Disk, now: float = 0.0, urgent: bool = True) -> list[tuple[bytes, int]]:
@@ -32,7 +36,7 @@ def drained(plan: LoadPlan, disk: Disk, now: float = 0.0, urgent: bool = True) -
 
 def test_urgent_chunks_first_data_sets_in_turn_and_the_rest_only_when_asked_for() -> None:
     disk = Disk()
-    plan = LoadPlan(disk.lacks)
+    plan = LoadPlan(disk.lacks, disk.has_room)
     plan.replace(
         [ChunkLoad(A, 3, [30, 31], True), ChunkLoad(A, 1, [10], False), ChunkLoad(B, 0, [0, 1, 2], True)], now=0.0
     )
@@ -44,7 +48,7 @@ def test_urgent_chunks_first_data_sets_in_turn_and_the_rest_only_when_asked_for(
 
 def test_a_shard_under_way_is_not_begun_again_by_new_orders() -> None:
     disk = Disk()
-    plan = LoadPlan(disk.lacks)
+    plan = LoadPlan(disk.lacks, disk.has_room)
     plan.replace([ChunkLoad(A, 0, [1, 2], False)], 0.0)
     first = plan.next(0.0, urgent=False)
     assert first == Load(A, 1, False)
@@ -58,7 +62,7 @@ def test_a_shard_under_way_is_not_begun_again_by_new_orders() -> None:
 
 def test_what_fails_is_tried_again_later_and_later() -> None:
     disk = Disk()
-    plan = LoadPlan(disk.lacks)
+    plan = LoadPlan(disk.lacks, disk.has_room)
     plan.replace([ChunkLoad(A, 0, [1], True)], 0.0)
     now, tries = 0.0, []
     while now < 1000.0:
@@ -76,12 +80,22 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
 
 def test_what_goes_missing_after_its_turn_is_found_again() -> None:
     disk = Disk()
-    plan = LoadPlan(disk.lacks)
+    plan = LoadPlan(disk.lacks, disk.has_room)
     plan.replace([ChunkLoad(A, 0, [1, 2, 3], True)], 0.0)
     assert len(drained(plan, disk)) == 3
     disk.here.discard((A, 2))
     assert drained(plan, disk, now=1.0) == []
     assert drained(plan, disk, now=SWEEP_AGAIN_S) == [(A, 2)]
+
+
+def test_a_chunk_without_room_waits_where_it_is() -> None:
+    disk = Disk()
+    plan = LoadPlan(disk.lacks, disk.has_room)
+    plan.replace([ChunkLoad(A, 0, [1, 2, 3], True)], 0.0)
+    disk.room = 2
+    assert drained(plan, disk) == [(A, 1), (A, 2)]
+    disk.room = 3
+    assert drained(plan, disk) == [(A, 3)]
 
 
 CHUNKS = st.lists(
@@ -101,7 +115,7 @@ class Plans(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.disk = Disk()
-        self.plan = LoadPlan(self.disk.lacks)
+        self.plan = LoadPlan(self.disk.lacks, self.disk.has_room)
         self.orders: list[ChunkLoad] = []
         self.under_way: list[Load] = []
         self.failed_until: dict[tuple[bytes, int], float] = {}
@@ -133,6 +147,10 @@ class Plans(RuleBasedStateMachine):
     def lose(self, digest_id: bytes, shard: int) -> None:
         self.disk.here.discard((digest_id, shard))
 
+    @rule(room=st.integers(0, 20))
+    def limit(self, room: int) -> None:
+        self.disk.room = room
+
     @rule(s=st.floats(0.0, 30.0))
     def wait(self, s: float) -> None:
         self.now += s
@@ -147,6 +165,7 @@ class Plans(RuleBasedStateMachine):
         for load in self.under_way:
             self.disk.here.add(load.key)
             self.plan.ended(load, self.now, failed=False)
+        self.disk.room = 1000
         until = self.now + LONGEST_RETRY_S + SWEEP_AGAIN_S
         while self.now <= until:
             drained(self.plan, self.disk, self.now)

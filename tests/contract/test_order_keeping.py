@@ -1,0 +1,316 @@
+"""A node's store under a coordinator's orders, given by hand: what is loaded, when, and what goes. Real files."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import rotating
+from tests.support.aio import on_loop
+from tests.support.store_node import Members, StoreNode, build, is_shard
+from tfquiver import errors, striping
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.chunk_orders import ChunkOrders
+from tfquiver.stores.local import LocalStore
+
+SHARDS, CHUNKS = 80, 8
+PER_CHUNK = SHARDS // CHUNKS
+ONE_RECORD = CutPolicy(1, 1, 1)
+
+
+class SlowStore(LocalStore):
+    """Reads of the files in `held` wait until they are let go; those in `broken` fail."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.broken: set[int] = set()
+        self.reads: list[int] = []
+        self._changed = threading.Condition()
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        with self._changed:
+            self.reads.append(offset)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: offset not in self.held, 30)
+            if offset in self.broken:
+                raise errors.UnavailableError(f"{uri} at {offset}: made to fail")
+        return super().read(uri, offset, length, generation, deadline_s)
+
+    def let_go(self) -> None:
+        with self._changed:
+            self.held.clear()
+            self._changed.notify_all()
+
+    def await_read(self, offset: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: offset in self.reads, 30)
+
+
+class World:
+    """One node whose coordinator is the test."""
+
+    def __init__(self, node: StoreNode, orders: ChunkOrders, store: SlowStore, digest: Digest) -> None:
+        self.node, self.orders, self.store, self.digest = node, orders, store, digest
+
+    def order(self, *, mode: str = "COOPERATIVE", digest: Digest | None = None, **fields: Any) -> pb.DatasetOrders:
+        setting = types_pb2.CacheSetting(
+            mode=types_pb2.CacheMode.Value(f"CACHE_MODE_{mode}"), allocation_bytes=fields.pop("bytes", 1 << 30)
+        )
+        if mode == "COOPERATIVE":
+            setting.chunks, setting.partitions = CHUNKS, 2
+        return pb.DatasetOrders(digest_id=(digest or self.digest).digest_id, setting=setting, **fields)
+
+    def give(self, **fields: Any) -> None:
+        self.orders.receive([self.order(**fields)])
+
+    def shards(self, chunk: int) -> list[int]:
+        cut = striping.stripe(self.digest.lengths, CHUNKS, 2)
+        return [shard for shard in range(SHARDS) if cut.chunk_of[shard] == chunk]
+
+    def held(self, chunk: int) -> int:
+        return sum(self.digest.shard(shard).hash in self.node.disk for shard in self.shards(chunk))
+
+    async def until(self, condition: Callable[[], bool], what: str = "") -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.005)
+        assert condition(), what
+
+    async def read(self, shard: int, owner: str | None = None) -> bool:
+        ready = await self.node.source.get(self.digest, shard, self.node.node_id if owner is None else owner)
+        return is_shard(ready, self.digest, shard)
+
+
+@asynccontextmanager
+async def world(
+    tmp_path: Path, *, refill_bytes_per_s: float = 0, others: tuple[str, ...] = (), **options: Any
+) -> AsyncIterator[World]:
+    if not (tmp_path / "data").exists():
+        rotating.write(tmp_path / "data", SHARDS, files=1)
+    digest = build(tmp_path / "data" / "*", ONE_RECORD)
+    store = SlowStore()
+    members: Members = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in others]
+    async with StoreNode(tmp_path / "cache", [digest], members=members, store_for=lambda _: store, **options) as node:
+        orders = ChunkOrders(members[-1], node.disk, node.source, node._digest, lambda: members, refill_bytes_per_s)
+        orders.start()
+        try:
+            yield World(node, orders, store, digest)
+        finally:
+            store.let_go()
+            await orders.close()
+
+
+@on_loop
+async def test_what_is_ordered_is_loaded_once_and_what_is_ordered_away_goes(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.give(load=[3, 5], urgent=1)
+        await w.until(lambda: w.held(3) == w.held(5) == PER_CHUNK)
+        assert len(w.node.disk) == len(w.store.reads) == 2 * PER_CHUNK
+        assert set(w.store.reads[:PER_CHUNK]) == {int(w.digest.offsets[shard]) for shard in w.shards(3)}
+        w.give(load=[1], urgent=1, evict=[3])
+        await w.until(lambda: w.held(1) == PER_CHUNK)
+        assert (w.held(3), w.held(5)) == (0, PER_CHUNK)
+        await w.until(lambda: not w.orders._loads)
+        stats = w.node.source.stats()
+        assert (stats.loads, stats.evictions, stats.misses) == (3 * PER_CHUNK, PER_CHUNK, 0)
+        assert stats.loaded_bytes == stats.store_bytes == 3 * PER_CHUNK * int(w.digest.lengths[0])
+    async with world(tmp_path) as w:  # another start: everything is here already
+        w.give(load=[1, 5], urgent=2)
+        w.give(load=[1, 5, 6], urgent=3)
+        await w.until(lambda: w.held(6) == PER_CHUNK)
+        assert len(w.store.reads) == PER_CHUNK
+
+
+@on_loop
+async def test_readers_and_orders_share_one_fetch(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        first = w.shards(2)[0]
+        w.store.held = {int(w.digest.offsets[shard]) for shard in w.shards(2)}
+        w.give(load=[2], urgent=1)
+        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[first]))
+        readers = [asyncio.ensure_future(w.read(first, owner)) for owner in ("", w.node.node_id)]
+        late = asyncio.ensure_future(w.read(w.shards(4)[0], ""))  # kept nowhere, until it is ordered
+        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[w.shards(4)[0]]))
+        w.store.let_go()
+        assert await asyncio.gather(*readers, late) == [True] * 3
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+        assert w.held(4) == 0
+        assert sorted(w.store.reads) == sorted({*w.store.reads}), "nothing was read twice"
+
+
+@on_loop
+async def test_a_fetch_for_a_reader_that_keeps_nothing_is_kept_once_it_is_ordered(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        shard = w.shards(4)[0]
+        w.store.held = {int(w.digest.offsets[shard])}
+        reader = asyncio.ensure_future(w.read(shard, ""))
+        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[shard]))
+        w.give(load=[4], urgent=1)
+        await w.until(lambda: w.held(4) == PER_CHUNK - 1)
+        w.store.let_go()
+        assert await reader
+        await w.until(lambda: w.held(4) == PER_CHUNK)
+        assert len(w.store.reads) == PER_CHUNK
+
+
+@on_loop
+async def test_a_fetch_that_lands_after_its_chunk_has_gone_does_not_stay(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.store.held = {int(w.digest.offsets[shard]) for shard in w.shards(2)}
+        w.give(load=[2], urgent=1)
+        await w.until(lambda: len(w.store.reads) == PER_CHUNK)
+        w.give(evict=[2])
+        w.give(load=[6], urgent=1)  # it is not named any more: nothing of it was here
+        await w.until(lambda: w.held(6) == PER_CHUNK)
+        w.store.let_go()
+        await w.until(lambda: not w.orders._loads)
+        assert (w.held(2), w.held(6)) == (0, PER_CHUNK)
+        w.give(load=[2], urgent=1)
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+
+
+@on_loop
+async def test_what_nobody_waits_for_waits_for_the_readers(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        missed = w.shards(7)[0]
+        w.store.held = {int(w.digest.offsets[missed])}
+        reader = asyncio.ensure_future(w.read(missed, ""))
+        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[missed]))
+        w.give(load=[1, 2], urgent=1)
+        await w.until(lambda: w.held(1) == PER_CHUNK)
+        await asyncio.sleep(0.1)
+        assert w.held(2) == 0, "one that is waited for is loaded all the same, the other is not"
+        w.store.let_go()
+        assert await reader
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+
+
+@on_loop
+async def test_what_nobody_waits_for_keeps_to_its_rate(tmp_path: Path) -> None:
+    length = 8192
+    async with world(tmp_path, refill_bytes_per_s=10 * length) as w:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        w.give(load=[1, 2], urgent=0)
+        await w.until(lambda: w.held(1) + w.held(2) == 2 * PER_CHUNK)
+        assert loop.time() - began_s > 1.2  # half a second's worth at once, the others at 10 a second
+        began_s = loop.time()
+        w.give(load=[3, 4, 5], urgent=3)
+        await w.until(lambda: w.held(3) + w.held(4) + w.held(5) == 3 * PER_CHUNK)
+        assert loop.time() - began_s < 2.0
+
+
+@on_loop
+async def test_a_shard_that_cannot_be_had_does_not_hold_up_the_others_nor_the_store(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        bad = int(w.digest.offsets[w.shards(2)[4]])
+        w.store.broken = {bad}
+        w.give(load=[2, 3], urgent=1)
+        await w.until(lambda: w.held(2) == PER_CHUNK - 1 and w.held(3) == PER_CHUNK)
+        for _ in range(20):
+            w.give(load=[2, 3], urgent=1)  # orders repeated are no reason to hurry
+            await asyncio.sleep(0.01)
+        assert w.store.reads.count(bad) <= 2
+        w.store.broken = set()
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+        assert w.store.reads.count(bad) <= 4
+
+
+@on_loop
+async def test_a_node_loads_what_it_owns_and_the_rest_when_the_others_are_gone(tmp_path: Path) -> None:
+    async with world(tmp_path, others=("other-a", "other-b")) as w:
+        w.give(load=list(range(CHUNKS)), urgent=CHUNKS)
+        await w.until(lambda: len(w.node.disk) > 0 and not w.orders._loads)
+        own = len(w.node.disk)
+        assert SHARDS / 6 < own < SHARDS / 2
+        del w.node.members[:2]
+        w.orders.members_changed()
+        await w.until(lambda: len(w.node.disk) == SHARDS)
+        assert len(w.store.reads) == SHARDS
+
+
+@on_loop
+async def test_shared_content_stays_while_another_data_set_keeps_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        rotating.write(tmp_path / "copy", SHARDS, files=1)
+        rotating.write(tmp_path / "other", 10, files=1, seed=9)
+        copy, other = (build(tmp_path / name / "*", ONE_RECORD) for name in ("copy", "other"))
+        assert copy.digest_id != w.digest.digest_id
+        w.node.digests |= {digest.digest_id: digest for digest in (copy, other)}
+        for index in range(10):
+            (await w.node.source.get(other, index, w.node.node_id)).close()
+        w.orders.receive([w.order(load=[1, 2], urgent=2), w.order(mode="UNIFORM", digest=copy)])
+        await w.until(lambda: w.held(1) + w.held(2) == 2 * PER_CHUNK)
+        w.orders.receive([w.order(evict=[1, 2], load=[3], urgent=1), w.order(mode="UNIFORM", digest=copy)])
+        await w.until(lambda: w.held(3) == PER_CHUNK)
+        assert w.held(1) + w.held(2) == 2 * PER_CHUNK
+        w.orders.receive([w.order(evict=[1, 2], load=[4], urgent=1), w.order(mode="NONE", digest=copy)])
+        await w.until(lambda: w.held(4) == PER_CHUNK)
+        assert w.held(1) + w.held(2) == 0
+        assert w.held(3) == PER_CHUNK
+        assert len(w.node.disk) == 2 * PER_CHUNK + 10, "what nobody has set is as it was"
+
+
+@pytest.mark.parametrize("mode", ["NONE", "UNIFORM", "LRU"])
+@on_loop
+async def test_modes_hold_for_what_readers_fetch(tmp_path: Path, mode: str) -> None:
+    room = 12 * rotating.ENTRY_BYTES
+    async with world(tmp_path) as w:
+        for shard in range(20):
+            assert await w.read(shard)
+        w.give(mode=mode, bytes=room)
+        kept = {"NONE": 0, "UNIFORM": 12, "LRU": 12}[mode]
+        await w.until(lambda: len(w.node.disk) == kept)
+        before = set(w.node.disk.hashes())
+        for shard in range(20, 40):
+            assert await w.read(shard)
+        after = set(w.node.disk.hashes())
+        assert len(after) == kept
+        assert (after == before) == (mode != "LRU")
+        if mode == "LRU":
+            assert after == {w.digest.shard(shard).hash for shard in range(28, 40)}
+        assert w.node.disk.used_bytes <= room
+
+
+@on_loop
+async def test_without_room_nothing_is_fetched_in_vain(tmp_path: Path) -> None:
+    async with world(tmp_path, quota_bytes=15 * rotating.ENTRY_BYTES, mode="raw") as w:
+        w.give(load=[1, 2], urgent=2)
+        await w.until(lambda: len(w.node.disk) == 15)
+        await w.until(lambda: not w.orders._loads)
+        assert len(w.store.reads) == 15
+        w.give(load=[2], urgent=1, evict=[1])
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+        assert len(w.store.reads) == 2 * PER_CHUNK
+
+
+@on_loop
+async def test_orders_for_a_data_set_that_cannot_be_had_wait_and_the_others_are_carried_out(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        known, rightly = w.node._digest, w.order(load=[1], urgent=1)
+
+        async def digests(digest_id: bytes) -> Digest:
+            if digest_id not in w.node.digests:
+                raise errors.UnavailableError("the coordinator is away")
+            return await known(digest_id)
+
+        w.orders._digests = digests
+        del w.node.digests[w.digest.digest_id]
+        rotating.write(tmp_path / "other", 10, files=1, seed=9)
+        other = build(tmp_path / "other" / "*", ONE_RECORD)
+        w.node.digests[other.digest_id] = other
+        for index in range(10):
+            (await w.node.source.get(other, index, w.node.node_id)).close()
+        w.orders.receive([rightly, w.order(mode="NONE", digest=other)])
+        await w.until(lambda: len(w.node.disk) == 0)
+        w.node.digests[w.digest.digest_id] = w.digest
+        await w.until(lambda: w.held(1) == PER_CHUNK)
