@@ -12,6 +12,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
@@ -28,6 +30,7 @@ from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.throttle import TokenBucket
 
 PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
+_AT_ONCE_SHARDS = 1024
 _BURST_S = 0.5
 _TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest
 
@@ -187,12 +190,16 @@ class ChunkOrders:
                 key = (orders.digest_id, chunk, known.striping, storing)
                 shards = self._own.get(key)
                 if shards is None:
-                    found = await asyncio.to_thread(known.map.own_shards, chunk, self._node_id, storing)
-                    shards = found.tolist()
+                    shards = (await self._own_shards(known.map, chunk, storing)).tolist()
                 own[key] = shards
                 loads.append(ChunkLoad(orders.digest_id, chunk, shards, urgent=rank < orders.urgent))
         self._own = own
         return loads
+
+    async def _own_shards(self, map: ChunkMap, chunk: int, storing: tuple[str, ...]) -> npt.NDArray[np.uint32]:
+        if len(map.shards(chunk)) <= _AT_ONCE_SHARDS:  # sooner done than handed to a thread
+            return map.own_shards(chunk, self._node_id, storing)
+        return await asyncio.to_thread(map.own_shards, chunk, self._node_id, storing)
 
     # Loads.
 

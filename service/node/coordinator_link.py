@@ -26,6 +26,7 @@ TICKET_DEADLINE_S = 2.0
 TELL_EVERY_S = 5.0
 PART_BYTES = 1 << 20
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
+_SOONEST_NODES = 4  # where there are more nodes the pause is longer: a heartbeat costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
 _FIRST_INTERVAL_MS = 1000
@@ -225,7 +226,7 @@ class CoordinatorLink:
                 await asyncio.sleep(_SOONEST_S)
 
     async def _pause(self) -> None:
-        await asyncio.sleep(_SOONEST_S)
+        await asyncio.sleep(_SOONEST_S * max(1.0, len(self._members) / _SOONEST_NODES))
         if self.inventory.waiting:
             return
         self._news.clear()
