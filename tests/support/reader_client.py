@@ -163,6 +163,7 @@ class ReaderClient:
             try:
                 self.connect()
             except (OSError, ReaderGoneError):
+                self.connection.close()
                 if time.monotonic() > give_up_at:
                     raise
                 time.sleep(0.05)
