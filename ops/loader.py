@@ -38,6 +38,20 @@ class Library:
             digest_id=digest_id, session_key=session_key, options=text, num_records=tf.constant(num_records, tf.int64)
         )
 
+    def quiver_once_dataset(self, *, num_records: int, num_shards: int, **inputs: Any) -> Any:
+        """The variant tensor, shape [], of each record once; arguments as the op's inputs and attributes."""
+        numbers = {"num_records": num_records, "num_shards": num_shards}
+        numbers |= {name: inputs.pop(name) for name in ("hold_back", "takeover_ms")}
+        return self._ops.quiver_once_dataset(
+            **inputs, **{name: tf.constant(number, tf.int64) for name, number in numbers.items()}
+        )
+
+    def delivery_stats(self) -> tuple[int, ...]:
+        """Counters of this process: epochs, then records delivered, dropped, mopped up; then takeovers."""
+        counters = (ctypes.c_uint64 * 5)()
+        self._c.tfq_delivery_stats(counters)
+        return tuple(counters)
+
     def set_endpoint(self, name: str, socket_path: str) -> None:
         """Says where the node called `name` in graphs listens; "" is used for names that this process does not know."""
         self._c.tfq_set_endpoint(name.encode(), socket_path.encode())

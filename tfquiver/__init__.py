@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfquiver.cutting import CutPolicy as CutPolicy
     from tfquiver.distributed import distribute as distribute
+    from tfquiver.exactly_once import delivery_stats as delivery_stats
     from tfquiver.quiver_dataset import dataset as dataset
 
-__all__ = ["CutPolicy", "dataset", "distribute"]
+__all__ = ["CutPolicy", "dataset", "delivery_stats", "distribute"]
 
-_HOMES = {"CutPolicy": "tfquiver.cutting", "dataset": "tfquiver.quiver_dataset", "distribute": "tfquiver.distributed"}
+_HOMES = {
+    "CutPolicy": "tfquiver.cutting",
+    "dataset": "tfquiver.quiver_dataset",
+    "delivery_stats": "tfquiver.exactly_once",
+    "distribute": "tfquiver.distributed",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tfquiver import errors
+from tfquiver import errors, exactly_once
+from tfquiver.dataset_options import check_integer, check_seconds
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+AT_LEAST_ONCE, EXACTLY_ONCE = GUARANTEES = ("at_least_once", "exactly_once")
 _MAX_TIMEOUT_S = 3600.0
+_MAX_BATCH = 1 << 31
 
 
 def distribute(
@@ -22,6 +25,10 @@ def distribute(
     max_outstanding_requests: int | None = None,
     compression: str | None = "AUTO",
     connect_timeout_s: float = 30.0,
+    guarantee: str = AT_LEAST_ONCE,
+    transform: Callable[[Any], Any] | None = None,
+    batch_size: int | None = None,
+    takeover_timeout_s: float | None = 60.0,
 ) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
     """A transformation for `Dataset.apply`: what stands before it runs in tf.data service workers.
 
@@ -38,9 +45,18 @@ def distribute(
       max_outstanding_requests: elements asked for ahead; None: chosen by tf.data.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
+      guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
+        "exactly_once": every record comes once; the data set must be what `tfquiver.dataset` returned, with the
+        `cache_dir` of a node on this machine, and what workers do with the records is given as `transform`.
+      transform: applied to the elements in the workers, in parallel. With "exactly_once" a tensor of the result has
+        one row for each record, in the order of the records (where elements are single records: anything dense). It is
+        also applied here, to what no worker delivered.
+      batch_size: transformed records in a batch; for data sets of single records.
+      takeover_timeout_s: with "exactly_once": when no worker has given anything for so long, this process reads the
+        rest of the epoch itself; None: never.
 
     Raises:
-      InvalidArgumentError: an argument that cannot be right; names it.
+      InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
       UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
     """
     address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
@@ -64,6 +80,18 @@ def distribute(
         raise errors.InvalidArgumentError(
             f"connect_timeout_s={connect_timeout_s!r}: must be more than 0 and at most {_MAX_TIMEOUT_S:.0f}"
         )
+    if guarantee not in GUARANTEES:
+        raise errors.InvalidArgumentError(f"guarantee={guarantee!r}: must be one of {', '.join(GUARANTEES)}")
+    if guarantee == EXACTLY_ONCE and job_name is not None:
+        raise errors.InvalidArgumentError(
+            f"job_name={job_name!r}: trainers that share an epoch cannot each see every record exactly once"
+        )
+    if transform is not None and not callable(transform):
+        raise errors.InvalidArgumentError(f"transform={transform!r}: must be a function")
+    if batch_size is not None:
+        check_integer("batch_size", batch_size, 1, _MAX_BATCH)
+    if takeover_timeout_s is not None:
+        check_seconds("takeover_timeout_s", takeover_timeout_s)
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), connect_timeout_s).close()
@@ -83,7 +111,15 @@ def distribute(
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
 
-    def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    def distributed(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.with_options(options).apply(stock).with_options(options)
+
+    def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        if guarantee == EXACTLY_ONCE:
+            whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
+            return whole.with_options(options)
+        if transform is not None:
+            dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
+        return distributed(dataset if batch_size is None else dataset.batch(batch_size))
 
     return apply

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfquiver import endpoints, errors, serving
 from tfquiver.cutting import CutPolicy
 from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, size
+from tfquiver.exactly_once import Origin
 from tfquiver.listing import Source, expand
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registration import Progress, Registrar
@@ -140,7 +141,9 @@ def dataset(
         raise
     if endpoint_name:
         weakref.finalize(made, endpoints.release, endpoint_name)
-    return _without_autoshard(made)
+    whole = _without_autoshard(made)
+    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made)
+    return whole
 
 
 def _describe(

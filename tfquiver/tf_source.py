@@ -1,7 +1,8 @@
-"""The Python side of the QuiverDataset op: a source with its element spec."""
+"""The Python side of the ops: data sets with their element specs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,4 +21,36 @@ class QuiverSource(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no 
 
     @property
     def element_spec(self) -> tf.TensorSpec:
+        return self._element_spec
+
+
+class TaggedSource(tf.data.Dataset):  # type: ignore[misc]
+    """Wraps the variant of a tagged source: records, their tags, their session's id."""
+
+    def __init__(self, variant: tf.Tensor, batched: bool) -> None:
+        shape = [None] if batched else []
+        records, tags = tf.TensorSpec(shape, tf.string), tf.TensorSpec(shape, tf.int64)
+        self._element_spec = (records, tags, tf.TensorSpec([], tf.string))
+        super().__init__(variant)
+
+    def _inputs(self) -> list[Any]:
+        return []
+
+    @property
+    def element_spec(self) -> Any:
+        return self._element_spec
+
+
+class OnceDataset(tf.data.Dataset):  # type: ignore[misc]
+    """Wraps the variant of a QuiverOnceDataset over `inputs`."""
+
+    def __init__(self, variant: tf.Tensor, inputs: Sequence[tf.data.Dataset], element_spec: Any) -> None:
+        self._datasets, self._element_spec = list(inputs), element_spec
+        super().__init__(variant)
+
+    def _inputs(self) -> list[Any]:
+        return self._datasets
+
+    @property
+    def element_spec(self) -> Any:
         return self._element_spec

@@ -94,6 +94,8 @@ std::string CheckpointWriter::Write(const Checkpoint& checkpoint) {
   return out;
 }
 
+bool IsCheckpoint(std::string_view bytes) { return bytes.substr(0, kMagic.size()) == kMagic; }
+
 Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32cExtend crc,
                       ZlibCodec codec, Checkpoint* checkpoint) {
   const Status malformed(Code::kInvalidArgument, "the iterator checkpoint is damaged");

@@ -47,6 +47,8 @@ class CheckpointWriter {
   std::string done_zlib_;
 };
 
+// Whether `bytes` begin as one does.
+bool IsCheckpoint(std::string_view bytes);
 // kInvalidArgument when `bytes` is not a whole checkpoint of `digest_id`.
 Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32cExtend crc,
                       ZlibCodec codec, Checkpoint* checkpoint);

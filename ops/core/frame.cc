@@ -27,6 +27,7 @@ enum Type : uint8_t {
   kError = 14,
   kHeld = 16,
   kDropped = 17,
+  kDelivered = 18,
 };
 
 // Numbers travel little-endian; so are the machines this is built for (checked where the op is
@@ -122,11 +123,13 @@ class Reader {
   Status status_;
 };
 
-std::vector<std::string> EncodeIndexes(Type type, const std::vector<uint32_t>& shards) {
+std::vector<std::string> EncodeIndexes(Type type, const std::vector<uint32_t>& shards,
+                                       const std::string* name = nullptr) {
   std::vector<std::string> frames;
   for (size_t at = 0; at < shards.size(); at += kMaxIndexes) {
     const size_t count = std::min(kMaxIndexes, shards.size() - at);
     Writer writer(type);
+    if (name != nullptr) writer.Text(*name);
     writer.Number(static_cast<uint32_t>(count));
     writer.Raw({reinterpret_cast<const char*>(&shards[at]), count * sizeof(uint32_t)});
     frames.push_back(writer.Take());
@@ -206,6 +209,11 @@ std::vector<std::string> EncodeAcks(const std::vector<uint32_t>& shards) {
 
 std::vector<std::string> EncodeHeld(const std::vector<uint32_t>& shards) {
   return EncodeIndexes(kHeld, shards);
+}
+
+std::vector<std::string> EncodeDelivered(const std::string& session_id,
+                                         const std::vector<uint32_t>& shards) {
+  return EncodeIndexes(kDelivered, shards, &session_id);
 }
 
 Status Decode(std::string_view message, NodeFrame* frame) {

@@ -21,7 +21,7 @@ inline constexpr size_t kMaxStringBytes = 8192;
 inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD and DROPPED
 inline constexpr size_t kIdBytes = 32;
 
-enum class Role : uint8_t { kReader = 0, kTickets = 1 };
+enum class Role : uint8_t { kReader = 0, kTickets = 1, kDeliveries = 2 };
 enum class ShardKind : uint8_t { kFile = 0, kMemory = 1 };
 
 struct OpenFields {
@@ -55,6 +55,10 @@ std::string EncodeError(Code code, bool fatal, std::string_view message);
 // As many frames as `shards` need.
 std::vector<std::string> EncodeAcks(const std::vector<uint32_t>& shards);
 std::vector<std::string> EncodeHeld(const std::vector<uint32_t>& shards);
+// Session ids longer than kMaxSessionIdBytes do not fit beside the shards.
+inline constexpr size_t kMaxSessionIdBytes = 1024;
+std::vector<std::string> EncodeDelivered(const std::string& session_id,
+                                         const std::vector<uint32_t>& shards);
 
 struct Welcome {
   std::string node_id;

@@ -155,6 +155,7 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "endpoint") return Set(key, value, "a string", &options->endpoint);
   if (key == "job") return Set(key, value, "a string", &options->job);
   if (key == "drop_remainder") return Set(key, value, "true or false", &options->drop_remainder);
+  if (key == "tagged") return Set(key, value, "true or false", &options->tagged);
   if (key == "batch_size") return SetNumber(key, value, 0, 1 << 24, &options->batch_size);
   if (key == "shuffle_bytes") return SetNumber(key, value, 0, kMost, &options->shuffle_bytes);
   if (key == "readahead_bytes") return SetNumber(key, value, 1, kMost, &options->readahead_bytes);

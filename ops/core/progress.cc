@@ -29,7 +29,11 @@ uint32_t Progress::Skip(uint32_t shard) const {
 void Progress::ShardSpent(uint32_t shard) {
   marks_.done[shard / 8] = static_cast<uint8_t>(marks_.done[shard / 8] | 1u << shard % 8);
   marks_.partly.erase(shard);
-  ackable_.push_back(shard);
+  if (hold_back_ == kNeverAck) {
+    held_back_.emplace_back(0, shard);
+  } else {
+    ackable_.push_back(shard);
+  }
 }
 
 void Progress::ShardEmitted(uint32_t shard, uint64_t element) {
@@ -39,6 +43,7 @@ void Progress::ShardEmitted(uint32_t shard, uint64_t element) {
 }
 
 bool Progress::ElementsEmitted(uint64_t elements) {
+  if (hold_back_ == kNeverAck) return false;
   const size_t before = ackable_.size();
   while (!held_back_.empty() && held_back_.front().first + hold_back_ < elements) {
     ackable_.push_back(held_back_.front().second);
@@ -48,6 +53,7 @@ bool Progress::ElementsEmitted(uint64_t elements) {
 }
 
 void Progress::Deliver() {
+  if (hold_back_ == kNeverAck) return;
   for (const auto& [element, shard] : held_back_) ackable_.push_back(shard);
   held_back_.clear();
 }

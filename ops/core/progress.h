@@ -22,6 +22,9 @@ struct Marks {
 // `hold_back` more elements have been emitted after the one with its last record. Not thread-safe.
 class Progress {
  public:
+  // As hold_back: nothing is ever acked here, because somebody else does it.
+  static constexpr uint64_t kNeverAck = ~uint64_t{0};
+
   Progress(uint64_t hold_back, Marks restored)
       : hold_back_(hold_back), marks_(std::move(restored)) {}
 
@@ -51,7 +54,7 @@ class Progress {
   const Marks& marks() const { return marks_; }
 
  private:
-  const uint64_t hold_back_;
+  uint64_t hold_back_;
   Marks marks_;
   std::deque<std::pair<uint64_t, uint32_t>> held_back_;  // (element, shard)
   std::vector<uint32_t> ackable_;

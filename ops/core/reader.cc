@@ -13,11 +13,13 @@ uint64_t CreditBytes(const Options& options) {
          static_cast<uint64_t>(options.readahead_bytes);
 }
 
-PoolOptions PoolOptionsOf(const Options& options, uint64_t seed) {
+PoolOptions PoolOptionsOf(const Options& options, const SessionOptions& session, uint64_t seed) {
   PoolOptions pool;
   pool.shuffle_bytes = static_cast<uint64_t>(options.shuffle_bytes);
   pool.capacity_bytes = CreditBytes(options);
   pool.hold_back = static_cast<uint64_t>(options.hold_back);
+  // Tagged records that go through tf.data service are acked by the trainer that they are for.
+  if (options.tagged && !session.session_id.empty()) pool.hold_back = Progress::kNeverAck;
   pool.seed = seed;
   return pool;
 }
@@ -46,12 +48,14 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       order_seed_(checkpoint.order_seed),
       shuffled_(checkpoint.marks.shards > 0 ? checkpoint.shuffled : options.shuffle_bytes > 0),
       blocks_(CreditBytes(options) / BlockPool::kBlockBytes + 64),
-      pool_(PoolOptionsOf(options, seed_), checkpoint.marks, &blocks_, parts.blobs,
+      pool_(PoolOptionsOf(options, session, seed_), checkpoint.marks, &blocks_, parts.blobs,
             [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
       client_(SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
               std::move(parts.socket_path), &pool_, &loader_, &stop_, &wake_, std::move(parts.warn),
-              [this](uint64_t epoch) { Opened(epoch); }) {}
+              [this](uint64_t epoch) { Opened(epoch); }) {
+  loader_.set_tagged(options.tagged);
+}
 
 // Epochs of one seed differ in order; a restored one goes on with the order it began with.
 void Reader::Opened(uint64_t epoch) {

@@ -64,6 +64,8 @@ class RecordPool {
   Marks Snapshot() const;
   // The taker has been told that there is no more.
   bool end_delivered() const;
+  // Whether acks come from here (and not from where the records are delivered).
+  bool acks() const { return options_.hold_back != Progress::kNeverAck; }
 
   // The taker leaves before the end. Unless it was cancelled, what it has taken can be acked.
   void TakerLeaves();

@@ -334,7 +334,7 @@ void SessionClient::GoodBye() {
       pool_->TakerLeaves();
       CollectOutbox();
     }
-    outgoing_.push_back(EncodeClose(ended_ && pool_->end_delivered()));
+    outgoing_.push_back(EncodeClose(ended_ && pool_->end_delivered() && pool_->acks()));
     Flush();
     // A socket that is closed with frames unread resets the connection, and CLOSE might not be
     // read.

@@ -168,6 +168,7 @@ std::unique_ptr<ShardRecords> ShardLoader::LoadLarge(const ShardFrame& frame, in
     return nullptr;
   }
   if (shuffled_) records->Order(OrderOf(frame.shard, frame.records));
+  if (tagged_) records->KeepTags(OrderOf(frame.shard, frame.records));
   return records;
 }
 
@@ -188,6 +189,7 @@ std::unique_ptr<ShardRecords> ShardLoader::Pack(const ShardFrame& frame, const c
       records->AppendSmall(bytes + span.offset, span.size);
     }
   }
+  if (tagged_) records->KeepTags(order);
   records->CountSkipped(skip);
   return records;
 }

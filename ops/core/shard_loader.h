@@ -36,6 +36,8 @@ class ShardLoader {
       : crc_(crc), blocks_(blocks), blobs_(blobs), shuffled_(shuffled), stop_(stop) {}
 
   void set_order_seed(uint64_t seed) { order_seed_ = seed; }
+  // Records loaded from now on carry their tags.
+  void set_tagged(bool tagged) { tagged_ = tagged; }
 
   // The records of `frame`, without the first `skip` of the emission order. nullptr when the bytes
   // cannot be read, do not have their checksum or do not parse; *why says so.
@@ -55,6 +57,7 @@ class ShardLoader {
   const bool shuffled_;
   const std::atomic<bool>* const stop_;
   uint64_t order_seed_ = 0;
+  bool tagged_ = false;
   std::unique_ptr<char[]> buffer_;
   uint64_t buffer_bytes_ = 0;
   std::vector<RecordSpan> spans_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/core/record_tag.h"
 #include "ops/core/tfrecord.h"
 
 namespace tfquiver {
@@ -68,11 +69,16 @@ void ShardRecords::CountSkipped(uint32_t skipped) {
 }
 
 Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
+  uint64_t tag = 0;
+  if (!tag_order_.empty()) {
+    const uint32_t index = tag_order_[taken_];
+    tag = MakeTag(shard_, index, index + 1 == tag_order_.size());
+  }
   ++taken_;
   if (!large_.empty()) {
     const Large& large = large_[next_large_++];
     left_bytes_ -= large.size + kRecordFramingBytes;
-    return Record{large.blob, large.data, large.size};
+    return Record{large.blob, large.data, large.size, tag};
   }
   if (at_ == used_bytes_[block_]) {
     ++block_;
@@ -81,7 +87,8 @@ Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
   BlockPool::Block& block = packed_[block_];
   uint64_t size;
   std::memcpy(&size, block.bytes.get() + at_, kSizeBytes);
-  const Record record{nullptr, block.bytes.get() + at_ + kSizeBytes, static_cast<size_t>(size)};
+  const Record record{nullptr, block.bytes.get() + at_ + kSizeBytes, static_cast<size_t>(size),
+                      tag};
   at_ += kSizeBytes + size;
   left_bytes_ -= size + kRecordFramingBytes;
   if (at_ == used_bytes_[block_]) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ops/core/block_pool.h"
@@ -25,6 +26,7 @@ struct Record {
   void* blob = nullptr;
   const char* data = nullptr;
   size_t size = 0;
+  uint64_t tag = 0;  // record_tag.h; meaningful when ShardRecords was told to keep them
 };
 
 // The records of one shard in the order in which they are to be emitted. Small ones are packed into
@@ -46,6 +48,8 @@ class ShardRecords {
   // Puts large records into the order given: order[i] is the i-th to be emitted. Same length as
   // records().
   void Order(const std::vector<uint32_t>& order);
+  // Records are to carry their tags: order[i] is the place in the shard of the i-th to be emitted.
+  void KeepTags(std::vector<uint32_t> order) { tag_order_ = std::move(order); }
 
   uint32_t shard() const { return shard_; }
   uint32_t records() const { return records_; }
@@ -82,6 +86,7 @@ class ShardRecords {
   size_t at_ = 0;                   // in it
   std::vector<Large> large_;
   size_t next_large_ = 0;
+  std::vector<uint32_t> tag_order_;  // empty: no tags
 };
 
 }  // namespace tfquiver

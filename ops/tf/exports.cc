@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
+#include "ops/core/delivery_stats.h"
 #include "ops/core/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
@@ -32,6 +34,15 @@ TFQUIVER_EXPORT void tfq_leave_after(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     _exit(0);
   }).detach();
+}
+
+TFQUIVER_EXPORT void tfq_delivery_stats(uint64_t counters[5]) {
+  const tfquiver::DeliveryStats& stats = tfquiver::DeliveryStats::Get();
+  counters[0] = stats.epochs;
+  counters[1] = stats.delivered;
+  counters[2] = stats.duplicates;
+  counters[3] = stats.mopped_up;
+  counters[4] = stats.takeovers;
 }
 
 TFQUIVER_EXPORT const char* tfq_build_info() {

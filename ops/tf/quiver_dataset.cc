@@ -19,13 +19,23 @@ PartialTensorShape Shape(const Options& options) {
   return PartialTensorShape({options.drop_remainder ? options.batch_size : -1});
 }
 
+tensorflow::DataTypeVector Types(const Options& options) {
+  if (!options.tagged) return {tensorflow::DT_STRING};
+  return {tensorflow::DT_STRING, tensorflow::DT_INT64, tensorflow::DT_STRING};
+}
+
+std::vector<PartialTensorShape> Shapes(const Options& options) {
+  if (!options.tagged) return {Shape(options)};
+  return {Shape(options), Shape(options), PartialTensorShape({})};
+}
+
 }  // namespace
 
 QuiverDataset::QuiverDataset(tensorflow::OpKernelContext* ctx, Source source)
     : DatasetBase(DatasetContext(ctx)),
       source_(std::move(source)),
-      dtypes_({tensorflow::DT_STRING}),
-      shapes_({Shape(source_.options)}) {}
+      dtypes_(Types(source_.options)),
+      shapes_(Shapes(source_.options)) {}
 
 int64_t QuiverDataset::CardinalityInternal(tensorflow::data::CardinalityOptions) const {
   const int64_t batch = source_.options.batch_size;

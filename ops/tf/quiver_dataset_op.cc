@@ -24,7 +24,8 @@ REGISTER_OP("QuiverDataset")
 The records of a data set in random order, each once an epoch, from the tfquiver node on this machine.
 
 Elements are one string tensor: a record, shape [] (batch_size 0), or a batch of records, shape [batch_size], the last
-one smaller unless drop_remainder. Every iterator is one reader of a session; in a tf.data service job with dynamic
+one smaller unless drop_remainder. With tagged there are two more: int64 tags of the records, shaped alike, and the
+string id of the session that they belong to, shape [] (exactly_once: QuiverOnceDataset takes them off again). Every iterator is one reader of a session; in a tf.data service job with dynamic
 sharding all workers' iterators of one epoch share a session, and each record goes to one of them.
 
 Fails with INVALID_ARGUMENT (options, a checkpoint of another data set), FAILED_PRECONDITION (no node is known in this
@@ -33,7 +34,7 @@ stays damaged), ABORTED (the node breaks the protocol), CANCELLED.
 
 digest_id: 32 raw bytes that name the data set.
 session_key: unique for each time a pipeline is distributed; empty in a trainer that reads by itself.
-options: one flat JSON object: endpoint, job, batch_size, drop_remainder, shuffle_bytes, seed, readahead_bytes,
+options: one flat JSON object: endpoint, job, batch_size, drop_remainder, tagged, shuffle_bytes, seed, readahead_bytes,
   hold_back (elements), reconnect_ms, connect_ms.
 num_records: in the data set, for the cardinality.
 )doc");

@@ -32,6 +32,9 @@ using tensorflow::data::SerializationContext;
 using tensorflow::data::SplitProvider;
 
 constexpr char kState[] = "state";
+// Added to the job's name, for display, where a reader reads what others did not deliver.
+constexpr char kMopUp[] = " (mop-up)";
+constexpr size_t kMostJobBytes = 240;
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
 // restored at its end, opens no session.
@@ -81,6 +84,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
       if (!ended_) {
         out_tensors->push_back(batch == 0 ? Single(ctx) : Batch(ctx));
+        if (dataset()->source().options.tagged) AddTags(ctx, out_tensors);
         pool.Release(&drawn_);
         return absl::OkStatus();
       }
@@ -127,7 +131,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
  private:
   absl::Status Start(IteratorContext* ctx) {
     const Source& source = dataset()->source();
+    Options options = source.options;
     SessionOptions session;
+    session.session_key = source.session_key;
     if (split_provider_ != nullptr) {
       Tensor split;
       bool end = false;
@@ -136,9 +142,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
         ended_ = true;
         return absl::OkStatus();
       }
-      session.session_id = split.scalar<tstring>()();
+      TF_RETURN_IF_ERROR(TakeSplit(split.scalar<tstring>()(), &session, &options));
     }
-    session.session_key = source.session_key;
+    session_id_ = session.session_id;
     session.digest_id = source.digest_id;
     session.reader_id = UniqueId();
     session.label = Process::Get().label();
@@ -150,8 +156,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     parts.socket_path = [endpoint = source.options.endpoint] {
       return Process::Get().SocketPath(endpoint);
     };
-    reader_ =
-        std::make_unique<Reader>(source.options, std::move(session), where_, std::move(parts));
+    reader_ = std::make_unique<Reader>(options, std::move(session), where_, std::move(parts));
     {
       std::lock_guard<std::mutex> lock(cancel_mu_);
       owned_by_cancel_ = reader_.get();
@@ -159,6 +164,35 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     }
     thread_ = ctx->StartThread("tfquiver_reader", [reader = reader_.get()] { reader->Run(); });
     return absl::OkStatus();
+  }
+
+  // A split is a ticket, or, from the QuiverOnceDataset that this is to complete, what is done:
+  // then this is a reader by itself, of a session that no ticket may lead to.
+  absl::Status TakeSplit(const tstring& split, SessionOptions* session, Options* options) {
+    const std::string_view text(split.data(), split.size());
+    if (!IsCheckpoint(text)) {
+      session->session_id = std::string(text);
+      return absl::OkStatus();
+    }
+    Checkpoint checkpoint;
+    const Status read = ReadCheckpoint(text, where_.digest_id, Crc32c(), Zlib(), &checkpoint);
+    if (!read.ok()) return ToAbsl(read);
+    where_ = std::move(checkpoint);
+    session->session_key.clear();
+    options->job = options->job.substr(0, kMostJobBytes) + kMopUp;
+    return absl::OkStatus();
+  }
+
+  void AddTags(IteratorContext* ctx, std::vector<Tensor>* out_tensors) {
+    Tensor tags(ctx->allocator({}), tensorflow::DT_INT64, out_tensors->back().shape());
+    auto flat = tags.flat<int64_t>();
+    for (size_t i = 0; i < drawn_.records.size(); ++i) {
+      flat(static_cast<int64_t>(i)) = static_cast<int64_t>(drawn_.records[i].tag);
+    }
+    Tensor session(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({}));
+    session.scalar<tstring>()() = session_id_;
+    out_tensors->push_back(std::move(tags));
+    out_tensors->push_back(std::move(session));
   }
 
   // Asked once more after the end, so that the dispatcher learns of it and tells late workers.
@@ -206,6 +240,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   Checkpoint where_;
   bool ended_ = false;
   RecordPool::Drawn drawn_;
+  std::string session_id_;  // of the ticket; empty: none
 
   std::mutex cancel_mu_;  // never held while waiting
   std::string cancelled_;

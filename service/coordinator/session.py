@@ -186,6 +186,8 @@ class Session:
                 holder.leases.discard(shard)
         if self.sampler:
             self.sampler.remove(fresh)
+        if self.ended and not self.readers:
+            self._settle()
 
     def reader_gone(self, reader_id: str) -> None:
         reader = self.readers.pop(reader_id, None)
@@ -216,8 +218,10 @@ class Session:
         self.acked = Bitmap(0)
 
     def _settle(self) -> None:
-        self.settle(self.acked_shards, ())
         self._given_back.clear()
+        # A trainer that acknowledges by itself may still do so.
+        if self.settled_acked is None and self.acked.count == self.shards:
+            self.settle(self.acked.count, ())
 
     def _may_hold(self, reader: Reader, shard: int) -> bool:
         if self.settled_acked is not None or shard in self.acked:

@@ -187,9 +187,13 @@ class Sessions:
         return result
 
     def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
-        """Raises NotFoundError, InvalidArgumentError (no such shard)."""
+        """`reader_id` "": from the trainer that the readers deliver to.
+
+        Raises NotFoundError, InvalidArgumentError (no such shard).
+        """
         session = self.session(session_id)
-        self.reader(session_id, reader_id)
+        if reader_id:
+            self.reader(session_id, reader_id)
         wrong = next((shard for shard in shards if shard >= session.shards), None)
         if wrong is not None:
             raise errors.InvalidArgumentError(f"shards: no shard {wrong} in a data set of {session.shards}")

@@ -21,6 +21,7 @@ MAX_BYTES = 1 << 62
 
 ROLE_READER = 0
 ROLE_TICKETS = 1
+ROLE_DELIVERIES = 2
 KIND_FILE = 0
 KIND_MEMORY = 1
 
@@ -143,19 +144,25 @@ class Dropped:
     shards: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    session_id: str
+    shards: tuple[int, ...]
+
+
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
-    | Ticket | TicketReply | Error | Ping | Held | Dropped
+    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
-    Ticket, TicketReply, Error, Ping, Held, Dropped,
+    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
-    Hello: lambda f: Hello(f.u8("role", 1), f.u32("pid"), f.text("label")),
+    Hello: lambda f: Hello(f.u8("role", 2), f.u32("pid"), f.text("label")),
     Welcome: lambda f: Welcome(f.text("node_id")),
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
@@ -181,6 +188,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Ping: lambda f: Ping(),
     Held: lambda f: Held(f.indexes("shards")),
     Dropped: lambda f: Dropped(f.indexes("shards")),
+    Delivered: lambda f: Delivered(f.text("session_id"), f.indexes("shards")),
 }  # fmt: skip
 
 
@@ -208,6 +216,8 @@ def _payload(frame: Frame) -> bytes:
             raise AssertionError("encoded in one piece")
         case Ack() | Held() | Dropped():
             return _indexes(frame.shards)
+        case Delivered():
+            return text(frame.session_id) + _indexes(frame.shards)
         case Bad():
             return _U32.pack(frame.shard)
         case Draining():

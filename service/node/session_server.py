@@ -1,4 +1,4 @@
-"""The reader socket: accepts connections of this user, and makes readers and ticket providers of them."""
+"""The reader socket: accepts connections of this user, and makes readers, ticket providers and deliveries of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digest import Digest
 from tfquiver.service.node import frames, reader_session
+from tfquiver.service.node.delivery_shell import Deliveries
 from tfquiver.service.node.frame_socket import FrameSocket, peer_uid
 from tfquiver.service.node.reader_calls import Coordinator
 from tfquiver.service.node.reader_shell import Reader
 from tfquiver.service.node.shard_fetches import Source
 from tfquiver.service.node.ticket_shell import TicketOffice, TicketProvider
+
+Peer = Reader | TicketProvider | Deliveries
 
 HELLO_DEADLINE_S = 10.0
 MAX_CONNECTIONS = 4096
@@ -118,9 +121,11 @@ class SessionServer:
     def _used(self) -> None:
         self.last_use_s = asyncio.get_running_loop().time()
 
-    def welcome(self, hello: frames.Hello) -> Reader | TicketProvider:
+    def welcome(self, hello: frames.Hello) -> Peer:
         if hello.role == frames.ROLE_TICKETS:
             return TicketProvider(self._office)
+        if hello.role == frames.ROLE_DELIVERIES:
+            return Deliveries(self._coordinator)
         reader = Reader(
             hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits
         )
@@ -130,7 +135,7 @@ class SessionServer:
     def arrived(self, connection: FrameSocket) -> None:
         self._connections.add(connection)
 
-    def left(self, connection: FrameSocket, peer: Reader | TicketProvider | None) -> None:
+    def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
         self._used()
         if isinstance(peer, Reader):
@@ -158,11 +163,11 @@ class SessionServer:
 
 
 class _Greeting:
-    """A connection until its HELLO; then it passes frames to the reader or ticket provider that was made for it."""
+    """A connection until its HELLO; then it passes frames to what was made for it."""
 
     def __init__(self, server: SessionServer, sock: socket.socket) -> None:
         self._server = server
-        self._peer: Reader | TicketProvider | None = None
+        self._peer: Peer | None = None
         self._socket = FrameSocket(sock, self._on_frame, self._on_gone, self._on_blocked)
         server.arrived(self._socket)
         self._timer = asyncio.get_running_loop().call_later(HELLO_DEADLINE_S, self._late)

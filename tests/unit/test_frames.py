@@ -18,7 +18,7 @@ sizes = st.integers(0, frames.MAX_BYTES)
 ids = st.binary(min_size=32, max_size=32)
 indexes = st.lists(u32, max_size=300).map(tuple)
 any_frame = st.one_of(
-    st.builds(frames.Hello, st.integers(0, 1), u32, texts),
+    st.builds(frames.Hello, st.integers(0, 2), u32, texts),
     st.builds(frames.Welcome, texts),
     st.builds(frames.Open, texts, texts, ids, texts, texts, sizes, u64, st.booleans()),
     st.builds(frames.Opened, texts, u64, u64, u64),
@@ -35,6 +35,7 @@ any_frame = st.one_of(
     st.builds(frames.Ping),
     st.builds(frames.Held, indexes),
     st.builds(frames.Dropped, indexes),
+    st.builds(frames.Delivered, texts, indexes),
 )
 
 

@@ -759,6 +759,7 @@ class AckRequest(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
+    """empty: from the trainer that the records are for"""
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(

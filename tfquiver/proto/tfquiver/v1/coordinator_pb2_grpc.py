@@ -221,7 +221,9 @@ class CoordinatorServicer:
 
     def Ack(self, request, context):
         """"The last record of these shards has been emitted." Durable when it returns. Idempotent; acks of shards that the
-        reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
+        reader no longer holds are counted and ignored unless nobody has acked them yet. Without a reader_id it means "these
+        shards were delivered to the trainer" (exactly_once: the readers themselves ack nothing), and is also taken after the
+        session's end. Errors: NOT_FOUND (unknown session or reader).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -80,7 +80,9 @@ class CoordinatorStub:
     """
     Ack: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AckRequest, _coordinator_pb2.AckReply]
     """"The last record of these shards has been emitted." Durable when it returns. Idempotent; acks of shards that the
-    reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
+    reader no longer holds are counted and ignored unless nobody has acked them yet. Without a reader_id it means "these
+    shards were delivered to the trainer" (exactly_once: the readers themselves ack nothing), and is also taken after the
+    session's end. Errors: NOT_FOUND (unknown session or reader).
     """
     CloseReader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
@@ -135,7 +137,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     Ack: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AckRequest, _coordinator_pb2.AckReply]  # type: ignore[assignment]
     """"The last record of these shards has been emitted." Durable when it returns. Idempotent; acks of shards that the
-    reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
+    reader no longer holds are counted and ignored unless nobody has acked them yet. Without a reader_id it means "these
+    shards were delivered to the trainer" (exactly_once: the readers themselves ack nothing), and is also taken after the
+    session's end. Errors: NOT_FOUND (unknown session or reader).
     """
     CloseReader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]  # type: ignore[assignment]
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
@@ -271,7 +275,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.AckReply, _abc.Awaitable[_coordinator_pb2.AckReply]]:
         """"The last record of these shards has been emitted." Durable when it returns. Idempotent; acks of shards that the
-        reader no longer holds are counted and ignored unless nobody has acked them yet. Errors: NOT_FOUND (unknown reader).
+        reader no longer holds are counted and ignored unless nobody has acked them yet. Without a reader_id it means "these
+        shards were delivered to the trainer" (exactly_once: the readers themselves ack nothing), and is also taken after the
+        session's end. Errors: NOT_FOUND (unknown session or reader).
         """
 
     @_abc_1.abstractmethod
