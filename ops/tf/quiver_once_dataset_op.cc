@@ -31,7 +31,7 @@ Both inputs are what was made, in the same way, of the elements of a tagged Quiv
 tensors, then the records' tags, then the id of their session. Elements are those of input_dataset (normally distributed
 over tf.data service workers), without tags and session and without the records that were delivered before. When it has
 ended, or has given nothing for takeover_ms, what is missing comes from mop_up_dataset, which is iterated in this
-process, from where the delivered records end. Rows, not whole elements, are dropped where the tags are vectors.
+process, from where the delivered records end: its one source must be a QuiverDataset. Rows, not whole elements, are dropped where the tags are vectors.
 
 What was delivered is acknowledged to its session through the node on this machine.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import google_crc32c
 
 HELLO, WELCOME, OPEN, OPENED, CREDIT, SHARD, ACK, BAD, DRAINING, END, CLOSE = range(1, 12)
-TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED = range(12, 18)
+TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED, DELIVERED = range(12, 19)
 DIGEST_ID = bytes(range(32))
 
 
@@ -105,6 +105,7 @@ class ScriptedNode:
         self.hellos: list[tuple[int, str]] = []
         self.tickets: list[tuple[str, str, int, bool]] = []
         self.draining: list[int] = []
+        self.delivered: list[tuple[str, tuple[int, ...]]] = []
         self.changed = threading.Condition()
         self.on_shard: Callable[[Connection, int], bool] | None = None
         self.on_open: Callable[[Connection], bool] | None = None
@@ -262,9 +263,14 @@ class Connection:
                     del self.session.leased[shard]
                     if complete:
                         self.session.acked.add(shard)
-                    else:
+                    elif not self.ended:
                         self.session.todo.append(shard)
             self.session = None
+        elif kind == DELIVERED:
+            size = struct.unpack_from("<H", payload)[0]
+            count = struct.unpack_from("<I", payload, 2 + size)[0]
+            shards = struct.unpack_from(f"<{count}I", payload, 6 + size)
+            node.delivered.append((payload[2 : 2 + size].decode(), shards))
 
     def _open(self, payload: bytes, fds: list[int]) -> None:
         fields, at = [], 0
