@@ -105,10 +105,14 @@ class Server:
     def start(self) -> Server:
         return self.launch().await_ready()
 
+    def launch_again(self) -> Server:
+        """As `launch`, with the port that it had."""
+        self.arguments = [a for a in self.arguments if not a.startswith("--port=")] + [f"--port={self.port}"]
+        return self.launch()
+
     def restart(self) -> Server:
         """Starts it again with the port that it had."""
-        self.arguments = [a for a in self.arguments if not a.startswith("--port=")] + [f"--port={self.port}"]
-        return self.start()
+        return self.launch_again().await_ready()
 
     def kill(self) -> None:
         """kill -9, and the end of the children that it leaves."""
