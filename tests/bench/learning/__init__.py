@@ -1,0 +1,1 @@
+"""Parts of the accuracy bench: data, orders, how well an order is shuffled, small models, statistics."""
