@@ -6,13 +6,14 @@ import argparse
 import sys
 
 from tfquiver import errors
-from tfquiver.cli import digest, status
+from tfquiver.cli import dataset, digest, status
 from tfquiver.demo import run as demo
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tfquiver", description="A cache for training data that many jobs share.")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    dataset.add_parser(subparsers)
     digest.add_parser(subparsers)
     status.add_parser(subparsers)
     demo.add_parser(subparsers)

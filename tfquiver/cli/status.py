@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import grpc
-from google.protobuf.json_format import MessageToDict
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
-from tfquiver import errors, node_child, rpc, serving
+from tfquiver import errors, rpc, serving
+from tfquiver.cli import cache_setting, calls
+from tfquiver.cli.calls import coordinator_address, plain, table
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -23,8 +20,6 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-
-_CALL_S = 5.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -45,15 +40,6 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def coordinator_address(where: str) -> str:
-    """`where` itself when it is an address; else that of the node that runs in this directory."""
-    if not Path(where).is_dir():
-        if not serving.is_address(where):
-            raise errors.InvalidArgumentError(f"{where!r} is neither host:port nor a directory")
-        return where
-    return node_child.read_endpoint(Path(where)).coordinator
-
-
 def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
 
@@ -64,10 +50,13 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
 
         def ask(method: Callable[..., Any], request: Any) -> Any:
-            return _ask(method, request, token, f"coordinator {address}")
+            return calls.ask(method, request, token, f"coordinator {address}")
 
         nodes = ask(stub.ListNodes, coordinator_pb2.ListNodesRequest()).nodes
-        datasets = ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets
+        datasets = [
+            (dataset, ask(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=dataset.digest_id)))
+            for dataset in ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets
+        ]
         infos = ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(limit=sessions)).sessions
     told = [_node(node, token) for node in nodes]
     totals = {key: sum(node.get(key, 0) for node in told) for key in ("hits", "peer_hits", "misses", "store_bytes")}
@@ -75,8 +64,8 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     return {
         "coordinator": address,
         "nodes": told,
-        "datasets": [_plain(dataset) for dataset in datasets],
-        "sessions": [_plain(info) for info in infos],
+        "datasets": [plain(dataset) | {"cache": cache_setting.plain(cache)} for dataset, cache in datasets],
+        "sessions": [plain(info) for info in infos],
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / asked if asked else None,
     }
@@ -86,39 +75,11 @@ def _node(node: types_pb2.NodeInfo, token: str) -> dict[str, Any]:
     try:
         with rpc.channel(node.control_address) as channel:
             stub: Any = node_pb2_grpc.NodeStub(channel)
-            reply = _ask(stub.Status, node_pb2.StatusRequest(), token, f"node {node.node_id}")
+            reply = calls.ask(stub.Status, node_pb2.StatusRequest(), token, f"node {node.node_id}")
     except errors.TfquiverError as error:
-        return {**_plain(node), "error": str(error)}
-    counters = _plain(reply)
+        return {**plain(node), "error": str(error)}
+    counters = plain(reply)
     return {**counters.pop("node"), **counters}
-
-
-def _ask(method: Callable[..., Any], request: Any, token: str, whom: str) -> Any:
-    try:
-        return method(request, timeout=_CALL_S, metadata=rpc.metadata(token), wait_for_ready=True)
-    except grpc.RpcError as error:
-        raise rpc.from_rpc_error(error, whom) from error
-
-
-def _plain(message: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
-    return _numbers(message, fields)
-
-
-def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    # JSON has no 64-bit integers, so the mapping writes them as strings, and bytes as base64: undo both.
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if field.message_type is not None:
-            if field.name in fields and isinstance(fields[field.name], dict):
-                _numbers(value, fields[field.name])
-        elif isinstance(value, bytes):
-            fields[field.name] = value.hex()
-        elif isinstance(value, int) and not isinstance(value, bool):
-            fields[field.name] = value
-    return fields
 
 
 def _print(status: dict[str, Any], console: Console) -> None:
@@ -126,7 +87,7 @@ def _print(status: dict[str, Any], console: Console) -> None:
     console.print(
         f"coordinator {status['coordinator']}   hit ratio {ratio}   from the store {decimal(status['store_bytes'])}"
     )
-    nodes = _table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
+    nodes = table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
     for node in status["nodes"]:
         if "error" in node:
             nodes.add_row(_short(node["node_id"]), f"[red]{node['error']}[/red]")
@@ -136,11 +97,12 @@ def _print(status: dict[str, Any], console: Console) -> None:
         nodes.add_row(
             _short(node["node_id"]), decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"])
         )
-    datasets = _table("data set", "digest", "shards", "records", "size")
+    datasets = table("data set", "digest", "shards", "records", "size", "cache")
     for dataset in status["datasets"]:
         counts = (str(dataset[key]) for key in ("shards", "records"))
-        datasets.add_row(dataset["name"], dataset["digest_id"][:12], *counts, decimal(dataset["size_bytes"]))
-    sessions = _table("session", "job", "epoch", "state", "acked", "readers", "hits", "short", "reread")
+        size, cache = decimal(dataset["size_bytes"]), cache_setting.text(dataset["cache"])
+        datasets.add_row(dataset["name"], dataset["digest_id"][:8], *counts, size, cache)
+    sessions = table("session", "job", "epoch", "state", "acked", "readers", "hits", "short", "reread")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
         hits = f"{info['resident_leases'] / leases:.1%}" if leases else "-"
@@ -149,16 +111,8 @@ def _print(status: dict[str, Any], console: Console) -> None:
         counts = (str(info[key]) for key in ("shortfall", "reread"))
         name, epoch, readers = _short(info["session_id"]), str(info["epoch"]), str(info["readers"])
         sessions.add_row(name, info["job"], epoch, state, acked, readers, hits, *counts)
-    for table in (nodes, datasets, sessions):
-        console.print(table)
-
-
-def _table(*headings: str) -> Table:
-    """Narrow: it is read in terminals of 80 columns."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for number, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    return made
+    for made in (nodes, datasets, sessions):
+        console.print(made)
 
 
 def _short(name: str) -> str:

@@ -74,5 +74,6 @@ def check_room(sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
     two_bytes = sum(sorted(sizes_bytes)[-2:])
     if two_bytes > allocation_bytes:
         raise errors.InvalidArgumentError(
-            f"allocation: {allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together"
+            f"allocation: {allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together: "
+            "make it larger, or the chunks smaller by making more of them"
         )

@@ -1,0 +1,60 @@
+"""How a data set is cached, as a person writes and reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors, serving
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+SYNTAX = "cooperative[:BYTES] | full | none | BYTES | lru[:BYTES]"
+_WITH_BYTES = {"cooperative": types_pb2.CACHE_MODE_COOPERATIVE, "lru": types_pb2.CACHE_MODE_LRU}
+_WITHOUT = {"full": types_pb2.CACHE_MODE_UNIFORM, "none": types_pb2.CACHE_MODE_NONE}
+
+
+def parse(text: str, rotation: str = "", chunks: int = 0, partitions: int = 0) -> types_pb2.CacheSetting:
+    """`text` is as SYNTAX says; BYTES alone: that much of what comes first. Raises InvalidArgumentError naming it."""
+    name, colon, size = text.partition(":")
+    if name in _WITH_BYTES:
+        setting = types_pb2.CacheSetting(mode=_WITH_BYTES[name])
+        if colon:
+            setting.allocation_bytes = _some_bytes(text, size)
+    elif text in _WITHOUT:
+        setting = types_pb2.CacheSetting(mode=_WITHOUT[text])
+    else:
+        setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM, allocation_bytes=_some_bytes(text, text))
+    if (rotation or chunks or partitions) and setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+        raise errors.InvalidArgumentError(f"{text}: --rotation, --chunks and --partitions are for cooperative")
+    setting.rotation, setting.chunks, setting.partitions = rotation, chunks, partitions
+    return setting
+
+
+def plain(setting: types_pb2.CacheSetting) -> dict[str, Any]:
+    """The fields that say something, the mode by its name in lower case (`unset` when nobody has said)."""
+    mode = types_pb2.CacheMode.Name(setting.mode).removeprefix("CACHE_MODE_").lower()
+    fields: dict[str, Any] = {"mode": "unset" if mode == "unspecified" else mode}
+    for name in ("allocation_bytes", "rotation", "chunks", "partitions"):
+        if getattr(setting, name):
+            fields[name] = getattr(setting, name)
+    return fields
+
+
+def text(fields: dict[str, Any]) -> str:
+    """One short phrase of what `plain` gave."""
+    size = f" {decimal(fields['allocation_bytes'])}" if "allocation_bytes" in fields else ""
+    if fields["mode"] == "uniform":
+        return f"first{size}" if size else "full"
+    mode = str(fields["mode"])
+    return {"cooperative": "coop", "unset": "full (unset)"}.get(mode, mode) + size
+
+
+def _some_bytes(whole: str, size: str) -> int:
+    try:
+        number = serving.parse_bytes(size)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX}") from error
+    if not number:
+        raise errors.InvalidArgumentError(f"{whole!r}: 0 bytes keep nothing; write none")
+    return number

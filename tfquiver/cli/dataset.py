@@ -1,0 +1,157 @@
+"""`tfquiver dataset list | show | set-cache`: registered data sets, and how each is cached."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from tfquiver import errors, rpc, serving
+from tfquiver.cli import cache_setting, calls
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+
+_LEAST_DIGITS = 6
+_SET_S = 60.0  # striping millions of shards takes a while
+
+Ask = Callable[..., Any]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `dataset` and its subcommands; each sets `run`, a function of the parsed arguments."""
+    parser = subparsers.add_parser("dataset", help="registered data sets, and how each is cached")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="every data set with its cache setting, newest first")
+    show = commands.add_parser("show", help="one data set, its cache setting and what is being loaded")
+    set_cache = commands.add_parser("set-cache", help="say how a data set is cached from now on")
+    for command, run in ((listing, _list), (show, _show), (set_cache, _set_cache)):
+        if command is not listing:
+            command.add_argument("name", help="its name, or the first digits of its digest id")
+        command.add_argument(
+            "--service", required=True, metavar="WHERE", help="coordinator (host:port), or a cache directory"
+        )
+        command.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+        command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+        command.set_defaults(run=run)
+    set_cache.add_argument(
+        "setting",
+        help=f"{cache_setting.SYNTAX}; BYTES, for example 20GiB: on all nodes together; none given: all the quotas",
+    )
+    set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help="default: relevance")
+    set_cache.add_argument("--chunks", type=_count, default=0, metavar="N", help="default: by size and allocation")
+    set_cache.add_argument("--partitions", type=_count, default=0, metavar="N", help="default: by size")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with _service(arguments) as (ask, stub):
+        told = [_with_cache(ask, stub, dataset) for dataset in _all(ask, stub)]
+    if arguments.json:
+        print(json.dumps({"datasets": told}))
+        return 0
+    table = calls.table("data set", "digest", "shards", "records", "size", "cache")
+    for one in told:
+        counts = (str(one["shards"]), str(one["records"]))
+        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"])
+        table.add_row(one["name"], one["digest_id"][:8], *counts, size, cache)
+    Console().print(table)
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    with _service(arguments) as (ask, stub):
+        dataset = _named(_all(ask, stub), arguments.name)
+        told = _with_cache(ask, stub, dataset)
+        for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:
+            if orders.digest_id == dataset.digest_id and orders.setting.chunks:
+                told |= {"loading": list(orders.load), "leaving": list(orders.evict)}
+    _print(told, arguments.json)
+    return 0
+
+
+def _set_cache(arguments: argparse.Namespace) -> int:
+    setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
+    with _service(arguments) as (ask, stub):
+        dataset = _named(_all(ask, stub), arguments.name)
+        request = coordinator_pb2.SetCacheRequest(digest_id=dataset.digest_id, setting=setting)
+        fixed = ask(stub.SetCache, request, _SET_S)
+    _print(calls.plain(dataset) | {"cache": cache_setting.plain(fixed)}, arguments.json)
+    return 0
+
+
+@contextmanager
+def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
+    address = calls.coordinator_address(arguments.service)
+    token = serving.read_token(arguments.auth_token_file)
+
+    def ask(method: Callable[..., Any], request: Any, *timeout_s: float) -> Any:
+        return calls.ask(method, request, token, f"coordinator {address}", *timeout_s)
+
+    with rpc.channel(address) as channel:
+        yield ask, coordinator_pb2_grpc.CoordinatorStub(channel)
+
+
+def _all(ask: Ask, stub: Any) -> list[types_pb2.Dataset]:
+    return list(ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets)
+
+
+def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+    """Raises NotFoundError, or InvalidArgumentError when several have that name."""
+    found = [dataset for dataset in datasets if dataset.name == name]
+    if not found and len(name) >= _LEAST_DIGITS:
+        found = [dataset for dataset in datasets if dataset.digest_id.hex().startswith(name.lower())]
+    if len(found) > 1:
+        ids = ", ".join(dataset.digest_id.hex()[:12] for dataset in found)
+        raise errors.InvalidArgumentError(f"{name!r} names {len(found)} data sets: give one of the digest ids {ids}")
+    if not found:
+        known = ", ".join(sorted({dataset.name for dataset in datasets})[:10]) or "none"
+        raise errors.NotFoundError(f"no data set {name!r} is registered; known by name: {known}")
+    return found[0]
+
+
+def _with_cache(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> dict[str, Any]:
+    cache = ask(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=dataset.digest_id))
+    return calls.plain(dataset) | {"cache": cache_setting.plain(cache)}
+
+
+def _print(told: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(told))
+        return
+    cache = told["cache"]
+    lines = {
+        "data set": told["name"],
+        "digest id": told["digest_id"],
+        "size": f"{decimal(told['size_bytes'])} in {told['shards']} shards, {told['records']} records",
+        "cache": _meaning(cache),
+    }
+    if "allocation_bytes" in cache:
+        share = min(1.0, cache["allocation_bytes"] / max(told["size_bytes"], 1))
+        lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, about {share:.0%} of its size"
+    if "chunks" in cache:
+        each = decimal(told["size_bytes"] // cache["chunks"])
+        lines["chunks"] = f"{cache['chunks']} of {each}, from {cache['partitions']} partitions; {cache['rotation']}"
+    if "loading" in told:
+        lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
+    for name, value in lines.items():
+        print(f"{name + ':':<12}{value}")
+
+
+def _meaning(cache: dict[str, Any]) -> str:
+    return {
+        "unset": "not set: what comes first is kept until the quotas are used",
+        "none": "none: nothing is kept",
+        "cooperative": "cooperative: chunks rotate, all jobs share them",
+        "uniform": "what comes first is kept until the "
+        + ("allocation is used" if "allocation_bytes" in cache else "quotas are used"),
+        "lru": "lru: the least recently used goes first",
+    }[cache["mode"]]
