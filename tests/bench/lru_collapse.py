@@ -38,24 +38,29 @@ from tests.bench.experiment.remote import Data, Remote
 from tfquiver.service.sim import scenario
 
 STORE_SPEED = 2.5  # data sets in an epoch of the fastest job
-SHARD_RECORDS, RECORD_BYTES, FILES, BATCH = 16, 4080, 8, 32
-SHARDS_A_CHUNK = 5
+SHARDS, SHARD_RECORDS, RECORD_BYTES, FILES, BATCH = 400, 16, 4080, 8, 32
+CHUNKS, CHUNKS_APART = 40, 80  # of relevance; out of step up to eight jobs read different ones
 WAYS = (RELEVANCE, CYCLIC, LRU)
 IN_STEP_BAR, OUT_OF_STEP_BAR, SLOWDOWN_BAR, COLLAPSE_BAR = 1.05, 1.10, 1.05, 2.5
-OUT_OF_STEP_LEAST_SHARE = 0.2
+OUT_OF_STEP_LEAST_SHARE, TIMED_LEAST_SHARE = 0.2, 0.1
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Scale:
-    chunks: int  # of relevance
-    epoch_s: float  # of the fastest job
-    epochs: int  # counted
+    """Epochs of the fastest job: how long, and how many are counted. Out of step each job waits for chunks of its own:
+    there it matters more how long an order is on its way."""
+
+    in_step_s: float
+    in_step_epochs: int
+    out_of_step_s: float
+    out_of_step_epochs: int
+    timed_out_of_step: bool
     at_once: int  # runs side by side, each with a store, a coordinator and a node of its own
 
 
-FULL = Scale(chunks=80, epoch_s=8.0, epochs=2, at_once=2)
-QUICK = Scale(chunks=40, epoch_s=5.0, epochs=1, at_once=2)
+FULL = Scale(6.0, 2, 12.0, 3, True, at_once=2)
+QUICK = Scale(5.0, 1, 5.0, 2, False, at_once=2)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Point:
     crowd: Crowd
     way: Way
     share: float
-    warm_up: int
+    epochs: int
+    timed: bool = True
 
     @property
     def in_step(self) -> bool:
@@ -81,143 +87,178 @@ class Point:
     def label(self) -> str:
         return f"{self.crowd.name}, {self.share:.0%}, {self.way.name}"
 
-    def chunks(self, scale: Scale) -> int:
+    @property
+    def chunks(self) -> int:
         """Of cyclic so many that two have room."""
-        return ceil(2 / self.share - 1e-9) if self.way is CYCLIC else scale.chunks
+        if self.way is CYCLIC:
+            return ceil(2 / self.share - 1e-9)
+        return CHUNKS if self.in_step else CHUNKS_APART
 
-    def simulated(self, scale: Scale) -> scenario.Outcome:
+    @property
+    def warm_up(self) -> int:
+        """In two epochs of the fastest job all others have begun."""
+        return 1 if self.in_step else 2
+
+    def simulated(self) -> scenario.Outcome:
         made = scenario.Scenario(self.crowd.name, self.crowd.speeds, self.crowd.offsets, STORE_SPEED)
-        chunks = self.chunks(scale)
         order = self.way.rotation or "lru"
-        return scenario.run(made, order, SEED, scale.epochs, warm_up=self.warm_up, share=self.share, chunks=chunks)
+        return scenario.run(made, order, SEED, self.epochs, warm_up=self.warm_up, share=self.share, chunks=self.chunks)
 
 
 def in_step(jobs: int, scale: Scale) -> Crowd:
-    return Crowd(f"{jobs} in step" if jobs > 1 else "1 job", (1.0,) * jobs, (0.0,) * jobs, scale.epoch_s)
+    return Crowd(f"{jobs} in step" if jobs > 1 else "1 job", (1.0,) * jobs, (0.0,) * jobs, scale.in_step_s)
 
 
 def out_of_step(jobs: int, scale: Scale) -> Crowd:
     """Speeds of 1 to 2, the fastest of just 2 so that all crowds are counted over epochs of the same length."""
     rng = random.Random(f"{SEED} {jobs}")
     speeds = (2.0, *(rng.uniform(1.0, 2.0) for _ in range(jobs - 1)))
-    return Crowd(f"{jobs} out of step", speeds, tuple(rng.random() for _ in range(jobs)), 2 * scale.epoch_s)
+    return Crowd(f"{jobs} out of step", speeds, tuple(rng.random() for _ in range(jobs)), 2 * scale.out_of_step_s)
 
 
 def one_slow(scale: Scale) -> Crowd:
     rng = random.Random(f"{SEED} slow")
-    return Crowd("3 and one 10x slower", (1.0, 1.0, 1.0, 0.1), tuple(rng.random() for _ in range(4)), scale.epoch_s)
+    starts = tuple(rng.random() for _ in range(4))
+    return Crowd("3 and one 10x slower", (1.0, 1.0, 1.0, 0.1), starts, scale.out_of_step_s)
 
 
 def full_points(scale: Scale) -> list[Point]:
-    found = []
-    for share in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0):
-        found += [Point(in_step(4, scale), way, share, 1) for way in WAYS]
-    for share in (0.1, 0.2, 0.5):
-        found += [Point(in_step(1, scale), way, share, 1) for way in WAYS]
-        found += [Point(in_step(8, scale), way, share, 1) for way in WAYS]
-        found += [Point(out_of_step(4, scale), way, share, 2) for way in WAYS]
-    found += [Point(out_of_step(8, scale), way, 0.2, 2) for way in WAYS]
-    found += [Point(one_slow(scale), way, 0.2, 2) for way in WAYS]
-    return found
+    """The long ones first."""
+
+    def apart(crowd: Crowd, way: Way, share: float) -> Point:
+        return Point(crowd, way, share, scale.out_of_step_epochs, scale.timed_out_of_step)
+
+    def together(jobs: int, way: Way, share: float) -> Point:
+        return Point(in_step(jobs, scale), way, share, scale.in_step_epochs)
+
+    four = out_of_step(4, scale)
+    points = [apart(crowd, way, 0.2) for crowd in (out_of_step(8, scale), one_slow(scale), four) for way in WAYS]
+    points += [apart(four, way, share) for share in (0.1, 0.5) for way in (RELEVANCE, LRU)]
+    points += [together(jobs, way, 0.2) for jobs in (8, 4, 1) for way in WAYS]
+    points += [together(8, way, share) for share in (0.1, 0.5) for way in (RELEVANCE, LRU)]
+    points += [together(4, way, share) for share in (0.05, 0.1, 0.4, 0.6, 0.8, 1.0) for way in (RELEVANCE, LRU)]
+    return [*points, together(4, CYCLIC, 0.1), together(4, CYCLIC, 0.4)]
 
 
 def quick_points(scale: Scale) -> list[Point]:
-    found = [Point(in_step(4, scale), way, 0.2, 1) for way in WAYS]
-    return [*found, Point(out_of_step(4, scale), RELEVANCE, 0.2, 2)]
+    apart = Point(out_of_step(4, scale), RELEVANCE, 0.2, scale.out_of_step_epochs, scale.timed_out_of_step)
+    return [apart, *(Point(in_step(4, scale), way, 0.2, scale.in_step_epochs) for way in (RELEVANCE, LRU))]
 
 
-Results = dict[Point, Outcome]
+@dataclass(frozen=True)
+class Result:
+    outcome: Outcome
+    alone_s: float  # the fastest job's epoch alone with everything cached
+
+    @property
+    def loads(self) -> float:
+        return self.outcome.loads
+
+    @property
+    def slowdown(self) -> float:
+        return self.outcome.epoch_s / self.alone_s
 
 
-def measure(base: Path, points: Sequence[Point], scale: Scale) -> tuple[Results, float]:
-    """What came of each point; and how long the fastest job's epoch is alone with everything cached, in seconds."""
-    shards = scale.chunks * SHARDS_A_CHUNK
+Results = dict[Point, Result]
+
+
+def measure(base: Path, points: Sequence[Point], scale: Scale) -> Results:
+    results: Results = {}
+    for crowds_epoch_s in sorted({point.crowd.fastest_epoch_s for point in points}, reverse=True):
+        chosen = [point for point in points if point.crowd.fastest_epoch_s == crowds_epoch_s]
+        alone = Point(Crowd("alone", (1.0,), (0.0,), crowds_epoch_s), ALL_CACHED, 1.0, scale.in_step_epochs)
+        outcomes = _measure(base / f"{crowds_epoch_s:g}", [alone, *chosen], scale)
+        alone_s = outcomes[0].epoch_s
+        results |= {point: Result(outcome, alone_s) for point, outcome in zip(chosen, outcomes[1:], strict=True)}
+    return results
+
+
+def _measure(base: Path, points: Sequence[Point], scale: Scale) -> list[Outcome]:
+    """Of points whose fastest jobs are equally fast: they have stores of one byte rate."""
     shard_bytes = SHARD_RECORDS * (RECORD_BYTES + 16)
-    bytes_per_s = STORE_SPEED * shards * shard_bytes / scale.epoch_s
+    bytes_per_s = STORE_SPEED * SHARDS * shard_bytes / points[0].crowd.fastest_epoch_s
     idle: SimpleQueue[tuple[Remote, Data]] = SimpleQueue()
     with ExitStack() as stack:
         for number in range(scale.at_once):
             remote = stack.enter_context(Remote.start(base / f"remote-{number}", bytes_per_s))
-            records_a_file = shards * SHARD_RECORDS // FILES
+            records_a_file = SHARDS * SHARD_RECORDS // FILES
             idle.put((remote, remote.add("records", FILES, records_a_file, RECORD_BYTES, SHARD_RECORDS)))
 
         def one(point: Point) -> Outcome:
             remote, data = idle.get()
             try:
-                chunks = point.chunks(scale) if point.way.rotation else 0
+                chunks = point.chunks if point.way.rotation else 0
                 outcome = cell.run(
                     remote, data, point.crowd, point.way, point.share, batch=BATCH, chunks=chunks,
-                    warm_up=point.warm_up, epochs=scale.epochs,
+                    warm_up=point.warm_up, epochs=point.epochs,
                 )  # fmt: skip
             finally:
                 idle.put((remote, data))
             say(f"{point.label}: {outcome.loads:.3f} data sets, epoch {outcome.epoch_s:.2f} s")
             return outcome
 
-        alone = Point(in_step(1, scale), ALL_CACHED, 1.0, 1)
         with ThreadPoolExecutor(scale.at_once) as pool:
-            outcomes = list(pool.map(one, [alone, *points]))
-    return dict(zip(points, outcomes[1:], strict=True)), outcomes[0].epoch_s
+            return list(pool.map(one, points))
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def table(results: Results, alone_s: float, scale: Scale) -> None:
-    say("\n| jobs | cache | way | from the store | of (1 - c) | simulated | fastest job's epoch | all records/s |")
+def table(results: Results) -> None:
+    say("\n| jobs | cache | way | from the store | of (1 - c) | simulated | fastest job's epoch | records/s of all |")
     say("|---|--:|---|--:|--:|--:|--:|--:|")
-    for point, outcome in results.items():
-        of_floor = f"{outcome.loads / point.floor:.2f}" if point.floor else "-"
-        simulated = point.simulated(scale).loads
+    for point, result in sorted(results.items(), key=lambda item: _order(item[0])):
+        of_floor = f"{result.loads / point.floor:.2f}" if point.floor else "-"
+        simulated = point.simulated()
         say(
-            f"| {point.crowd.name} | {point.share:.0%} | {point.way.name} | {outcome.loads:.3f} | {of_floor} "
-            f"| {simulated:.3f} | {outcome.epoch_s / alone_s:.2f} | {outcome.records_per_s:,.0f} |"
+            f"| {point.crowd.name} | {point.share:.0%} | {point.way.name} | {result.loads:.3f} | {of_floor} "
+            f"| {simulated.loads:.3f} | {result.slowdown:.2f} ({simulated.slowdown:.2f}) "
+            f"| {result.outcome.records_per_s:,.0f} |"
         )
     say("")
 
 
-def bars(results: Results, alone_s: float) -> list[Bar]:
+def _order(point: Point) -> tuple[Any, ...]:
+    return not point.in_step, min(point.crowd.speeds) < 1, len(point.crowd.speeds), point.share, WAYS.index(point.way)
+
+
+def bars(results: Results) -> list[Bar]:
     made = []
     for kind, bar in ((True, IN_STEP_BAR), (False, OUT_OF_STEP_BAR)):
         chosen = [point for point in results if point.barred and point.in_step is kind and point.floor]
         worst = max(chosen, key=lambda point: results[point].loads / point.floor)
         figure = results[worst].loads / worst.floor
         made.append(Bar(f"bytes / (1 - c), worst {'in' if kind else 'out of'} step: {worst.label}", figure, bar, True))
-    whole = [outcome.loads for point, outcome in results.items() if point.way is RELEVANCE and not point.floor]
+    whole = [result.loads for point, result in results.items() if point.way is RELEVANCE and not point.floor]
     if whole:
         made.append(Bar("data sets an epoch where everything fits", max(whole), 0.01, at_most=True))
-    worst = max((point for point in results if point.barred), key=lambda point: results[point].epoch_s)
-    slowdown = results[worst].epoch_s / alone_s
-    made.append(Bar(f"fastest job's epoch / alone, all cached; worst: {worst.label}", slowdown, SLOWDOWN_BAR, True))
+    timed = [p for p in results if p.timed and p.way is RELEVANCE and p.share >= TIMED_LEAST_SHARE]
+    worst = max(timed, key=lambda point: results[point].slowdown)
+    name = f"fastest job's epoch / alone, all cached; worst: {worst.label}"
+    made.append(Bar(name, results[worst].slowdown, SLOWDOWN_BAR, True))
     collapse = next(p for p in results if p.way is LRU and p.in_step and len(p.crowd.speeds) == 4 and p.share == 0.2)
     made.append(Bar(f"bytes / (1 - c), {collapse.label}", results[collapse].loads / collapse.floor, COLLAPSE_BAR))
-    checked = sum(outcome.every_record_once for outcome in results.values())
+    checked = sum(result.outcome.every_record_once for result in results.values())
     made.append(Bar("runs with every record exactly once an epoch", checked, len(results)))
     return made
 
 
-def draw(results: Results, alone_s: float, records: int, out: Path) -> Path:
+def draw(results: Results, out: Path) -> Path:
     drawn, axes = plots.figure(2, 2, 8.0, 5.6, sharex=True)
     for column, kind in enumerate((True, False)):
         above, below = axes[0][column], axes[1][column]
         above.set_title("in step" if kind else "out of step: speeds 1-2x, random starts")
         for jobs, line in ((1, ":"), (4, "-"), (8, "--")):
             for way in WAYS:
-                chosen = sorted(
-                    (p for p in results if p.in_step is kind and p.way is way and len(p.crowd.speeds) == jobs
-                     and min(p.crowd.speeds) > 0.5),
-                    key=lambda p: p.share,
-                )  # fmt: skip
+                chosen = sorted((p for p in results if _shown(p, kind, jobs, way)), key=lambda p: p.share)
                 if not chosen:
                     continue
                 shares = [100 * p.share for p in chosen]
-                ideal = [sum(p.crowd.speeds) / max(p.crowd.speeds) * records / alone_s for p in chosen]
                 style = {"color": plots.COLOURS[way.name], "linestyle": line, "marker": "o"}
                 name = f"{way.name}, {jobs} job{'s' if jobs > 1 else ''}"
                 above.plot(shares, [results[p].loads for p in chosen], label=name, **style)
-                below.plot(shares, [100 * results[p].records_per_s / i for p, i in zip(chosen, ideal, strict=True)],
-                           label=name, **style)  # fmt: skip
+                below.plot(shares, [100 * _throughput(p, results[p]) for p in chosen], label=name, **style)
         above.plot([0, 100], [1, 0], color=plots.COLOURS["floor"], linewidth=0.8, label="1 - c")
         above.set_ylim(bottom=0)
         below.set_ylim(0, 110)
@@ -228,18 +269,29 @@ def draw(results: Results, alone_s: float, records: int, out: Path) -> Path:
     return plots.save(drawn, out, "lru_collapse")
 
 
-def figures(results: Results, alone_s: float) -> dict[str, Any]:
+def _shown(point: Point, kind: bool, jobs: int, way: Way) -> bool:
+    alike = min(point.crowd.speeds) > 0.5
+    return point.in_step is kind and point.way is way and len(point.crowd.speeds) == jobs and alike
+
+
+def _throughput(point: Point, result: Result) -> float:
+    """Of all jobs, as a part of what they would have if none ever waited."""
+    epochs_at_once = sum(point.crowd.speeds) / max(point.crowd.speeds)
+    return result.outcome.records_per_s * result.alone_s / (epochs_at_once * SHARDS * SHARD_RECORDS)
+
+
+def figures(results: Results) -> dict[str, Any]:
     rows = [
-        {"jobs": p.crowd.name, "share": p.share, "way": p.way.name, **o.as_json(),
-         "slowdown": round(o.epoch_s / alone_s, 4)}
-        for p, o in results.items()
+        {"jobs": point.crowd.name, "share": point.share, "way": point.way.name, **result.outcome.as_json(),
+         "slowdown": round(result.slowdown, 4)}
+        for point, result in results.items()
     ]  # fmt: skip
-    return {"alone_epoch_s": round(alone_s, 3), "store_speed": STORE_SPEED, "runs": rows}
+    return {"store_speed": STORE_SPEED, "runs": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four runs with fewer chunks, less than 60 s")
+    parser.add_argument("--quick", action="store_true", help="three runs with short epochs, less than 60 s")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     parser.add_argument("--only", default="", metavar="TEXT", help="only points whose label has this part; no bars")
     arguments = parser.parse_args()
@@ -249,13 +301,13 @@ def main() -> None:
     points = (quick_points if arguments.quick else full_points)(scale)
     points = [point for point in points if arguments.only in point.label]
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
-        results, alone_s = measure(Path(base), points, scale)
-    table(results, alone_s, scale)
+        results = measure(Path(base), points, scale)
+    table(results)
     if arguments.only:
         return
     if not arguments.quick:
-        say(str(draw(results, alone_s, scale.chunks * SHARDS_A_CHUNK * SHARD_RECORDS, arguments.out)))
-    finish("lru_collapse", figures(results, alone_s), bars(results, alone_s), arguments.quick)
+        say(str(draw(results, arguments.out)))
+    finish("lru_collapse", figures(results), bars(results), arguments.quick)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from tfquiver import errors, serving
-from tfquiver.demo.throttled_store import TRAFFIC_PATH, ThrottledStore, Traffic
+from tfquiver.demo.throttled_store import PIECE_BYTES, TRAFFIC_PATH, ThrottledStore, Traffic
 
 _CALL_DEADLINE_S = 30.0
 _STOP_DEADLINE_S = 5.0
@@ -66,9 +66,11 @@ class ObjectStore(StoreClient):
     process: subprocess.Popen[str]
 
     @classmethod
-    def start(cls, bytes_per_s: float = 0) -> ObjectStore:
-        """Starts the process; `bytes_per_s` of 0 means no limit. Raises UnavailableError when it does not come up."""
-        command = [sys.executable, "-m", "tfquiver.demo.object_store", f"--bytes_per_s={bytes_per_s}"]
+    def start(cls, bytes_per_s: float = 0, piece_bytes: int = PIECE_BYTES) -> ObjectStore:
+        """Starts the process; `bytes_per_s` of 0 means no limit; replies that are under way together take turns, a
+        piece each. Raises UnavailableError when it does not come up."""
+        options = [f"--bytes_per_s={bytes_per_s}", f"--piece_bytes={piece_bytes}"]
+        command = [sys.executable, "-m", "tfquiver.demo.object_store", *options]
         # A session of its own: Ctrl-C is the parent's to handle, and it stops the store last.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stdout is not None
@@ -106,13 +108,13 @@ def _start_emulator() -> tuple[Any, int]:
     return emulator, port
 
 
-async def _serve(bytes_per_s: float) -> None:
+async def _serve(bytes_per_s: float, piece_bytes: int) -> None:
     stop = serving.stop_event()
     try:
         emulator, upstream_port = _start_emulator()
     except ImportError as error:
         raise errors.UnavailableError(f"{error}: pip install 'tfquiver[demo]'") from error
-    store = ThrottledStore(upstream_port, bytes_per_s)
+    store = ThrottledStore(upstream_port, bytes_per_s, piece_bytes)
     try:
         serving.announce("object_store", port=await store.start(), upstream_port=upstream_port)
         await stop.wait()
@@ -124,9 +126,11 @@ async def _serve(bytes_per_s: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes_per_s", type=float, default=0.0, help="shared by all connections; 0: no limit")
+    parser.add_argument("--piece_bytes", type=int, default=PIECE_BYTES, help="of one reply, before others have a turn")
+    arguments = parser.parse_args()
     serving.die_with_parent()
     try:
-        asyncio.run(_serve(parser.parse_args().bytes_per_s))
+        asyncio.run(_serve(arguments.bytes_per_s, arguments.piece_bytes))
     except errors.TfquiverError as error:
         sys.exit(str(error))
 

@@ -15,7 +15,7 @@ from tfquiver.clock import Clock, SystemClock
 TRAFFIC_PATH = "/-/traffic"
 _HEAD_LIMIT_BYTES = 64 << 10
 _BODY_LIMIT_BYTES = 1 << 30
-_PIECE_BYTES = 16 << 10
+PIECE_BYTES = 16 << 10
 _IDLE_S = 60.0
 # The emulator answers one request at a time, and has room for five that wait; the kernel drops what comes beyond that,
 # and tries again a second later.
@@ -79,7 +79,11 @@ class _Message:
 class ThrottledStore:
     """The proxy, on the caller's event loop."""
 
-    def __init__(self, upstream_port: int, bytes_per_s: float, clock: Clock | None = None) -> None:
+    def __init__(
+        self, upstream_port: int, bytes_per_s: float, piece_bytes: int = PIECE_BYTES, clock: Clock | None = None
+    ) -> None:
+        """Replies that are under way together take turns, so many bytes each."""
+        self._piece_bytes = piece_bytes
         self._upstream_port = upstream_port
         self._pace = Pace(bytes_per_s, clock or SystemClock())
         self._traffic = Traffic()
@@ -158,8 +162,8 @@ class ThrottledStore:
         await asyncio.sleep(self._pace.wait_s(len(reply.head)))
         writer.write(reply.head)
         self._traffic += Traffic(header_bytes=len(reply.head))
-        for start in range(0, len(reply.body), _PIECE_BYTES):
-            piece = reply.body[start : start + _PIECE_BYTES]
+        for start in range(0, len(reply.body), self._piece_bytes):
+            piece = reply.body[start : start + self._piece_bytes]
             await asyncio.sleep(self._pace.wait_s(len(piece)))
             writer.write(piece)
             self._traffic += Traffic(**{"payload_bytes" if is_read else "other_body_bytes": len(piece)})

@@ -18,6 +18,9 @@ from tfquiver.entry_size import most_disk_bytes
 from tfquiver.stores.gcs import GcsStore
 
 _FRAME_BYTES = 16  # of a TFRecord
+# More than a shard: shards leave the store one after the other. A dozen that are read at once are hundredths of a real
+# chunk, but all of a small one, of which the first shard would then come with the last.
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Remote:
     def start(cls, base: Path, bytes_per_s: float) -> Iterator[Remote]:
         """`bytes_per_s` is shared by all who read; 0: no limit."""
         base.mkdir(parents=True, exist_ok=True)
-        with ObjectStore.start(bytes_per_s) as store:
+        with ObjectStore.start(bytes_per_s, _PIECE_BYTES) as store:
             store.make_bucket("bench")
             yield cls(store, base)
 
