@@ -8,7 +8,7 @@ come from the npm registry on the first run. Each is trained, from the same init
            by default). For MNIST it is recorded: five jobs of different speed read a data set of as many records and
            3000 shards in 40 chunks through op, node and coordinator; each gives one seed's epochs. For words, and for
            MNIST in a quick run, the shipping rotation and sampler run in the simulator, one of three jobs,
-  tf.data's shuffle(buffer) with the memory of that pool, behind the files in order or 8 files at a time,
+  tf.data's shuffle(buffer) with the memory of that pool, behind the files in order, and for MNIST 8 files at a time,
   and, for MNIST, chunked by the simulator with 600 shards in 160 chunks: a chunk is then four of them.
 Accuracy on the test set after the last epoch, 5 seeds, mean +- 95 % interval; and how well each order is shuffled.
 
@@ -107,9 +107,9 @@ class Trial:
             CHUNKED: self.simulated() if quick or self.homogeneous else self.recorded(seeds),
         }
         if not quick:
-            made[INTERLEAVED] = partial(orders.buffered, records, buffer=self.buffer, interleaved=True)
             made[PLAIN] = partial(orders.buffered, records, buffer=self.buffer, interleaved=False)
         if not quick and not self.homogeneous:
+            made[INTERLEAVED] = partial(orders.buffered, records, buffer=self.buffer, interleaved=True)
             made[FEW] = partial(orders.served, cut(records // FEW_SHARDS))
         return made
 
@@ -179,7 +179,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/plots"), help="directory of the plot")
     parser.add_argument("--data", type=Path, default=DEFAULT_CACHE, help="directory of the downloaded packages")
     arguments = parser.parse_args()
-    os.nice(15)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.bench.experiment import plots
 from tests.bench.learning import intervals
 
-_COLOURS = tuple(plots.JOB_COLOURS[number] for number in (2, 0, 1, 5, 4))
+_COLOURS = tuple(plots.JOB_COLOURS[number] for number in (2, 0, 5, 1, 4))
 _LEAST = 1e-3
 _MARGIN = 1.0  # percentage points below the worst curve that is shown
 
