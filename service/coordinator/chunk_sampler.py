@@ -74,6 +74,7 @@ class ChunkSampler:
         self._use, self._rng, self._mix = use, rng, mix
         self._menu, self._menu_version = Menu(), -1
         self._in_hand: set[int] = set()
+        self._taken_whole: set[int] = set()  # chunks of which the last take left nothing pending
         self._in_hand_of = [0] * layout.chunks
         self._unit: dict[int, int] = {}  # of each chunk, the segment that was last drawn from
         for shard in in_hand:
@@ -84,7 +85,15 @@ class ChunkSampler:
         return self._pending
 
     def take(self, n: int, max_bytes: int) -> list[int]:
-        """Fewer than asked for, or none, also when the rotation has nothing for this session at the moment."""
+        """Fewer than asked for, or none, also when the rotation has nothing for this session at the moment.
+
+        What was taken before is in the reader's node by now, which opens shards as they are leased: chunks of which
+        nothing else is pending need not stay for it. To wait for acks would pin all that readers have in their pools.
+        """
+        for chunk in self._taken_whole:
+            if not self._is_pending(chunk):
+                self._use.use_ended(chunk)
+        self._taken_whole.clear()
         taken: list[int] = []
         size_bytes = 0
         while len(taken) < n and self._pending:
@@ -97,6 +106,9 @@ class ChunkSampler:
             self._leave(shard)
             self._take_in_hand(shard)
             taken.append(shard)
+            chunk = self._layout.chunk_of[shard]
+            if not self._is_pending(chunk):
+                self._taken_whole.add(chunk)
         return taken
 
     def give_back(self, shards: Iterable[int]) -> None:

@@ -66,6 +66,8 @@ class SamplerMachine(RuleBasedStateMachine):
         self.cut, self.sampler = make(shards, chunks, self.resident, self.use, seed, homogeneous, mix)
         self.pending = set(range(shards))
         self.in_hand: set[int] = set()
+        self.last_taken: set[int] = set()
+        self.returned: set[int] = set()
 
     def of(self, chunks: tuple[int, ...]) -> set[int]:
         return {shard for shard in self.pending if int(self.cut.chunk_of[shard]) in chunks}
@@ -89,6 +91,8 @@ class SamplerMachine(RuleBasedStateMachine):
         assert len(shards) == len(set(shards)) <= n and set(shards) <= before
         assert len(shards) <= 1 or sum(shard + 1 for shard in shards) <= max_bytes
         menu = self.use.now
+        self.last_taken = set(shards)
+        self.returned -= {int(self.cut.chunk_of[shard]) for shard in shards}
         for shard in shards:
             hits = {s for s in self.of(menu.hits) if self.resident[s]}
             misses = {s for s in self.of(menu.misses) if not self.resident[s]}
@@ -107,6 +111,8 @@ class SamplerMachine(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         shards = data.draw(st.lists(st.sampled_from(sorted(self.in_hand)), unique=True)) if self.in_hand else []
         self.sampler.give_back(shards)
+        self.last_taken.difference_update(shards)
+        self.returned |= {int(self.cut.chunk_of[shard]) for shard in shards}
         self.pending.update(shards)
         self.in_hand.difference_update(shards)
 
@@ -125,7 +131,10 @@ class SamplerMachine(RuleBasedStateMachine):
         for shard in set(range(self.shards)) - self.pending:
             taken[int(self.cut.chunk_of[shard])] += shard + 1
         assert +self.use.taken_bytes == taken
-        assert {int(self.cut.chunk_of[shard]) for shard in self.in_hand} <= self.use.using
+        chunk_of = self.cut.chunk_of
+        begun = {int(chunk_of[s]) for s in self.in_hand} & {int(chunk_of[s]) for s in self.pending}
+        begun -= self.returned  # of these all had been taken, and nothing has been taken again
+        assert begun | {int(chunk_of[s]) for s in self.in_hand & self.last_taken} <= self.use.using
         for chunk in self.use.using:
             held = any(int(self.cut.chunk_of[s]) == chunk for s in self.in_hand | self.pending)
             assert held, "a chunk is in use only as long as something of it is pending or in hand"

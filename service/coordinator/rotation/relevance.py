@@ -16,7 +16,11 @@ from tfquiver.service.coordinator.rotation.board import Board, Needs
 from tfquiver.service.coordinator.rotation.interface import Decision, Menu
 from tfquiver.service.coordinator.rotation.room import Room
 
-LEAD_CHUNKS = 1.0
+# A step of the rotation takes as long as orders and reports are on their way, and a chunk as long as it loads: sessions
+# whose next chunk is ordered only when they have nothing left would stand still meanwhile.
+LEAD_CHUNKS = 2.0
+EVICT_LEAD_CHUNKS = 1.0
+LOADING_AT_ONCE = 2
 
 
 class Relevance:
@@ -29,19 +33,22 @@ class Relevance:
         timeout_s: float,
         now: float = 0.0,
         lead_chunks: float = LEAD_CHUNKS,
-        loading_at_once: int = 1,
+        evict_lead_chunks: float = EVICT_LEAD_CHUNKS,
+        loading_at_once: int = LOADING_AT_ONCE,
     ) -> None:
         """Takes over what is resident.
 
         Args:
           timeout_s: how long a session that waits, or reads on, is put before, or after, all others.
-          lead_chunks: a session that has less left to read than this is about to run dry.
+          lead_chunks: a session that has less left to read than this is about to run dry: something is loaded for it.
+          evict_lead_chunks: with less than this, also in place of what others still need.
           loading_at_once: chunks that are loaded at a time.
 
         Raises: InvalidArgumentError when the allocation has no room for two chunks.
         """
         self._board, self._room, self._timeout_s = board, Room(board, timeout_s), timeout_s
-        self._lead_bytes = lead_chunks * sum(board.sizes) / len(board.sizes)
+        chunk_bytes = sum(board.sizes) / len(board.sizes)
+        self._lead_bytes, self._evict_lead_bytes = lead_chunks * chunk_bytes, evict_lead_chunks * chunk_bytes
         self._loading_at_once = loading_at_once
         self._dry_since: dict[str, float] = {}  # longest first
         self._room.adopt(len(board.sizes), now)
@@ -77,7 +84,7 @@ class Relevance:
     def _load_another(self, now: float) -> bool:
         """False when nothing is to be loaded now."""
         board, room = self._board, self._room
-        starved = [needs for needs in board.sessions.values() if self._is_starved(needs)]
+        starved = [needs for needs in board.sessions.values() if self._has_less_than(self._lead_bytes, needs)]
         chunk = self._overdue(now)
         if chunk is None:
             chunk = self._most_wanted(starved or board.sessions.values())
@@ -108,11 +115,14 @@ class Relevance:
         return max(absent, key=lambda chunk: self._board.wanted[chunk], default=None)
 
     def _least_wanted(self, now: float) -> int | None:
-        """What some session still needs goes only for one that has nothing left to read."""
+        """What some session still needs goes only for one that has next to nothing left to read."""
         wanted = self._board.wanted
         chunks = (chunk for chunk in self._room.stays if self._may_go(chunk, now))
         chunk = min(chunks, key=lambda chunk: wanted[chunk], default=None)
-        return None if chunk is None or (wanted[chunk] and not self._dry_since) else chunk
+        if chunk is None or not wanted[chunk]:
+            return chunk
+        sessions = self._board.sessions.values()
+        return chunk if any(self._has_less_than(self._evict_lead_bytes, needs) for needs in sessions) else None
 
     def _may_go(self, chunk: int, now: float) -> bool:
         """Nobody reads it, and what it was loaded for has been done; or either takes too long."""
@@ -120,9 +130,9 @@ class Relevance:
         done = stay.finished or not self._board.wanted[chunk]
         return stay.settled and ((done and not self._board.readers[chunk]) or stay.overdue(now))
 
-    def _is_starved(self, needs: Needs) -> bool:
+    def _has_less_than(self, lead_bytes: float, needs: Needs) -> bool:
         here_bytes = sum(needs.pending[chunk] for chunk in self._room.stays)
-        return here_bytes < min(self._lead_bytes, needs.pending_bytes)
+        return here_bytes < min(lead_bytes, needs.pending_bytes)
 
     def _is_dry(self, needs: Needs) -> bool:
         board = self._board
