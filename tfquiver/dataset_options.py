@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numbers
+import os
 import uuid
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tfquiver import errors, serving
 
 NO_SEED = 0
+_SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
 _MAX_BYTES = 1 << 50
 _MAX_BATCH = 1 << 31
 _MAX_SEED = (1 << 63) - 1
@@ -31,6 +34,11 @@ class SourceOptions:
     job: str
     hold_back: int
     reconnect_ms: int
+    deterministic: bool = False
+    homogeneous: bool = False
+    with_position: bool = False
+    order_log: str = ""
+    replay: str = ""
 
     def for_op(self, endpoint: str) -> dict[str, object]:
         """`endpoint`: the short name under which the process knows its node."""
@@ -46,6 +54,11 @@ def checked_options(
     job: str | None,
     hold_back: int | None,
     reconnect_timeout_s: float,
+    order: str | None = None,
+    with_position: bool = False,
+    homogeneous: bool = False,
+    order_log: str | os.PathLike[str] | None = None,
+    replay: str | os.PathLike[str] | None = None,
 ) -> SourceOptions:
     """The arguments of `tfquiver.dataset` of these names. Raises InvalidArgumentError naming the wrong one."""
     if batch_size is not None:
@@ -58,6 +71,7 @@ def checked_options(
         check_integer("seed", seed, 0, _MAX_SEED)
     if hold_back is not None:
         check_integer("hold_back", hold_back, 0, _MAX_HOLD_BACK)
+    _check_order(order, with_position, homogeneous, order_log, replay, seed)
     check_name("job", job)
     check_seconds("reconnect_timeout_s", reconnect_timeout_s)
     return SourceOptions(
@@ -65,13 +79,48 @@ def checked_options(
         drop_remainder=drop_remainder,
         shuffle_bytes=size("shuffle_bytes", shuffle_bytes, 0),
         readahead_bytes=size("readahead_bytes", readahead_bytes, 1),
-        seed=NO_SEED if seed is None else int(seed),
+        seed=NO_SEED if seed is None else int(seed) or _SEED_OF_ZERO,
         job=job or f"job-{uuid.uuid4().hex[:12]}",
         hold_back=int(hold_back)
         if hold_back is not None
         else (_HOLD_BACK_BATCHES if batch_size else _HOLD_BACK_RECORDS),
         reconnect_ms=int(reconnect_timeout_s * 1000),
+        deterministic=order == "deterministic",
+        homogeneous=homogeneous,
+        with_position=with_position,
+        order_log=_absolute("order_log", order_log),
+        replay=_absolute("replay", replay),
     )
+
+
+def _check_order(
+    order: str | None, with_position: bool, homogeneous: bool, order_log: object, replay: object, seed: int | None
+) -> None:
+    if order not in (None, "deterministic"):
+        raise errors.InvalidArgumentError(f'order={order!r}: must be "deterministic" or None')
+    for name, flag in (("with_position", with_position), ("homogeneous", homogeneous)):
+        if not isinstance(flag, bool):
+            raise errors.InvalidArgumentError(f"{name}={flag!r}: must be True or False")
+    if order == "deterministic" and seed is None:
+        raise errors.InvalidArgumentError('order="deterministic" needs seed=: the order is a function of it')
+    if order == "deterministic" and homogeneous:
+        raise errors.InvalidArgumentError('homogeneous=True: not with order="deterministic"')
+    if order == "deterministic" and (order_log is not None or replay is not None):
+        raise errors.InvalidArgumentError(
+            'order_log= and replay=: not with order="deterministic", of which the seed says it all'
+        )
+    if with_position and order != "deterministic":
+        raise errors.InvalidArgumentError('with_position=True needs order="deterministic"')
+    if replay is not None and homogeneous:
+        raise errors.InvalidArgumentError("homogeneous=True: not with replay=, which has the order of its log")
+
+
+def _absolute(name: str, path: str | os.PathLike[str] | None) -> str:
+    if path is None:
+        return ""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
+        raise errors.InvalidArgumentError(f"{name}={path!r}: must be a path")
+    return str(Path(path).expanduser().absolute())
 
 
 def check_integer(name: str, value: object, least: int, most: int) -> int:

@@ -83,6 +83,10 @@ def deliver(
             'guarantee="exactly_once" needs the node on this machine, which learns what was delivered and gives what '
             "is missing: add cache_dir= to tfquiver.dataset(...)"
         )
+    if origin.options.with_position or origin.options.order_log or origin.options.replay:
+        raise errors.InvalidArgumentError(
+            'guarantee="exactly_once": not with with_position=, order_log= or replay= of tfquiver.dataset(...)'
+        )
     if batch_size is not None and origin.options.batch_size:
         raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")
     library = loader.load()

@@ -10,7 +10,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tfquiver import endpoints, errors, serving
 from tfquiver.cutting import CutPolicy
@@ -45,6 +45,11 @@ def dataset(
     name: str | None = None,
     quota: int | str | None = None,
     hold_back: int | None = None,
+    order: Literal["deterministic"] | None = None,
+    with_position: bool = False,
+    homogeneous: bool = False,
+    order_log: str | os.PathLike[str] | None = None,
+    replay: str | os.PathLike[str] | None = None,
     cut: CutPolicy | None = None,
     auth_token_file: str | os.PathLike[str] | None = None,
     connect_timeout_s: float = 30.0,
@@ -85,6 +90,24 @@ def dataset(
       hold_back: elements behind this source that may still be buffered in the same process when it has emitted more:
         the depth of batches and prefetches. Records become "read" only when so many more elements have been emitted, so
         that a killed tf.data worker loses none. None: 2048 records, or 16 batches with `batch_size`.
+      order: "deterministic": the order of an epoch is a function of `seed`, the epoch's number among those of `job`,
+        `shuffle_bytes` and the data set alone, whatever is cached and however many readers there are: shards in a
+        seeded permutation, in blocks of about `shuffle_bytes`, whose records are shuffled. A reader reads whole blocks
+        and must wait for each of their shards, which costs throughput where the cache is cold. None: what is cached
+        comes first.
+      with_position: with order="deterministic": elements are pairs of the records' positions in that order (int64, of
+        the shape of the records) and the records. Merged by position, the outputs of all readers of an epoch are the
+        sequence that one reader sees.
+      homogeneous: records come from one stripe unit (a stretch of the data set) at a time, so that where it is sorted
+        by length, a batch holds records of like length; a batch is mixed only where one unit ends. A unit is about
+        `shuffle_bytes` long, or a 64th of the data set where that is less, but no less than eight batches
+        (`batch_size`, or 128 records); where the data set is cached by chunks, it is a unit of these.
+      order_log: folder to which the order that is served is written, a file an epoch (`epoch-00000.tqo`, ...; 16 bytes
+        a shard), for `replay`. Not for tf.data service.
+      replay: a folder written by `order_log`, of which epoch n replays file n, or one such file, which every epoch
+        replays: the same records in the same sequence, whatever is cached. Takes the same files, `shuffle_bytes` and
+        `readahead_bytes`; `seed` is the log's. A log that was cut off (its process was killed) is replayed as far as it
+        goes, with a warning. Iterators cannot be saved. Not for tf.data service.
       cut: sizes of shards; None: 0.5, 2 and 8 MiB.
       auth_token_file: file whose first line is the cluster's token.
       connect_timeout_s: seconds until a server that does not answer is an error here.
@@ -100,11 +123,15 @@ def dataset(
       ImportError: the op was not built for this TensorFlow; says what to run.
 
     Iterators raise `tf.errors.UnavailableError` when the node stays away longer than `reconnect_timeout_s`,
-    `tf.errors.FailedPreconditionError` naming an object that changed, `tf.errors.DataLossError` naming a damaged one.
+    `tf.errors.FailedPreconditionError` naming an object that changed, `tf.errors.DataLossError` naming a damaged one;
+    with `order_log`, `tf.errors.AlreadyExistsError` naming a log that would be written over; with `replay`,
+    `tf.errors.NotFoundError`, `InvalidArgumentError` (another data set, other options) and `DataLossError` naming the
+    log.
     """
     options = checked_options(
-        batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s
-    )
+        batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s,
+        order, with_position, homogeneous, order_log, replay,
+    )  # fmt: skip
     if cache_dir is None and service is None:
         raise errors.InvalidArgumentError(
             "give cache_dir= (one machine) or service= (a coordinator's address), or both"
@@ -186,7 +213,7 @@ def _make(registered: types_pb2.Dataset, options: SourceOptions, endpoint: str, 
         options=options.for_op(endpoint),
         num_records=registered.records,
     )
-    return QuiverSource(variant, options.batch_size, options.drop_remainder)
+    return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position)
 
 
 def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:

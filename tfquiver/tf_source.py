@@ -9,18 +9,22 @@ import tensorflow as tf
 
 
 class QuiverSource(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
-    """Wraps the op's variant. `batch_size` 0: scalars; else `[None]`, or `[batch_size]` with `drop_remainder`."""
+    """Wraps the op's variant. `batch_size` 0: scalars; else `[None]`, or `[batch_size]` with `drop_remainder`.
 
-    def __init__(self, variant: tf.Tensor, batch_size: int, drop_remainder: bool) -> None:
+    `with_position`: pairs of positions and records.
+    """
+
+    def __init__(self, variant: tf.Tensor, batch_size: int, drop_remainder: bool, with_position: bool = False) -> None:
         shape = [] if not batch_size else [batch_size if drop_remainder else None]
-        self._element_spec = tf.TensorSpec(shape, tf.string)
+        records = tf.TensorSpec(shape, tf.string)
+        self._element_spec = (tf.TensorSpec(shape, tf.int64), records) if with_position else records
         super().__init__(variant)
 
     def _inputs(self) -> list[Any]:
         return []
 
     @property
-    def element_spec(self) -> tf.TensorSpec:
+    def element_spec(self) -> Any:
         return self._element_spec
 
 

@@ -28,6 +28,7 @@ enum Type : uint8_t {
   kHeld = 16,
   kDropped = 17,
   kDelivered = 18,
+  kWant = 19,
 };
 
 // Numbers travel little-endian; so are the machines this is built for (checked where the op is
@@ -54,6 +55,15 @@ class Writer {
     text = text.substr(0, kMaxStringBytes);
     Number(static_cast<uint16_t>(text.size()));
     Raw(text);
+  }
+
+  void Wish(const SessionWish& wish) {
+    Number(wish.seed);
+    Number(static_cast<uint8_t>(wish.order));
+    Bool(wish.homogeneous);
+    Number(wish.order_seed);
+    Number(wish.block_bytes);
+    Number(wish.batch_records);
   }
 
   std::string Take() {
@@ -155,7 +165,7 @@ std::string EncodeOpen(const OpenFields& open) {
   writer.Text(open.job);
   writer.Text(open.reader_id);
   writer.Number(open.credit_bytes);
-  writer.Number(open.seed);
+  writer.Wish(open.wish);
   writer.Bool(open.has_state);
   return writer.Take();
 }
@@ -192,6 +202,7 @@ std::string EncodeTicket(const TicketFields& ticket) {
   writer.Bool(ticket.restored);
   writer.Raw(ticket.digest_id);
   writer.Text(ticket.job);
+  writer.Wish(ticket.wish);
   return writer.Take();
 }
 
@@ -214,6 +225,14 @@ std::vector<std::string> EncodeHeld(const std::vector<uint32_t>& shards) {
 std::vector<std::string> EncodeDelivered(const std::string& session_id,
                                          const std::vector<uint32_t>& shards) {
   return EncodeIndexes(kDelivered, shards, &session_id);
+}
+
+std::vector<std::string> EncodeWants(const std::vector<uint32_t>& shards) {
+  std::vector<std::string> frames = EncodeIndexes(kWant, shards);
+  Writer all(kWant);
+  all.Number(uint32_t{0});
+  frames.push_back(all.Take());
+  return frames;
 }
 
 Status Decode(std::string_view message, NodeFrame* frame) {
@@ -264,6 +283,11 @@ Status Decode(std::string_view message, NodeFrame* frame) {
       shard.length_bytes = reader.Number<uint64_t>("length", kMaxBytes);
       shard.crc32c = reader.Number<uint32_t>("crc32c");
       shard.records = reader.Number<uint32_t>("records");
+      shard.place.unit = reader.Number<uint32_t>("unit");
+      shard.place.position = reader.Number<uint64_t>("position", kMaxBytes);
+      shard.place.offset = reader.Number<uint32_t>("offset in the block");
+      shard.place.block_records = reader.Number<uint32_t>("records of the block");
+      shard.place.block_shards = reader.Number<uint32_t>("shards of the block");
       *frame = shard;
       return reader.Finish();
     }

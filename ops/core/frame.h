@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/core/place.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
@@ -18,11 +19,30 @@ namespace tfquiver {
 inline constexpr size_t kMaxFrameBytes = 65536;
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxStringBytes = 8192;
-inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD and DROPPED
+inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD, WANT and DROPPED
 inline constexpr size_t kIdBytes = 32;
 
 enum class Role : uint8_t { kReader = 0, kTickets = 1, kDeliveries = 2 };
 enum class ShardKind : uint8_t { kFile = 0, kMemory = 1 };
+
+// In which order shards are handed out.
+enum class Order : uint8_t {
+  kAny = 0,            // as the cache has them
+  kDeterministic = 1,  // in blocks, as the order seed says
+  kWanted = 2,         // as WANT frames say
+};
+
+// What a session is to be like, but for its data set.
+struct SessionWish {
+  uint64_t seed = 0;
+  Order order = Order::kAny;
+  bool homogeneous = false;
+  // Deterministic sessions; 0: made of the seed and the epoch.
+  uint64_t order_seed = 0;
+  // Of a block, or of a stripe unit of a homogeneous session, about.
+  uint64_t block_bytes = 0;
+  uint32_t batch_records = 0;  // 0: not known
+};
 
 struct OpenFields {
   std::string session_id;
@@ -31,7 +51,7 @@ struct OpenFields {
   std::string job;
   std::string reader_id;
   uint64_t credit_bytes = 0;
-  uint64_t seed = 0;
+  SessionWish wish;
   bool has_state = false;
 };
 
@@ -42,6 +62,7 @@ struct TicketFields {
   bool restored = false;
   std::string digest_id;
   std::string job;
+  SessionWish wish;
 };
 
 std::string EncodeHello(Role role, uint32_t pid, std::string_view label);
@@ -59,6 +80,8 @@ std::vector<std::string> EncodeHeld(const std::vector<uint32_t>& shards);
 inline constexpr size_t kMaxSessionIdBytes = 1024;
 std::vector<std::string> EncodeDelivered(const std::string& session_id,
                                          const std::vector<uint32_t>& shards);
+// And one that is empty, which says that these are all.
+std::vector<std::string> EncodeWants(const std::vector<uint32_t>& shards);
 
 struct Welcome {
   std::string node_id;
@@ -76,6 +99,7 @@ struct ShardFrame {
   uint64_t length_bytes = 0;
   uint32_t crc32c = 0;
   uint32_t records = 0;
+  Place place;
 };
 struct End {};
 struct TicketReply {

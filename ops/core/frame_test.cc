@@ -26,7 +26,8 @@ std::vector<std::string> NodeFrames() {
   return {
       Frame(2, Bytes({2, 0, 'n', '1'})),
       Frame(4, Bytes({2, 0, 's', '1'}) + std::string(24, '\1')),
-      Frame(6, Bytes({7, 0, 0, 0, 1}) + std::string(16, '\2') + std::string(8, '\3')),
+      Frame(6, Bytes({7, 0, 0, 0, 1}) + std::string(16, '\2') + std::string(8, '\3') +
+                   std::string(24, '\4')),
       Frame(10, ""),
       Frame(13, Bytes({0, 1, 0, 's'})),
       Frame(14, Bytes({14, 0, 1, 2, 0, 'n', 'o'})),
@@ -48,11 +49,17 @@ TEST(Frame, EncodesAsTheProtocolSays) {
   open.session_id = "s";
   open.digest_id = std::string(kIdBytes, 'd');
   open.credit_bytes = 1;
-  open.seed = 2;
+  open.wish.seed = 2;
+  open.wish.order = Order::kWanted;
+  open.wish.homogeneous = true;
+  open.wish.order_seed = 3;
+  open.wish.block_bytes = 4;
+  open.wish.batch_records = 5;
   open.has_state = true;
   EXPECT_EQ(EncodeOpen(open),
             Frame(3, Bytes({1, 0, 's', 0, 0}) + std::string(kIdBytes, 'd') + Bytes({0, 0, 0, 0}) +
-                         Bytes({1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1})));
+                         Bytes({1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 1}) +
+                         Bytes({3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1})));
   TicketFields ticket;
   ticket.session_key = "k";
   ticket.provider_id = "p";
@@ -61,7 +68,9 @@ TEST(Frame, EncodesAsTheProtocolSays) {
   ticket.digest_id = std::string(kIdBytes, 'd');
   EXPECT_EQ(EncodeTicket(ticket),
             Frame(12, Bytes({1, 0, 'k', 1, 0, 'p', 3, 0, 0, 0, 0, 0, 0, 0, 1}) +
-                          std::string(kIdBytes, 'd') + Bytes({0, 0})));
+                          std::string(kIdBytes, 'd') + Bytes({0, 0}) + std::string(30, '\0')));
+  EXPECT_EQ(EncodeWants({7}), (std::vector<std::string>{Frame(19, Bytes({1, 0, 0, 0, 7, 0, 0, 0})),
+                                                        Frame(19, Bytes({0, 0, 0, 0}))}));
 }
 
 TEST(Frame, ManyIndexesTakeSeveralFrames) {
@@ -84,6 +93,8 @@ TEST(Frame, DecodesWhatNodesSend) {
   EXPECT_EQ(std::get<ShardFrame>(frame).shard, 7u);
   EXPECT_EQ(std::get<ShardFrame>(frame).kind, ShardKind::kMemory);
   EXPECT_EQ(std::get<ShardFrame>(frame).crc32c, 0x03030303u);
+  EXPECT_EQ(std::get<ShardFrame>(frame).place.unit, 0x04040404u);
+  EXPECT_EQ(std::get<ShardFrame>(frame).place.position, 0x0404040404040404u);
   ASSERT_TRUE(Decode(frames[3], &frame).ok());
   EXPECT_TRUE(std::holds_alternative<End>(frame));
   ASSERT_TRUE(Decode(frames[4], &frame).ok());
@@ -118,7 +129,7 @@ TEST(Frame, RefusesForeignHeadersAndTypes) {
   end = Frame(10, "");
   end[2] = 2;
   EXPECT_NE(Decode(end, &frame).message().find("version 2"), std::string::npos);
-  for (int type : {0, 1, 3, 5, 7, 8, 9, 11, 12, 15, 16, 18, 255}) {
+  for (int type : {0, 1, 3, 5, 7, 8, 9, 11, 12, 15, 16, 18, 19, 20, 255}) {
     EXPECT_FALSE(Decode(Frame(type, ""), &frame).ok()) << type;
   }
 }

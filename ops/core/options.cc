@@ -156,6 +156,11 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "job") return Set(key, value, "a string", &options->job);
   if (key == "drop_remainder") return Set(key, value, "true or false", &options->drop_remainder);
   if (key == "tagged") return Set(key, value, "true or false", &options->tagged);
+  if (key == "deterministic") return Set(key, value, "true or false", &options->deterministic);
+  if (key == "homogeneous") return Set(key, value, "true or false", &options->homogeneous);
+  if (key == "with_position") return Set(key, value, "true or false", &options->with_position);
+  if (key == "order_log") return Set(key, value, "a string", &options->order_log);
+  if (key == "replay") return Set(key, value, "a string", &options->replay);
   if (key == "batch_size") return SetNumber(key, value, 0, 1 << 24, &options->batch_size);
   if (key == "shuffle_bytes") return SetNumber(key, value, 0, kMost, &options->shuffle_bytes);
   if (key == "readahead_bytes") return SetNumber(key, value, 1, kMost, &options->readahead_bytes);
@@ -166,6 +171,20 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
     return SetNumber(key, value, 0, std::numeric_limits<int64_t>::max(), &options->seed);
   }
   return Wrong("unknown key " + key);
+}
+
+Status CheckOrder(const Options& options) {
+  const bool logs = !options.order_log.empty() || !options.replay.empty();
+  if (options.deterministic && (options.seed == 0 || options.homogeneous || logs)) {
+    return Wrong("deterministic needs a seed, and neither homogeneous, order_log nor replay");
+  }
+  if (options.with_position && (!options.deterministic || options.tagged)) {
+    return Wrong("with_position needs deterministic, and not tagged");
+  }
+  if (options.homogeneous && !options.replay.empty()) {
+    return Wrong("replay has the order of its log: without homogeneous");
+  }
+  return Status();
 }
 
 }  // namespace
@@ -188,7 +207,8 @@ Status ParseOptions(std::string_view json, Options* options) {
     } while (scanner.Skip(','));
     if (!scanner.Skip('}')) return malformed();
   }
-  return scanner.AtEnd() ? Status() : malformed();
+  if (!scanner.AtEnd()) return malformed();
+  return CheckOrder(*options);
 }
 
 }  // namespace tfquiver

@@ -23,6 +23,11 @@ struct Options {
   int64_t hold_back = 0;  // elements
   int64_t reconnect_ms = 60'000;
   int64_t connect_ms = 10'000;
+  bool deterministic = false;
+  bool homogeneous = false;
+  bool with_position = false;  // elements are (position, record); deterministic only
+  std::string order_log;       // folder; empty: the order is not logged
+  std::string replay;          // a log, or a folder of them; empty: none
 };
 
 // kInvalidArgument naming the key, or the place where the text stops being JSON.

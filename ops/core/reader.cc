@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/core/gate.h"
 #include "ops/core/process.h"
 #include "ops/core/random.h"
 
@@ -27,23 +28,40 @@ PoolOptions PoolOptionsOf(const Options& options, const SessionOptions& session,
 SessionOptions SessionOptionsOf(const Options& options, SessionOptions session,
                                 const Checkpoint& checkpoint, ZlibCodec zlib) {
   session.job = options.job;
-  session.seed = static_cast<uint64_t>(options.seed);
+  session.wish = WishOf(options);
   session.credit_bytes = CreditBytes(options);
   session.connect = std::chrono::milliseconds(options.connect_ms);
   session.reconnect = std::chrono::milliseconds(options.reconnect_ms);
   if (checkpoint.marks.shards > 0) {
     const auto& done = checkpoint.marks.done;
     session.done_zlib = zlib.deflate(std::string(done.begin(), done.end()));
+    session.wish.order_seed = checkpoint.order_seed;
   }
   return session;
 }
 
 }  // namespace
 
+SessionWish WishOf(const Options& options) {
+  SessionWish wish;
+  wish.seed = static_cast<uint64_t>(options.seed);
+  if (options.deterministic) wish.order = Order::kDeterministic;
+  if (!options.replay.empty()) wish.order = Order::kWanted;
+  wish.homogeneous = options.homogeneous;
+  wish.block_bytes = static_cast<uint64_t>(options.shuffle_bytes);
+  wish.batch_records = static_cast<uint32_t>(options.batch_size);
+  return wish;
+}
+
 Reader::Reader(const Options& options, SessionOptions session, const Checkpoint& checkpoint,
                ReaderParts parts)
-    : seed_(options.seed != 0 ? static_cast<uint64_t>(options.seed) : RandomSeed()),
+    : options_(options),
+      crc_(parts.crc),
+      warn_(parts.warn),
+      alone_(session.session_id.empty()),
+      seed_(options.seed != 0 ? static_cast<uint64_t>(options.seed) : RandomSeed()),
       digest_id_(session.digest_id),
+      restored_(checkpoint.marks.shards > 0),
       order_known_(checkpoint.marks.shards > 0),
       order_seed_(checkpoint.order_seed),
       shuffled_(checkpoint.marks.shards > 0 ? checkpoint.shuffled : options.shuffle_bytes > 0),
@@ -51,19 +69,93 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       pool_(PoolOptionsOf(options, session, seed_), checkpoint.marks, &blocks_, parts.blobs,
             [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
-      client_(SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
-              std::move(parts.socket_path), &pool_, &loader_, &stop_, &wake_, std::move(parts.warn),
-              [this](uint64_t epoch) { Opened(epoch); }) {
+      client_(
+          SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
+          std::move(parts.socket_path), &pool_, &loader_, &stop_, &wake_, std::move(parts.warn),
+          [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
+          [this] { WriteLog(); }) {
   loader_.set_tagged(options.tagged);
 }
 
+Status Reader::Opened(uint64_t epoch, std::vector<uint32_t>* wanted) {
+  if (!opened_) {
+    Status status = FirstOpened(epoch);
+    if (!status.ok()) return status;
+    opened_ = true;
+  }
+  for (uint32_t shard : wanted_) {
+    if (pool_.Lacks(shard)) wanted->push_back(shard);
+  }
+  return Status();
+}
+
 // Epochs of one seed differ in order; a restored one goes on with the order it began with.
-void Reader::Opened(uint64_t epoch) {
-  if (!order_known_) {
+Status Reader::FirstOpened(uint64_t epoch) {
+  std::unique_ptr<Gate> gate;
+  if (!options_.replay.empty()) {
+    Status status = Replay(epoch, &gate);
+    if (!status.ok()) return status;
+  } else if (!order_known_) {
     order_seed_ = Random(seed_ + epoch * 0x9e3779b97f4a7c15ull).Next();
     order_known_ = true;
   }
+  if (options_.deterministic) gate = std::make_unique<BlockGate>(alone_);
+  if (options_.homogeneous) gate = std::make_unique<UnitGate>();
   loader_.set_order_seed(order_seed_);
+  if (!options_.order_log.empty()) {
+    OrderHeader header;
+    header.restored = restored_;
+    header.homogeneous = options_.homogeneous;
+    header.digest_id = digest_id_;
+    header.epoch = epoch;
+    header.draw_seed = seed_;
+    header.order_seed = order_seed_;
+    header.shuffle_bytes = static_cast<uint64_t>(options_.shuffle_bytes);
+    header.readahead_bytes = static_cast<uint64_t>(options_.readahead_bytes);
+    header.shards = pool_.shards();
+    Status status = OrderLogWriter::Create(options_.order_log, header, crc_, &log_);
+    if (!status.ok()) return status;
+  }
+  pool_.SetOrder(std::move(gate), seed_, order_seed_, log_ != nullptr);
+  return Status();
+}
+
+Status Reader::Replay(uint64_t epoch, std::unique_ptr<Gate>* gate) {
+  OrderLog log;
+  std::string path;
+  Status status = ReadOrderLog(options_.replay, epoch, crc_, &log, &path);
+  if (!status.ok()) return status;
+  status = CheckReplayable(log, path, digest_id_, pool_.shards(),
+                           static_cast<uint64_t>(options_.shuffle_bytes),
+                           static_cast<uint64_t>(options_.readahead_bytes));
+  if (!status.ok()) return status;
+  if (!log.whole) {
+    warn_("order log " + path + " ends before its epoch does: after " +
+          std::to_string(log.entries.size()) + " entries the order is no longer the one served");
+  }
+  seed_ = log.header.draw_seed;
+  order_seed_ = log.header.order_seed;
+  order_known_ = true;
+  std::vector<bool> listed(pool_.shards());
+  for (const OrderEntry& entry : log.entries) {
+    if (!listed[entry.shard]) wanted_.push_back(entry.shard);
+    listed[entry.shard] = true;
+  }
+  *gate = std::make_unique<LogGate>(std::move(log.entries));
+  return Status();
+}
+
+void Reader::WriteLog() {
+  if (log_ == nullptr || log_ended_) return;
+  uint64_t drawn = 0;
+  bool ended = false;
+  const std::vector<OrderEntry> joined = pool_.TakeJoined(&drawn, &ended);
+  bool written = joined.empty() || log_->Append(joined);
+  if (written && ended) written = log_->End(drawn);
+  log_ended_ = ended || !written;
+  if (!written) {
+    warn_("cannot write order log " + log_->path() + ": it ends here, and so will its replay");
+  }
 }
 
 Checkpoint Reader::Where() const {

@@ -3,18 +3,24 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/core/block_pool.h"
 #include "ops/core/checkpoint.h"
 #include "ops/core/crc32c.h"
 #include "ops/core/options.h"
+#include "ops/core/order_log.h"
 #include "ops/core/record_pool.h"
 #include "ops/core/session_client.h"
 #include "ops/core/shard_loader.h"
 #include "ops/core/unix_socket.h"
 
 namespace tfquiver {
+
+// What the session is asked for, of these options.
+SessionWish WishOf(const Options& options);
 
 // What a reader gets from outside the core.
 struct ReaderParts {
@@ -40,10 +46,22 @@ class Reader {
   Checkpoint Where() const;
 
  private:
-  void Opened(uint64_t epoch);
+  Status Opened(uint64_t epoch, std::vector<uint32_t>* wanted);
+  Status FirstOpened(uint64_t epoch);
+  Status Replay(uint64_t epoch, std::unique_ptr<Gate>* gate);
+  void WriteLog();
 
-  const uint64_t seed_;
+  const Options options_;
+  const Crc32cExtend crc_;
+  const std::function<void(const std::string&)> warn_;
+  const bool alone_;  // the session is this reader's own
+  uint64_t seed_;
   const std::string digest_id_;
+  const bool restored_;
+  bool opened_ = false;
+  std::vector<uint32_t> wanted_;  // replay: in the order of the log
+  std::unique_ptr<OrderLogWriter> log_;
+  bool log_ended_ = false;
   std::atomic<bool> order_known_;
   std::atomic<uint64_t> order_seed_;
   const bool shuffled_;

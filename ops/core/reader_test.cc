@@ -146,7 +146,7 @@ class FakeNode {
         case 3: {
           ++opens;
           uint64_t bytes;
-          std::memcpy(&bytes, payload.data() + payload.size() - 17, sizeof(bytes));
+          std::memcpy(&bytes, payload.data() + payload.size() - 39, sizeof(bytes));
           credit = static_cast<int64_t>(bytes);
           for (uint32_t shard : leased_) {
             if (kept.count(shard) == 0) todo_.insert(shard);
@@ -194,7 +194,8 @@ class FakeNode {
         Send(peer,
              NodeFrame(6, Numbers(shard, static_cast<uint8_t>(sealed), uint64_t{0},
                                   uint64_t{bytes.size()}, SlowCrc32c(0, bytes.data(), bytes.size()),
-                                  uint32_t{kRecords})),
+                                  uint32_t{kRecords}, uint32_t{0}, uint64_t{0}, uint32_t{0},
+                                  uint32_t{0}, uint32_t{0})),
              Memory(bytes, sealed).get());
       }
       if (open && !ended && todo_.empty() && (leased_.empty() || drained)) {

@@ -19,6 +19,15 @@ RecordPool::RecordPool(const PoolOptions& options, Marks restored, BlockPool* bl
 
 RecordPool::~RecordPool() = default;
 
+void RecordPool::SetOrder(std::unique_ptr<Gate> gate, uint64_t draw_seed, uint64_t order_seed,
+                          bool logged) {
+  std::lock_guard<std::mutex> lock(mu_);
+  gate_ = std::move(gate);
+  random_ = Random(draw_seed);
+  order_seed_ = order_seed;
+  logged_ = logged;
+}
+
 // The taker's side.
 
 Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
@@ -37,8 +46,9 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
       Status status = AwaitRecords(&lock, end, &call_before_wait);
       if (!status.ok()) return status;
       if (*end) break;
-      const size_t now = std::min<size_t>(want - drawn->records.size(), records_);
-      for (size_t i = 0; i < now; ++i) TakeOne(drawn);
+      uint64_t now = std::min<uint64_t>(want - drawn->records.size(), records_);
+      if (gate_ != nullptr) now = std::min(now, gate_->MayDraw(drawn_));
+      for (uint64_t i = 0; i < now; ++i) TakeOne(drawn);
     }
     if (!drawn->records.empty()) {
       progress_.ElementsEmitted(++elements_);
@@ -55,9 +65,12 @@ void RecordPool::Release(Drawn* drawn) {
   for (auto& block : drawn->retired) blocks_->Put(std::move(block));
   drawn->retired.clear();
   drawn->records.clear();
+  drawn->positions.clear();
 }
 
 bool RecordPool::Filled() const {
+  if (gate_ != nullptr && gate_->MayDraw(drawn_) == 0) return false;
+  if (gate_ != nullptr && !gate_->fills()) return true;
   if (ended_ || shards_expected_ == 0) return true;
   // Once full, a pool that is being refilled may fall to half before draws wait for it again.
   const uint64_t enough = filled_once_ ? options_.shuffle_bytes / 2 : options_.shuffle_bytes;
@@ -76,6 +89,7 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
                                 std::function<void()>* before_wait) {
   std::chrono::steady_clock::time_point give_up{};
   while (true) {
+    Admit();
     if (!error_.ok()) return error_;
     if (records_ > 0 && Filled()) break;
     if (records_ == 0 && ended_) {
@@ -97,7 +111,8 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
       continue;
     }
     waiting_ = true;
-    if (records_ > 0) {
+    const bool gate_is_shut = gate_ != nullptr && gate_->MayDraw(drawn_) == 0;
+    if (records_ > 0 && !gate_is_shut) {
       const auto now = std::chrono::steady_clock::now();
       if (give_up.time_since_epoch().count() == 0) give_up = now + options_.longest_fill;
       const auto until = std::min(give_up, last_arrival_ + options_.patience);
@@ -114,7 +129,12 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
 
 void RecordPool::TakeOne(Drawn* drawn) {
   uint32_t slot_number;
-  if (options_.shuffle_bytes > 0) {
+  if (in_blocks_) {
+    while (tickets_.back() == kAbsent) tickets_.pop_back();
+    drawn->positions.push_back(static_cast<int64_t>(block_end_ - tickets_.size()));
+    slot_number = tickets_.back();
+    tickets_.pop_back();
+  } else if (options_.shuffle_bytes > 0) {
     const uint64_t index = random_.Below(tickets_.size());
     slot_number = tickets_[index];
     tickets_[index] = tickets_.back();
@@ -128,6 +148,7 @@ void RecordPool::TakeOne(Drawn* drawn) {
   pooled_bytes_ -= raw_bytes;
   owed_credit_bytes_ += raw_bytes;
   --records_;
+  ++drawn_;
   if (shard.left() == 0) Finish(slot_number);
 }
 
@@ -137,10 +158,13 @@ void RecordPool::Finish(uint32_t slot_number) {
   slot_of_.erase(shard);
   slots_[slot_number].reset();
   free_slots_.push_back(slot_number);
-  if (options_.shuffle_bytes == 0) queue_.pop_front();
+  if (options_.shuffle_bytes == 0 && !in_blocks_) queue_.pop_front();
 }
 
 bool RecordPool::MustWake() {
+  // Where draws wait for the one shard that must come next, the node must not lack credit for it.
+  const bool shut = gate_ != nullptr && owed_credit_bytes_ > 0 && gate_->MayDraw(drawn_) == 0;
+  if (shut && !feeder_called_) return feeder_called_ = true;
   const bool empty_news = records_ == 0 && !ended_ && !told_empty_;
   const bool worth_it = owed_credit_bytes_ >= credit_quantum_bytes_ || progress_.has_ackable();
   if (!empty_news && (!worth_it || feeder_called_)) return false;
@@ -156,6 +180,9 @@ Marks RecordPool::Snapshot() const {
     if (records != nullptr && records->taken() > 0) {
       marks.partly[records->shard()] = records->taken();
     }
+  }
+  for (const ShardRecords* records : Waiting()) {
+    if (records->taken() > 0) marks.partly[records->shard()] = records->taken();
   }
   return marks;
 }
@@ -179,39 +206,106 @@ uint64_t RecordPool::shards() const {
   return progress_.shards();
 }
 
-RecordPool::Fate RecordPool::Consider(uint32_t shard, uint64_t length_bytes, uint32_t* skip) {
+RecordPool::Fate RecordPool::Consider(uint32_t shard, uint64_t length_bytes, uint32_t* skip,
+                                      const Place& place) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (progress_.IsDone(shard)) {
-    progress_.ShardSpent(shard);
-    owed_credit_bytes_ += length_bytes;
-    return Fate::kRepeated;
+  const bool done = progress_.IsDone(shard);
+  if (!done && slot_of_.count(shard) == 0 && !(gate_ != nullptr && gate_->Has(shard))) {
+    *skip = progress_.Skip(shard);
+    return Fate::kNew;
   }
-  if (slot_of_.count(shard) != 0) {
-    owed_credit_bytes_ += length_bytes;
-    return Fate::kAlreadyHere;
+  if (done) progress_.ShardSpent(shard);
+  owed_credit_bytes_ += length_bytes;
+  if (gate_ != nullptr) {
+    gate_->Void(shard, place);
+    if (waiting_) changed_.notify_one();
   }
-  *skip = progress_.Skip(shard);
-  return Fate::kNew;
+  return done ? Fate::kRepeated : Fate::kAlreadyHere;
 }
 
-void RecordPool::Add(std::unique_ptr<ShardRecords> records, uint64_t length_bytes) {
+void RecordPool::Add(std::unique_ptr<ShardRecords> records, uint64_t length_bytes,
+                     const Place& place) {
   bool notify;
   {
     std::lock_guard<std::mutex> lock(mu_);
     last_arrival_ = std::chrono::steady_clock::now();
     if (shards_expected_ > 0 && shards_expected_ != ~uint64_t{0}) --shards_expected_;
+    pooled_bytes_ += records->left_bytes();
     owed_credit_bytes_ += length_bytes - records->left_bytes();
     if (records->left() == 0) {
       progress_.ShardSpent(records->shard());
+      if (gate_ != nullptr) gate_->Void(records->shard(), place);
+    } else if (gate_ == nullptr) {
+      Join(std::move(records));
     } else {
-      Place(std::move(records));
+      // Whoever draws lets it in, in its turn.
+      told_empty_ = false;
+      gate_->Arrived(std::move(records), place);
     }
     notify = waiting_;
   }
   if (notify) changed_.notify_one();
 }
 
-void RecordPool::Place(std::unique_ptr<ShardRecords> records) {
+bool RecordPool::Lacks(uint32_t shard) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return !progress_.IsDone(shard) && slot_of_.count(shard) == 0 &&
+         !(gate_ != nullptr && gate_->Has(shard));
+}
+
+void RecordPool::Admit() {
+  Joining joining;
+  while (gate_ != nullptr && gate_->Next(drawn_, records_, &joining)) {
+    if (joining.leaves) {
+      if (slot_of_.count(*joining.leaves) != 0) gate_->Left(Leave(*joining.leaves));
+    } else if (joining.block_records > 0) {
+      AdmitBlock(&joining);
+    } else {
+      for (auto& member : joining.members) Join(std::move(member.records));
+    }
+    joining = Joining();
+  }
+}
+
+// The order of a block's records is a function of the order seed and the block alone, whoever has
+// read some of them already: of all its records, those that are not here are passed over.
+void RecordPool::AdmitBlock(Joining* joining) {
+  in_blocks_ = true;
+  tickets_.assign(joining->block_records, kAbsent);
+  block_end_ = joining->position + joining->block_records;
+  std::unordered_map<uint32_t, uint32_t> skips;  // by slot
+  for (auto& member : joining->members) {
+    const uint32_t records = member.records->records();
+    const uint32_t skip = member.records->taken();
+    const uint32_t slot = Join(std::move(member.records));
+    const uint64_t end = std::min<uint64_t>(uint64_t{member.offset} + records, tickets_.size());
+    for (uint64_t at = member.offset; at < end; ++at) tickets_[at] = slot;
+    if (skip > 0) skips[slot] = skip;
+  }
+  if (options_.shuffle_bytes > 0) {
+    Random random(Random(order_seed_ ^ (joining->position * 0xd1342543de82ef95ull)).Next());
+    for (size_t i = tickets_.size(); i > 1; --i) {
+      std::swap(tickets_[i - 1], tickets_[random.Below(i)]);
+    }
+  }
+  for (uint32_t& ticket : tickets_) {
+    const auto skip = skips.find(ticket);
+    if (skip == skips.end()) continue;
+    ticket = kAbsent;
+    if (--skip->second == 0) skips.erase(skip);
+    if (skips.empty()) break;
+  }
+  std::reverse(tickets_.begin(), tickets_.end());
+  const auto absent = std::count(tickets_.begin(), tickets_.end(), uint32_t{kAbsent});
+  if (tickets_.size() - static_cast<size_t>(absent) != records_ && error_.ok()) {
+    error_ = Status(Code::kAborted,
+                    "the tfquiver node broke the protocol: the shards of the block "
+                    "at position " +
+                        std::to_string(joining->position) + " do not fit it");
+  }
+}
+
+uint32_t RecordPool::Join(std::unique_ptr<ShardRecords> records) {
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
     slots_.emplace_back();
@@ -219,40 +313,61 @@ void RecordPool::Place(std::unique_ptr<ShardRecords> records) {
   const uint32_t number = free_slots_.back();
   free_slots_.pop_back();
   told_empty_ = false;
-  pooled_bytes_ += records->left_bytes();
+  if (logged_) joined_.push_back(OrderEntry{records->shard(), drawn_, false});
   records_ += records->left();
   slot_of_[records->shard()] = number;
-  if (options_.shuffle_bytes > 0) {
+  if (in_blocks_) {
+    // AdmitBlock gives them their places.
+  } else if (options_.shuffle_bytes > 0) {
     tickets_.insert(tickets_.end(), records->left(), number);
   } else {
     queue_.push_back(number);
   }
   slots_[number] = std::move(records);
+  return number;
+}
+
+std::unique_ptr<ShardRecords> RecordPool::Leave(uint32_t shard) {
+  const auto found = slot_of_.find(shard);
+  const uint32_t number = found->second;
+  slot_of_.erase(found);
+  std::unique_ptr<ShardRecords> records = std::move(slots_[number]);
+  if (logged_) joined_.push_back(OrderEntry{shard, drawn_, true});
+  if (records->taken() > 0) progress_.ShardLeft(shard, records->taken());
+  records_ -= records->left();
+  free_slots_.push_back(number);
+  const auto is_dropped = [number](uint32_t other) { return other == number; };
+  if (in_blocks_) {
+    std::replace_if(tickets_.begin(), tickets_.end(), is_dropped, uint32_t{kAbsent});
+  } else {
+    tickets_.erase(std::remove_if(tickets_.begin(), tickets_.end(), is_dropped), tickets_.end());
+  }
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), is_dropped), queue_.end());
+  return records;
 }
 
 void RecordPool::Drop(uint32_t shard) {
   std::lock_guard<std::mutex> lock(mu_);
-  const auto found = slot_of_.find(shard);
-  if (found == slot_of_.end()) return;
-  const uint32_t number = found->second;
-  slot_of_.erase(found);
-  ShardRecords& records = *slots_[number];
-  if (records.taken() > 0) progress_.ShardLeft(shard, records.taken());
-  records_ -= records.left();
-  pooled_bytes_ -= records.left_bytes();
-  owed_credit_bytes_ += records.left_bytes();
-  records.Discard(&graveyard_);
-  slots_[number].reset();
-  free_slots_.push_back(number);
-  const auto is_dropped = [number](uint32_t other) { return other == number; };
-  tickets_.erase(std::remove_if(tickets_.begin(), tickets_.end(), is_dropped), tickets_.end());
-  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), is_dropped), queue_.end());
+  if (gate_ != nullptr && gate_->keeps()) return;
+  if (slot_of_.count(shard) != 0) {
+    Discard(Leave(shard));
+  } else if (gate_ != nullptr) {
+    std::unique_ptr<ShardRecords> records = gate_->Drop(shard);
+    if (records != nullptr) Discard(std::move(records));
+  }
+}
+
+void RecordPool::Discard(std::unique_ptr<ShardRecords> records) {
+  pooled_bytes_ -= records->left_bytes();
+  owed_credit_bytes_ += records->left_bytes();
+  records->Discard(&graveyard_);
 }
 
 void RecordPool::End() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     ended_ = true;
+    if (gate_ != nullptr) gate_->Close();
   }
   changed_.notify_all();
 }
@@ -277,17 +392,26 @@ RecordPool::Outbox RecordPool::TakeOutbox() {
   feeder_called_ = false;
   Outbox outbox;
   outbox.acks = progress_.TakeAckable();
-  outbox.empty = records_ == 0;
-  if (owed_credit_bytes_ >= credit_quantum_bytes_ || outbox.empty) {
+  const bool shut = gate_ != nullptr && (records_ == 0 || gate_->MayDraw(drawn_) == 0);
+  outbox.empty = records_ == 0 && Waiting().empty();
+  if (owed_credit_bytes_ >= credit_quantum_bytes_ || outbox.empty || shut) {
     outbox.credit_bytes = std::exchange(owed_credit_bytes_, 0);
   }
   return outbox;
 }
 
-std::vector<uint32_t> RecordPool::Held() const {
+std::vector<const ShardRecords*> RecordPool::Waiting() const {
+  return gate_ != nullptr ? gate_->Waiting() : std::vector<const ShardRecords*>();
+}
+
+std::vector<uint32_t> RecordPool::Held() {
   std::lock_guard<std::mutex> lock(mu_);
+  if (gate_ != nullptr) {
+    for (auto& records : gate_->GiveUp()) Discard(std::move(records));
+  }
   std::vector<uint32_t> held = progress_.Unacked();
   for (const auto& [shard, slot] : slot_of_) held.push_back(shard);
+  for (const ShardRecords* records : Waiting()) held.push_back(records->shard());
   return held;
 }
 
@@ -295,6 +419,13 @@ uint64_t RecordPool::RestartCredit() {
   std::lock_guard<std::mutex> lock(mu_);
   owed_credit_bytes_ = 0;
   return pooled_bytes_;
+}
+
+std::vector<OrderEntry> RecordPool::TakeJoined(uint64_t* drawn, bool* all) {
+  std::lock_guard<std::mutex> lock(mu_);
+  *drawn = drawn_;
+  *all = ended_ && records_ == 0 && Waiting().empty();
+  return std::exchange(joined_, {});
 }
 
 }  // namespace tfquiver

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "ops/core/block_pool.h"
+#include "ops/core/gate.h"
+#include "ops/core/order_log.h"
 #include "ops/core/progress.h"
 #include "ops/core/random.h"
 #include "ops/core/shard_records.h"
@@ -43,11 +45,17 @@ class RecordPool {
              std::function<void()> wake_feeder);
   ~RecordPool();
 
+  // Before the first shard: where records come from decides `gate` (none: each shard joins when it
+  // comes). `draw_seed` replaces that of the options; `order_seed` is of the blocks' orders. From
+  // then on, if `logged`, TakeJoined tells what joined and left, and when.
+  void SetOrder(std::unique_ptr<Gate> gate, uint64_t draw_seed, uint64_t order_seed, bool logged);
+
   // The taker's side.
 
   struct Drawn {
     std::vector<Record> records;
     std::vector<BlockPool::Block> retired;
+    std::vector<int64_t> positions;  // of the records, in sessions that hand out blocks
   };
   // Appends records to drawn->records until there are `want`; fewer only when *end. Waits for the
   // first of them as the class comment says, and again whenever the pool runs dry; `before_wait` is
@@ -77,8 +85,10 @@ class RecordPool {
   uint64_t shards() const;
   // What to do with a shard that came: kNew (load it, without the first *skip of its records, and
   // Add), kRepeated (emitted before; will be acked) or kAlreadyHere (the copy here goes on).
-  Fate Consider(uint32_t shard, uint64_t length_bytes, uint32_t* skip);
-  void Add(std::unique_ptr<ShardRecords> records, uint64_t length_bytes);
+  Fate Consider(uint32_t shard, uint64_t length_bytes, uint32_t* skip, const Place& place = {});
+  void Add(std::unique_ptr<ShardRecords> records, uint64_t length_bytes, const Place& place = {});
+  // Neither here nor emitted.
+  bool Lacks(uint32_t shard) const;
   // The session no longer counts on this reader for `shard`: emit no more of it.
   void Drop(uint32_t shard);
   void End();
@@ -94,16 +104,29 @@ class RecordPool {
   // What there is to send; credit only when it is worth a message (or the pool is empty).
   Outbox TakeOutbox();
   // For a reconnect: the shards this reader still answers for, and the bytes that are here.
-  std::vector<uint32_t> Held() const;
+  // Those of which it has only a part of what they are given with (BlockGate) are given up.
+  std::vector<uint32_t> Held();
   // Forgets what credit is owed (the node counts anew) and returns the bytes that are here.
   uint64_t RestartCredit();
+  // What joined and left since the last call, how many records have been drawn in all, and whether
+  // these were the last.
+  std::vector<OrderEntry> TakeJoined(uint64_t* drawn, bool* all);
 
  private:
+  static constexpr uint32_t kAbsent =
+      ~uint32_t{0};  // in place of a slot: read by others, or before
+
   bool Filled() const;
   Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
                       std::function<void()>* before_wait);
   void TakeOne(Drawn* drawn);
-  void Place(std::unique_ptr<ShardRecords> records);
+  // Lets in what the gate lets in now.
+  void Admit();
+  void AdmitBlock(Joining* joining);
+  uint32_t Join(std::unique_ptr<ShardRecords> records);
+  std::unique_ptr<ShardRecords> Leave(uint32_t shard);
+  void Discard(std::unique_ptr<ShardRecords> records);
+  std::vector<const ShardRecords*> Waiting() const;
   void Finish(uint32_t slot);
   // True once for each reason to wake the feeder.
   bool MustWake();
@@ -121,11 +144,20 @@ class RecordPool {
   std::vector<std::unique_ptr<ShardRecords>> slots_;
   std::unordered_map<uint32_t, uint32_t> slot_of_;  // by shard
   std::vector<uint32_t> free_slots_;
-  std::vector<uint32_t> tickets_;            // shuffled: one slot number for each record here
+  // Shuffled: one slot number for each record here. Of a block: of each of its records that is
+  // still to come, last first.
+  std::vector<uint32_t> tickets_;
   std::deque<uint32_t> queue_;               // in order: slots
   std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying
-  uint64_t records_ = 0;
-  uint64_t pooled_bytes_ = 0;
+  std::unique_ptr<Gate> gate_;
+  uint64_t order_seed_ = 0;
+  bool in_blocks_ = false;  // the tickets are a block's
+  uint64_t block_end_ = 0;  // position after its last record
+  bool logged_ = false;
+  std::vector<OrderEntry> joined_;
+  uint64_t drawn_ = 0;         // records, ever
+  uint64_t records_ = 0;       // that can be drawn
+  uint64_t pooled_bytes_ = 0;  // here, those that wait at the gate included
   uint64_t owed_credit_bytes_ = 0;
   uint64_t elements_ = 0;
   uint64_t shards_expected_ = ~uint64_t{0};

@@ -43,7 +43,7 @@ UniqueFd MemoryOf(const std::string& bytes) {
 SessionClient::SessionClient(SessionOptions options, std::function<std::string()> socket_path,
                              RecordPool* pool, ShardLoader* loader, std::atomic<bool>* stop,
                              const WakeFd* wake, std::function<void(const std::string&)> warn,
-                             std::function<void(uint64_t)> on_opened)
+                             OnOpened on_opened, std::function<void()> on_turn)
     : options_(std::move(options)),
       socket_path_(std::move(socket_path)),
       pool_(pool),
@@ -52,6 +52,7 @@ SessionClient::SessionClient(SessionOptions options, std::function<std::string()
       wake_(wake),
       warn_(warn),
       on_opened_(std::move(on_opened)),
+      on_turn_(std::move(on_turn)),
       node_(stop, wake, std::move(warn)),
       session_id_(options_.session_id) {}
 
@@ -144,7 +145,12 @@ Status SessionClient::Open(Clock::time_point deadline) {
                       std::to_string(opened->shards) +
                       " shards, which is not what the checkpoint or an earlier node said");
   }
-  on_opened_(opened->epoch);
+  std::vector<uint32_t> wanted;
+  status = on_opened_(opened->epoch, &wanted);
+  if (!status.ok()) return status;
+  if (options_.wish.order == Order::kWanted) {
+    for (std::string& part : EncodeWants(wanted)) outgoing_.push_back(std::move(part));
+  }
   session_id_ = opened->session_id;
   opened_ = true;
   for (std::string& part : EncodeAcks(again)) outgoing_.push_back(std::move(part));
@@ -163,7 +169,7 @@ Status SessionClient::SayOpen(Clock::time_point deadline) {
   open.job = options_.job;
   open.reader_id = options_.reader_id;
   open.credit_bytes = options_.credit_bytes - used_bytes;
-  open.seed = options_.seed;
+  open.wish = options_.wish;
   open.has_state = !opened_ && !options_.done_zlib.empty();
   UniqueFd state;
   if (open.has_state) {
@@ -180,6 +186,7 @@ SessionClient::Turn SessionClient::Serve() {
     wake_->Clear();
     if (stop_->load()) break;  // its signal may be the one just cleared
     if (!ended_) CollectOutbox();
+    on_turn_();
     if (!Flush()) return ended_ ? Turn::kDone : Turn::kLost;
     const Turn turn = ReceiveAll();
     if (turn == Turn::kLost && ended_) {
@@ -229,6 +236,12 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
                                               std::to_string(shard->shard) + " of " +
                                               std::to_string(pool_->shards())));
     }
+    if (shard->place.block_records > 0 &&
+        uint64_t{shard->place.offset} + shard->records > shard->place.block_records) {
+      return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() + " sent shard " +
+                                              std::to_string(shard->shard) +
+                                              ", which is longer than its block"));
+    }
     if (fd.valid()) {
       ::posix_fadvise(fd.get(), static_cast<off_t>(shard->offset),
                       static_cast<off_t>(shard->length_bytes), POSIX_FADV_WILLNEED);
@@ -262,7 +275,8 @@ SessionClient::Turn SessionClient::LoadOne() {
   const auto [frame, fd] = std::move(arrived_.front());
   arrived_.pop_front();
   uint32_t skip = 0;
-  if (pool_->Consider(frame.shard, frame.length_bytes, &skip) != RecordPool::Fate::kNew) {
+  if (pool_->Consider(frame.shard, frame.length_bytes, &skip, frame.place) !=
+      RecordPool::Fate::kNew) {
     awaited_.erase(frame.shard);
     return Turn::kOn;
   }
@@ -270,7 +284,7 @@ SessionClient::Turn SessionClient::LoadOne() {
   std::unique_ptr<ShardRecords> records = loader_->Load(frame, fd, skip, &why);
   if (records != nullptr) {
     awaited_.erase(frame.shard);
-    pool_->Add(std::move(records), frame.length_bytes);
+    pool_->Add(std::move(records), frame.length_bytes, frame.place);
     return Turn::kOn;
   }
   if (stop_->load()) return Turn::kDone;
@@ -329,6 +343,7 @@ SessionClient::Turn SessionClient::Fatal(Status status) {
 
 // Says CLOSE without waiting: a node that does not listen learns it from the closed socket.
 void SessionClient::GoodBye() {
+  on_turn_();
   if (node_.socket().open() && opened_) {
     if (!ended_) {
       pool_->TakerLeaves();

@@ -28,7 +28,7 @@ struct SessionOptions {
   std::string job;
   std::string reader_id;
   std::string label;
-  uint64_t seed = 0;
+  SessionWish wish;
   uint64_t credit_bytes = 0;
   std::string done_zlib;                      // compressed done bitmap of a checkpoint; empty: none
   std::chrono::milliseconds connect{10'000};  // to the node's WELCOME, at first
@@ -44,12 +44,15 @@ struct SessionOptions {
 //      ^------------------------------ the node is gone ------------------------------'
 class SessionClient {
  public:
+  using OnOpened = std::function<Status(uint64_t epoch, std::vector<uint32_t>* wanted)>;
+
   // `socket_path` is asked again at every connect; "" when unknown. `warn` logs; `on_opened` is
-  // called before any shard is loaded. All outlive the client.
+  // called before any shard is loaded, and says which shards are wanted (Order::kWanted); an error
+  // is final. `on_turn` is called now and then, on the client's thread. All outlive the client.
   SessionClient(SessionOptions options, std::function<std::string()> socket_path, RecordPool* pool,
                 ShardLoader* loader, std::atomic<bool>* stop, const WakeFd* wake,
-                std::function<void(const std::string&)> warn,
-                std::function<void(uint64_t epoch)> on_opened);
+                std::function<void(const std::string&)> warn, OnOpened on_opened,
+                std::function<void()> on_turn);
 
   // Until the session has ended and Stop was called, or it failed (RecordPool::Fail), or Stop.
   void Run();
@@ -77,7 +80,8 @@ class SessionClient {
   std::atomic<bool>* const stop_;
   const WakeFd* const wake_;
   const std::function<void(const std::string&)> warn_;
-  const std::function<void(uint64_t)> on_opened_;
+  const OnOpened on_opened_;
+  const std::function<void()> on_turn_;
 
   NodeConnection node_;
   std::string session_id_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/core/reader.h"
 #include "ops/tf/ticket_provider.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -20,11 +21,13 @@ PartialTensorShape Shape(const Options& options) {
 }
 
 tensorflow::DataTypeVector Types(const Options& options) {
+  if (options.with_position) return {tensorflow::DT_INT64, tensorflow::DT_STRING};
   if (!options.tagged) return {tensorflow::DT_STRING};
   return {tensorflow::DT_STRING, tensorflow::DT_INT64, tensorflow::DT_STRING};
 }
 
 std::vector<PartialTensorShape> Shapes(const Options& options) {
+  if (options.with_position) return {Shape(options), Shape(options)};
   if (!options.tagged) return {Shape(options)};
   return {Shape(options), Shape(options), PartialTensorShape({})};
 }
@@ -57,7 +60,7 @@ absl::Status QuiverDataset::MakeSplitProviders(
     std::vector<std::unique_ptr<SplitProvider>>* split_providers) const {
   split_providers->push_back(std::make_unique<TicketProvider>(
       source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
-      CardinalityInternal({})));
+      WishOf(source_.options), CardinalityInternal({})));
   return absl::OkStatus();
 }
 

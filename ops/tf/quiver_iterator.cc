@@ -83,6 +83,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       if (!drawn.ok()) return Final(ToAbsl(drawn), split_provider_ != nullptr);
       ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
       if (!ended_) {
+        if (dataset()->source().options.with_position) out_tensors->push_back(Positions(ctx));
         out_tensors->push_back(batch == 0 ? Single(ctx) : Batch(ctx));
         if (dataset()->source().options.tagged) AddTags(ctx, out_tensors);
         pool.Release(&drawn_);
@@ -104,6 +105,10 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
     std::lock_guard<std::mutex> lock(mu_);
+    if (!dataset()->source().options.replay.empty()) {
+      return absl::UnimplementedError(
+          "tfquiver: an iterator that replays an order log cannot be saved");
+    }
     if (!drawn_.records.empty()) {
       return absl::FailedPreconditionError("tfquiver: the iterator was cancelled within a batch");
     }
@@ -135,6 +140,10 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     SessionOptions session;
     session.session_key = source.session_key;
     if (split_provider_ != nullptr) {
+      if (!source.options.replay.empty() || !source.options.order_log.empty()) {
+        return absl::InvalidArgumentError(
+            "tfquiver: order_log and replay are for one reader: not for tf.data service");
+      }
       Tensor split;
       bool end = false;
       TF_RETURN_IF_ERROR(split_provider_->GetNext(&split, &end));
@@ -217,6 +226,15 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   Tensor Single(IteratorContext* ctx) {
     Tensor tensor(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({}));
     Move(drawn_.records[0], &tensor.scalar<tstring>()());
+    return tensor;
+  }
+
+  Tensor Positions(IteratorContext* ctx) {
+    const auto size = static_cast<int64_t>(drawn_.positions.size());
+    const bool batched = dataset()->source().options.batch_size > 0;
+    const TensorShape shape = batched ? TensorShape({size}) : TensorShape({});
+    Tensor tensor(ctx->allocator({}), tensorflow::DT_INT64, shape);
+    std::copy_n(drawn_.positions.begin(), size, tensor.flat<int64_t>().data());
     return tensor;
   }
 

@@ -25,11 +25,12 @@ std::string ProviderId() {
 }  // namespace
 
 TicketProvider::TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
-                               std::string job, int64_t cardinality)
+                               std::string job, const SessionWish& wish, int64_t cardinality)
     : endpoint_(std::move(endpoint)),
       session_key_(std::move(session_key)),
       digest_id_(std::move(digest_id)),
       job_(std::move(job)),
+      wish_(wish),
       cardinality_(cardinality),
       provider_id_(ProviderId()),
       restored_(Process::Get().restoring()) {}
@@ -41,6 +42,7 @@ absl::Status TicketProvider::GetNext(tensorflow::Tensor* split, bool* end_of_spl
   ticket.restored = restored_;
   ticket.digest_id = digest_id_;
   ticket.job = job_;
+  ticket.wish = wish_;
   {
     std::lock_guard<std::mutex> lock(mu_);
     ticket.repetition = repetition_;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "ops/core/frame.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {
@@ -17,7 +18,7 @@ namespace tfquiver {
 class TicketProvider : public tensorflow::data::SplitProvider {
  public:
   TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
-                 std::string job, int64_t cardinality);
+                 std::string job, const SessionWish& wish, int64_t cardinality);
 
   // kUnavailable (workers try again) when the node does not answer in time.
   absl::Status GetNext(tensorflow::Tensor* split, bool* end_of_splits) override;
@@ -36,6 +37,7 @@ class TicketProvider : public tensorflow::data::SplitProvider {
   const std::string session_key_;
   const std::string digest_id_;
   const std::string job_;
+  const SessionWish wish_;
   const int64_t cardinality_;
   const std::string provider_id_;
   const bool restored_;

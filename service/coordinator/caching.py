@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.placement import COOPERATIVE, LRU, NONE, Place
 from tfquiver.service.coordinator.residency import Change, Residency, Table
 from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.schemes import deterministic, homogeneous
 from tfquiver.service.coordinator.session import Session
 from tfquiver.service.coordinator.sessions import Sessions
 
@@ -34,11 +35,15 @@ class View:
         self.resident, self.lengths = table.resident, table.lengths
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
+        if session.order.deterministic:
+            return deterministic(session, self.table)
         mode = self._caching.placement.setting(session.digest_id).mode
         if mode == COOPERATIVE:
             if session.digest_id not in self._caching.rotations:
                 return None
             return self._caching.rotations.sampler(session, rng)
+        if session.homogeneous:
+            return homogeneous(session, self.table, rng)
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
         resident = bytearray(len(self.resident)) if mode == LRU else self.resident
         return ResidentFirst(session.pending_mask(), resident, self.lengths, rng)

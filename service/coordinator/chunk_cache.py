@@ -49,11 +49,15 @@ class ChunkCache:
         in_hand: Iterable[int],
         rng: random.Random,
         mix: int = 1,
+        layout: ChunkLayout | None = None,
     ) -> ChunkSampler:
-        """The sampler of a session that begins, or goes on with what is pending. `pending` has the shape [shards]."""
+        """The sampler of a session that begins, or goes on with what is pending. `pending` has the shape [shards].
+
+        `layout`: of the same chunks, for a session that draws from their stripe units.
+        """
         self.board.session_opened(session, self._by_chunk(pending))
         use = SessionUse(self, session)
-        return ChunkSampler(self.layout, pending, in_hand, self._resident, self._lengths, use, rng, mix)
+        return ChunkSampler(layout or self.layout, pending, in_hand, self._resident, self._lengths, use, rng, mix)
 
     def finish(self, session: str) -> None:
         """It has ended, or nobody reads it at the moment. Repeatable."""

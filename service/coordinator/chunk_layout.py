@@ -19,7 +19,7 @@ class ChunkLayout:
     """
 
     def __init__(self, striping: Striping, rng: np.random.Generator, homogeneous: bool = False) -> None:
-        self.chunks = striping.chunks
+        self.chunks, self.homogeneous = striping.chunks, homogeneous
         self.chunk_of = array("I", striping.chunk_of.tobytes())
         self.sizes_bytes: list[int] = striping.sizes_bytes.tolist()
         if homogeneous:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tfquiver.service.coordinator.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.interface import Menu
+from tfquiver.service.coordinator.sampler import NOWHERE, Place
 
 
 class ChunkUse(Protocol):
@@ -33,6 +34,28 @@ class ChunkUse(Protocol):
     def use_ended(self, chunk: int) -> None: ...
     def finished(self) -> None:
         """The session has ended, or nobody reads it at the moment."""
+
+
+class AllAtOnce:
+    """The ChunkUse of a session over a data set that is not cached by chunks: all of it may be read at any time.
+
+    Units are read one after the other, whatever is resident: to go back to a unit for what was missing of it would make
+    two of one.
+    """
+
+    version = 0
+
+    def __init__(self, chunks: int) -> None:
+        self._menu = Menu(direct=tuple(range(chunks)))
+
+    def menu(self) -> Menu:
+        return self._menu
+
+    def took(self, chunk: int, size_bytes: int) -> None: ...
+    def gave_back(self, chunk: int, size_bytes: int) -> None: ...
+    def use_started(self, chunk: int) -> None: ...
+    def use_ended(self, chunk: int) -> None: ...
+    def finished(self) -> None: ...
 
 
 class ChunkSampler:
@@ -143,6 +166,9 @@ class ChunkSampler:
             elif not self._is_resident[shard] and position < end:
                 self._resident_end[segment] -= 1
                 self._swap(position, end - 1)
+
+    def place(self, shard: int) -> Place:
+        return Place(unit=self._layout.segment_of[shard] + 1) if self._layout.homogeneous else NOWHERE
 
     def close(self) -> None:
         self._use.finished()

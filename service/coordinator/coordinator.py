@@ -29,7 +29,7 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.registry import Registry
 from tfquiver.service.coordinator.residency import Table
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
+from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions, Wish
 
 
 class Coordinator:
@@ -166,6 +166,7 @@ class Coordinator:
             request.digest_id,
             dataset.shards,
             request.job,
+            Wish(request.seed, request.homogeneous, request.order),
         )
         await self._log.synced()
         return session_id
@@ -180,7 +181,7 @@ class Coordinator:
             request.digest_id,
             dataset.shards,
             request.job,
-            request.seed,
+            Wish(request.seed, request.homogeneous, request.order),
             request.done_bitmap,
         )
         if self.sessions.session(session_id).digest_id != request.digest_id:
@@ -238,6 +239,7 @@ class Coordinator:
             request.max_bytes,
             request.draining,
             last,
+            request.wanted,
         )
 
     async def _follow(self, digest_id: bytes) -> None:

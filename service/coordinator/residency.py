@@ -19,7 +19,7 @@ class Table:
 
     def __init__(self, digest: Digest) -> None:
         self.digest = digest
-        self.lengths = digest.lengths
+        self.lengths, self.records = digest.lengths, digest.records
         self.resident = bytearray(digest.num_shards)
         self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
         self.prefixes: Prefixes = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)

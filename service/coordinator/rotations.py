@@ -6,6 +6,7 @@ goes on from what is resident.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterable
 
@@ -41,10 +42,16 @@ class ChunkPlan:
         """As `stripe` wants them. Raises InvalidArgumentError when the allocation has no room for two chunks."""
         cut = striping.stripe(lengths, setting.chunks, setting.partitions, contents)
         self.layout = ChunkLayout(cut, np.random.default_rng(seed))
+        self._cut, self._seed = cut, seed
         self.sizes_bytes = most_disk_bytes(lengths).astype(np.uint64)
         self.setting = setting
         by_chunk = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64)
         check_room(by_chunk.tolist(), setting.allocation_bytes)
+
+    @functools.cached_property
+    def units(self) -> ChunkLayout:
+        """The same chunks by stripe unit, for homogeneous sessions."""
+        return ChunkLayout(self._cut, np.random.default_rng(self._seed), homogeneous=True)
 
     @classmethod
     def of(cls, digest: Digest, setting: types_pb2.CacheSetting) -> ChunkPlan:
@@ -61,6 +68,7 @@ class Rotations:
         """
         self._clock, self._timeout_s, self._wake = clock, timeout_s, wake
         self._caches: dict[bytes, ChunkCache] = {}
+        self._plans: dict[bytes, ChunkPlan] = {}
         self._decisions: dict[bytes, Decision] = {}
         self._decided: dict[bytes, tuple[int, int]] = {}  # versions of board and rotation then
         self.orders = 0  # grows whenever a decision is another than before
@@ -78,17 +86,20 @@ class Rotations:
         self._caches[digest_id] = ChunkCache(
             plan.layout, plan.sizes_bytes, resident, plan.setting.allocation_bytes, rotation
         )
+        self._plans[digest_id] = plan
         self._decide(digest_id)
 
     def stop(self, digest_id: bytes) -> None:
         self._caches.pop(digest_id, None)
+        self._plans.pop(digest_id, None)
         self._decided.pop(digest_id, None)
         if self._decisions.pop(digest_id, None):
             self.orders += 1
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler:
         cache = self._caches[session.digest_id]
-        return cache.open(session.session_id, session.pending_mask(), session.leased, rng)
+        layout = self._plans[session.digest_id].units if session.homogeneous else None
+        return cache.open(session.session_id, session.pending_mask(), session.leased, rng, layout=layout)
 
     def residency_changed(self, digest_id: bytes, shards: Iterable[int]) -> None:
         """Before the sessions are told."""

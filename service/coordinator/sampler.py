@@ -9,10 +9,24 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shard stands in the order of its session; all zero where the session has none."""
+
+    unit: int = 0  # stripe unit + 1 of a homogeneous session
+    position: int = 0  # deterministic: how many of the data set's records stand before the shard's block
+    offset: int = 0  # how many of the block's before the shard
+    records: int = 0  # in the block
+
+
+NOWHERE = Place()
 
 
 class Sampler(Protocol):
@@ -33,6 +47,8 @@ class Sampler(Protocol):
 
     def residency_changed(self, shards: Iterable[int]) -> None:
         """The shards' entries in the residency table, which the sampler shares, have changed."""
+
+    def place(self, shard: int) -> Place: ...
 
     def close(self) -> None:
         """It is not used any more."""
@@ -110,6 +126,9 @@ class ResidentFirst:
             elif not self._is_resident[shard] and position < self._resident:
                 self._resident -= 1
                 self._swap(position, self._resident)
+
+    def place(self, shard: int) -> Place:
+        return NOWHERE
 
     def close(self) -> None:
         pass

@@ -137,11 +137,15 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         checks.between("sequence", request.sequence, 1, 2**64 - 1)
         checks.between("max_shards", request.max_shards, 1, checks.MAX_LEASES)
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
+        checks.between("wanted", len(request.wanted), 0, checks.MAX_LEASES)
         result, table = await self._coordinator.lease(request)
         reply = pb2.LeaseReply(state=_STATES[result.state])
-        for shard in result.shards:
+        for shard, place in zip(result.shards, result.places, strict=True):
             owner = self._coordinator.caching.owner(table, shard)
-            reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]))
+            lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
+            if place.records:
+                block = pb2.BlockPlace(position=place.position, offset=place.offset, records=place.records)
+                lease.block.CopyFrom(block)
         return reply
 
     @handled

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.bitmap import Bitmap
-from tfquiver.service.coordinator.sampler import Sampler
+from tfquiver.service.coordinator.sampler import Place, Sampler
 
 MAX_LABELS = 1000
 
@@ -49,8 +49,11 @@ class LeaseState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
+    """`places`: of each of `shards`."""
+
     state: LeaseState
     shards: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +83,7 @@ class Session:
         self.shards = created.shards
         self.seed = created.seed
         self.own_reader_id = created.own_reader_id
+        self.homogeneous, self.order = created.homogeneous, created.order
         self.number = number  # in order of creation
         self.counters = log_pb2.Counters()
         self.counters.CopyFrom(created.counters)
@@ -161,11 +165,21 @@ class Session:
         self._give(reader, kept)
         return sorted(dropped)
 
-    def lease(self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView) -> list[int]:
-        """Takes pending shards for `reader`. Near the end readers get fewer at a time, so that they end together."""
+    def lease(
+        self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView, wanted: Sequence[int] = ()
+    ) -> list[int]:
+        """Takes pending shards for `reader`: those of `wanted`, or, when that is empty, any.
+
+        Near the end readers get fewer at a time, so that they end together.
+        """
         assert self.sampler
-        fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
-        shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
+        if wanted:
+            free = (shard for shard in wanted if shard not in self._holders and shard not in self.acked)
+            shards = list(dict.fromkeys(free))
+            self.sampler.remove(shards)
+        else:
+            fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
+            shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
         hits = sum(view.resident[shard] for shard in shards)
         self.counters.resident_leases += hits
         self.counters.missing_leases += len(shards) - hits

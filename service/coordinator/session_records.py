@@ -50,4 +50,6 @@ def _created(session: Session) -> log_pb2.SessionCreated:
         done_bitmap=session.acked.compressed(),
         counters=session.counters,
         labels=sorted(session.labels),
+        homogeneous=session.homogeneous,
+        order=session.order,
     )

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.block_order import order_seed
 from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.session_records import records_of
 from tfquiver.service.coordinator.tickets import Tickets
@@ -41,6 +43,30 @@ class ReaderRequest:
     node_id: str
     incarnation: str
     label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a session is to hand its shards out. `seed` 0: any."""
+
+    seed: int = 0
+    homogeneous: bool = False
+    order: types_pb2.SessionOrder | None = None
+
+    def fixed(self, epoch: int) -> types_pb2.SessionOrder | None:
+        """The order with all that it depends on. Raises InvalidArgumentError."""
+        order = self.order
+        if order is None or not order.deterministic:
+            return order
+        if self.homogeneous:
+            raise errors.InvalidArgumentError("homogeneous: a deterministic order cannot be homogeneous")
+        fixed = types_pb2.SessionOrder()
+        fixed.CopyFrom(order)
+        if not fixed.order_seed:
+            if not self.seed:
+                raise errors.InvalidArgumentError("seed: a deterministic order needs one")
+            fixed.order_seed = order_seed(self.seed, epoch)
+        return fixed
 
 
 class Sessions:
@@ -74,6 +100,7 @@ class Sessions:
         digest_id: bytes,
         shards: int,
         job: str,
+        wish: Wish | None = None,
     ) -> str | None:
         """The session id of this ticket, or None when that session has ended."""
         name = (session_key, provider_id, repetition)
@@ -85,7 +112,7 @@ class Sessions:
             # Only its first ticket places a restored provider; after a Reset it is an epoch further, like any other.
             adopts = restored and repetition == 0
             adopted = self._tickets.adoptable(provider_id, self._of_key(session_key, digest_id)) if adopts else None
-            session = adopted or self._create(session_key, digest_id, shards, job)
+            session = adopted or self._create(session_key, digest_id, shards, job, wish=wish)
             self._ticket_given(session, provider_id, repetition, adopted is not None, False)
         session.last_used = self._clock.now()
         if not session.complete:
@@ -103,9 +130,7 @@ class Sessions:
         Raises NotFoundError, InvalidArgumentError (`held` has a shard that the data set has not).
         """
         session = self.session(session_id)
-        wrong = next((shard for shard in held if shard >= session.shards), None)
-        if wrong is not None:
-            raise errors.InvalidArgumentError(f"held: no shard {wrong} in a data set of {session.shards}")
+        _check_shards("held", session, held)
         before = session.readers.get(request.reader_id)
         if before is None and len(session.readers) >= MAX_READERS:
             raise errors.ResourceExhaustedError(f"session {session_id} has {MAX_READERS} readers already")
@@ -129,12 +154,19 @@ class Sessions:
         return session, dropped
 
     def own_session(
-        self, reader_id: str, session_key: str, digest_id: bytes, shards: int, job: str, seed: int, done_bitmap: bytes
+        self,
+        reader_id: str,
+        session_key: str,
+        digest_id: bytes,
+        shards: int,
+        job: str,
+        wish: Wish | None = None,
+        done_bitmap: bytes = b"",
     ) -> str:
         """The id of the session that this reader makes for itself, made on first sight."""
         session_id = self._own.get(reader_id)
         if session_id is None:
-            session = self._create(session_key, digest_id, shards, job, reader_id, seed, done_bitmap)
+            session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap)
             return session.session_id
         self._check_digest(self._sessions[session_id], digest_id)
         return session_id
@@ -155,10 +187,12 @@ class Sessions:
         max_bytes: int,
         draining: bool,
         last: bool,
+        wanted: Sequence[int] = (),
     ) -> LeaseResult:
         """Hands out shards. A WAIT is the answer to `sequence` only when `last`; until then ask again with the same.
 
-        Raises NotFoundError (the reader has gone, or opened again since), InvalidArgumentError (an older sequence).
+        Raises NotFoundError (the reader has gone, or opened again since), InvalidArgumentError (an older sequence; no
+        such shard).
         """
         session = self.session(session_id)
         if session.readers.get(reader.reader_id) is not reader:
@@ -167,11 +201,14 @@ class Sessions:
             return reader.reply
         if sequence < reader.sequence:
             raise errors.InvalidArgumentError(f"sequence: {sequence} is older than {reader.sequence}")
+        _check_shards("wanted", session, wanted)
         session.last_used = self._clock.now()
-        shards = self._take(session, reader, max_shards, max_bytes)
+        shards = self._take(session, reader, max_shards, max_bytes, wanted)
         if shards:
+            assert session.sampler
             session.last_progress = session.last_used
-            result = LeaseResult(LeaseState.LEASED, tuple(shards))
+            places = tuple(map(session.sampler.place, shards))
+            result = LeaseResult(LeaseState.LEASED, tuple(shards), places)
             reader.draining = False
         else:
             reader.draining = draining
@@ -194,9 +231,7 @@ class Sessions:
         session = self.session(session_id)
         if reader_id:
             self.reader(session_id, reader_id)
-        wrong = next((shard for shard in shards if shard >= session.shards), None)
-        if wrong is not None:
-            raise errors.InvalidArgumentError(f"shards: no shard {wrong} in a data set of {session.shards}")
+        _check_shards("shards", session, shards)
         session.last_used = self._clock.now()
         self._ack(session, shards)
 
@@ -327,9 +362,12 @@ class Sessions:
         shards: int,
         job: str,
         own_reader_id: str = "",
-        seed: int = 0,
+        wish: Wish | None = None,
         done_bitmap: bytes = b"",
     ) -> Session:
+        wish = wish or Wish()
+        epoch = self._epochs.get((job or session_key, digest_id), 0)
+        order = wish.fixed(epoch)
         if len(self._sessions) >= self._limits.max_sessions:
             self._make_room()
         created = log_pb2.SessionCreated(
@@ -337,11 +375,13 @@ class Sessions:
             session_key=session_key,
             digest_id=digest_id,
             job=job,
-            epoch=self._epochs.get((job or session_key, digest_id), 0),
+            epoch=epoch,
             shards=shards,
-            seed=seed or self._rng.getrandbits(63) + 1,
+            seed=wish.seed or self._rng.getrandbits(63) + 1,
             own_reader_id=own_reader_id,
             done_bitmap=done_bitmap,
+            homogeneous=wish.homogeneous,
+            order=order,
         )
         Session(created, 0, 0.0)  # refuses a wrong bitmap before anything is written
         self._commit(Record(session_created=created))
@@ -383,7 +423,9 @@ class Sessions:
         )
         self._commit(Record(ticket_given=given))
 
-    def _take(self, session: Session, reader: Reader, max_shards: int, max_bytes: int) -> list[int]:
+    def _take(
+        self, session: Session, reader: Reader, max_shards: int, max_bytes: int, wanted: Sequence[int]
+    ) -> list[int]:
         if session.complete or session.waits_for_readers:
             return []
         view = self._view(session.digest_id)
@@ -392,7 +434,7 @@ class Sessions:
             session.sampler = view.sampler(session, rng)
         if session.sampler is None:
             return []
-        return session.lease(reader, max_shards, max_bytes, view)
+        return session.lease(reader, max_shards, max_bytes, view, wanted)
 
     def _may_leave(self, session: Session, reader: Reader) -> bool:
         """Whether a reader that has emitted all it was given should go before the session has ended.
@@ -455,3 +497,9 @@ class Sessions:
             raise errors.InvalidArgumentError(
                 f"digest_id: session {session.session_id} reads {session.digest_id.hex()}, not {digest_id.hex()}"
             )
+
+
+def _check_shards(field: str, session: Session, shards: Sequence[int]) -> None:
+    wrong = next((shard for shard in shards if shard >= session.shards), None)
+    if wrong is not None:
+        raise errors.InvalidArgumentError(f"{field}: no shard {wrong} in a data set of {session.shards}")

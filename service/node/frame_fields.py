@@ -7,7 +7,7 @@ import struct
 from tfquiver.errors import ProtocolError
 
 MAX_STRING_BYTES = 8192
-MAX_INDEXES = 16000  # of ACK, HELD and DROPPED: what fits one frame, rounded down
+MAX_INDEXES = 16000  # of ACK, HELD, WANT and DROPPED: what fits one frame, rounded down
 
 _U8 = struct.Struct("<B")
 _U16 = struct.Struct("<H")

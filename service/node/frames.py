@@ -26,7 +26,7 @@ KIND_FILE = 0
 KIND_MEMORY = 1
 
 _HEADER = struct.Struct("<HBBI")
-_SHARD = struct.Struct("<HBBIIBQQII")
+_SHARD = struct.Struct("<HBBIIBQQIIIQIII")
 _U8 = struct.Struct("<B")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -46,6 +46,37 @@ class Welcome:
     node_id: str
 
 
+ORDER_ANY = 0
+ORDER_DETERMINISTIC = 1
+ORDER_WANTED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a session is to be like, but for its data set."""
+
+    seed: int = 0
+    order: int = ORDER_ANY
+    homogeneous: bool = False
+    order_seed: int = 0  # deterministic sessions; 0: made of the seed and the epoch
+    block_bytes: int = 0  # of a block, or of a stripe unit of a homogeneous session, about
+    batch_records: int = 0  # 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shard stands in the order of its session; all zero where the session has none."""
+
+    unit: int = 0
+    position: int = 0
+    offset: int = 0
+    block_records: int = 0
+    block_shards: int = 0
+
+
+NO_PLACE = Place()
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     session_id: str
@@ -54,7 +85,7 @@ class Open:
     job: str
     reader_id: str
     credit_bytes: int
-    seed: int
+    wish: Wish
     has_state: bool
 
 
@@ -79,6 +110,7 @@ class Shard:
     length_bytes: int
     crc32c: int
     records: int
+    place: Place = NO_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +146,7 @@ class Ticket:
     restored: bool
     digest_id: bytes
     job: str
+    wish: Wish = Wish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +183,35 @@ class Delivered:
     shards: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Shards in the order in which the reader wants them (ORDER_WANTED); none: those before were all."""
+
+    shards: tuple[int, ...]
+
+
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
-    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered
+    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
-    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered,
+    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
+
+
+def _wish(f: Fields) -> Wish:
+    return Wish(
+        f.u64("seed"), f.u8("order", ORDER_WANTED), f.flag("homogeneous"), f.u64("order_seed"),
+        f.u64("block_bytes", MAX_BYTES), f.u32("batch_records"),
+    )  # fmt: skip
+
+
+def _place(f: Fields) -> Place:
+    return Place(
+        f.u32("unit"), f.u64("position", MAX_BYTES), f.u32("offset"), f.u32("block_records"), f.u32("block_shards")
+    )
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
@@ -166,13 +219,13 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Welcome: lambda f: Welcome(f.text("node_id")),
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
-        f.u64("credit_bytes", MAX_BYTES), f.u64("seed"), f.flag("has_state"),
+        f.u64("credit_bytes", MAX_BYTES), _wish(f), f.flag("has_state"),
     ),
     Opened: lambda f: Opened(f.text("session_id"), f.u64("epoch"), f.u64("shards"), f.u64("records")),
     Credit: lambda f: Credit(f.u64("bytes", MAX_BYTES)),
     Shard: lambda f: Shard(
         f.u32("shard"), f.u8("kind", 1), f.u64("offset", MAX_BYTES), f.u64("length", MAX_BYTES), f.u32("crc32c"),
-        f.u32("records"),
+        f.u32("records"), _place(f),
     ),
     Ack: lambda f: Ack(f.indexes("shards")),
     Bad: lambda f: Bad(f.u32("shard")),
@@ -181,7 +234,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Close: lambda f: Close(f.flag("complete")),
     Ticket: lambda f: Ticket(
         f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.flag("restored"), f.id("digest_id"),
-        f.text("job"),
+        f.text("job"), _wish(f),
     ),
     TicketReply: lambda f: TicketReply(f.flag("end"), f.text("session_id")),
     Error: lambda f: Error(f.u16("code"), f.flag("fatal"), f.text("message")),
@@ -189,6 +242,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Held: lambda f: Held(f.indexes("shards")),
     Dropped: lambda f: Dropped(f.indexes("shards")),
     Delivered: lambda f: Delivered(f.text("session_id"), f.indexes("shards")),
+    Want: lambda f: Want(f.indexes("shards")),
 }  # fmt: skip
 
 
@@ -196,6 +250,11 @@ def _indexes(shards: tuple[int, ...]) -> bytes:
     if len(shards) > MAX_INDEXES:
         raise ProtocolError(f"{len(shards)} shards do not fit a frame (at most {MAX_INDEXES})")
     return struct.pack(f"<I{len(shards)}I", len(shards), *shards)
+
+
+def _wish_bytes(wish: Wish) -> bytes:
+    numbers = wish.order, wish.homogeneous, wish.order_seed, wish.block_bytes, wish.batch_records
+    return struct.pack("<QBBQQI", wish.seed, *numbers)
 
 
 def _payload(frame: Frame) -> bytes:
@@ -207,14 +266,14 @@ def _payload(frame: Frame) -> bytes:
         case Open():
             names = text(frame.session_id) + text(frame.session_key) + frame.digest_id
             names += text(frame.job) + text(frame.reader_id)
-            return names + struct.pack("<QQB", frame.credit_bytes, frame.seed, frame.has_state)
+            return names + _U64.pack(frame.credit_bytes) + _wish_bytes(frame.wish) + _U8.pack(frame.has_state)
         case Opened():
             return text(frame.session_id) + struct.pack("<QQQ", frame.epoch, frame.shards, frame.records)
         case Credit():
             return _U64.pack(frame.credit_bytes)
         case Shard():
             raise AssertionError("encoded in one piece")
-        case Ack() | Held() | Dropped():
+        case Ack() | Held() | Dropped() | Want():
             return _indexes(frame.shards)
         case Delivered():
             return text(frame.session_id) + _indexes(frame.shards)
@@ -226,7 +285,8 @@ def _payload(frame: Frame) -> bytes:
             return _U8.pack(frame.complete)
         case Ticket():
             head = text(frame.session_key) + text(frame.provider_id)
-            return head + struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + text(frame.job)
+            head += struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + text(frame.job)
+            return head + _wish_bytes(frame.wish)
         case TicketReply():
             return _U8.pack(frame.end) + text(frame.session_id)
         case Error():
@@ -244,9 +304,11 @@ def error(error: TfquiverError, fatal: bool) -> Error:
 def encode(frame: Frame) -> bytes:
     """The frame as one message. Raises ProtocolError when a string or list is too long for one."""
     if isinstance(frame, Shard):
+        place = frame.place
         return _SHARD.pack(
             MAGIC, VERSION, 6, _SHARD_BYTES,
             frame.shard, frame.kind, frame.offset, frame.length_bytes, frame.crc32c, frame.records,
+            place.unit, place.position, place.offset, place.block_records, place.block_shards,
         )  # fmt: skip
     payload = _payload(frame)
     return _HEADER.pack(MAGIC, VERSION, _NUMBERS[type(frame)], len(payload)) + payload

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
 from tfquiver.service.node import frames
 from tfquiver.service.node.reader_session import Lease, LeaseState
 
@@ -15,6 +17,13 @@ _STATES = {
     pb.LeaseReply.STATE_WAIT: LeaseState.WAIT,
     pb.LeaseReply.STATE_END: LeaseState.END,
 }
+
+
+def order_of(wish: frames.Wish) -> types_pb.SessionOrder:
+    return types_pb.SessionOrder(
+        deterministic=wish.order == frames.ORDER_DETERMINISTIC, block_bytes=wish.block_bytes,
+        order_seed=wish.order_seed, batch_records=wish.batch_records,
+    )  # fmt: skip
 
 
 class Coordinator(Protocol):
@@ -35,11 +44,12 @@ class ReaderCalls:
         self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open, held: Sequence[int]
     ) -> None:
         self._coordinator = coordinator
+        self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
         self._request = pb.OpenReaderRequest(
             session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
             label=label, digest_id=opening.digest_id, job=opening.job, session_key=opening.session_key,
-            held=held, seed=opening.seed,
+            held=held, seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
         )  # fmt: skip
 
     async def open(self, done_bitmap: bytes) -> pb.OpenReaderReply:
@@ -61,10 +71,18 @@ class ReaderCalls:
         request = pb.LeaseRequest(
             session_id=self._request.session_id, reader_id=self._request.reader_id, sequence=order.sequence,
             max_shards=order.max_shards, max_bytes=order.max_bytes, wait_ms=order.wait_ms, draining=order.draining,
+            wanted=order.wanted,
         )  # fmt: skip
         reply = await self._coordinator.lease(request)
         if reply.state not in _STATES:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
+        blocks = Counter(lease.block.position for lease in reply.leases if lease.block.records)
+        for lease in reply.leases:
+            if lease.unit or lease.block.records:
+                block = lease.block
+                shards = blocks[block.position] if block.records else 0
+                place = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
+                self.places[lease.shard] = place
         return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
 
     async def ack(self, shards: Sequence[int]) -> None:

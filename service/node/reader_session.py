@@ -1,7 +1,10 @@
 """The state of one reader: events in, instructions out (pure; the shell in session_server.py carries them out).
 
 A shard's way: leased (`_waiting`) -> fetched (`_ready`) -> sent (`_sent`) -> acknowledged -> acknowledgement durable.
-Shards are sent in the order in which they become ready, as long as credit is positive. Invariants:
+Shards are sent in the order in which they become ready, as long as credit is positive. To an `ordered` reader they are
+sent in the order in which they were leased: it has to have one before it can use the next, and give credit for it.
+A reader that is `wanting` is leased what it wants, in its order, and the rest only when it has said all it wants.
+Invariants:
 
 * at most one Lease, and one SendAcks, is under way;
 * bytes leased and not sent stay below credit + `ahead_bytes` (+ one lease), their number below `ahead_shards`;
@@ -11,7 +14,8 @@ Shards are sent in the order in which they become ready, as long as credit is po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -39,6 +43,7 @@ class Lease:
     max_bytes: int
     draining: bool
     wait_ms: int
+    wanted: tuple[int, ...] = ()  # these, in this order, and no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +128,22 @@ class ReaderSession:
       lengths_bytes: shape [shards], raw bytes of each shard of the data set.
       credit_bytes: what OPEN granted.
       name_of: says where a shard comes from (file and offset), for messages.
+      ordered, wanting: see above.
     """
 
     lengths_bytes: npt.NDArray[np.uint64]
     credit_bytes: int
     name_of: Callable[[int], str] = "shard {}".format
     limits: Limits = field(default_factory=Limits)
+    ordered: bool = False
+    wanting: bool = False
     sent_frames: int = 0
     ended: bool = False
     _out: list[Instruction] = field(default_factory=list)
     _waiting: dict[int, _Wanted] = field(default_factory=dict)
     _ready: dict[int, str] = field(default_factory=dict)  # shard -> owner, in order of readiness
+    _turn: deque[int] = field(default_factory=deque)  # ordered: leased, and not yet sent for the first time
+    _wanted: deque[int] = field(default_factory=deque)
     _free: set[int] = field(default_factory=set)  # sent again after BAD: already paid for
     _sent: dict[int, str] = field(default_factory=dict)  # shard -> owner
     _bad: dict[int, int] = field(default_factory=dict)
@@ -183,6 +193,8 @@ class ReaderSession:
 
     def leased(self, state: LeaseState, leases: Iterable[tuple[int, str]], now_s: float) -> list[Instruction]:
         """The reply to the Lease under way: (shard, owner) of each."""
+        for _ in self._lease.wanted if self._lease else ():
+            self._wanted.popleft()
         self._lease = None
         self._dry = state is LeaseState.WAIT
         if state is LeaseState.END:
@@ -196,6 +208,14 @@ class ReaderSession:
             if shard in self._waiting or shard in self._sent or shard in self._ready:
                 continue  # the coordinator repeats itself: it is ours already
             self._want(self._checked(shard), owner, now_s)
+        return self._advance()
+
+    def want(self, shards: Sequence[int]) -> list[Instruction]:
+        """The reader wants these next; none: it has said all that it wants."""
+        if not self.wanting:
+            raise ProtocolError("WANT from a reader that did not say it would, or that had said it was done")
+        self._wanted.extend(map(self._checked, shards))
+        self.wanting = bool(shards)
         return self._advance()
 
     def fetched(self, shard: int) -> list[Instruction]:
@@ -292,7 +312,17 @@ class ReaderSession:
 
     def _send(self) -> None:
         while self._ready and self.credit_bytes > 0 and not self._blocked:
-            self._send_one(next(iter(self._ready)))
+            shard = self._next_turn() if self.ordered else next(iter(self._ready))
+            if shard is None:
+                break
+            self._send_one(shard)
+
+    def _next_turn(self) -> int | None:
+        while self._turn and self._turn[0] not in self._ready:
+            if self._turn[0] in self._waiting and self._turn[0] not in self._free:
+                return None
+            self._turn.popleft()  # dropped since, or sent
+        return self._turn.popleft() if self._turn else None
 
     def _send_one(self, shard: int) -> None:
         self._sent[shard] = self._ready.pop(shard)
@@ -320,6 +350,8 @@ class ReaderSession:
             return
         if not unsent and room_bytes <= 0:
             return
+        if self.wanting and not self._wanted:
+            return  # it will say
         self._sequence += 1
         self._lease = self._request(self._sequence, draining)
         self._out.append(self._lease)
@@ -328,7 +360,17 @@ class ReaderSession:
         unsent = len(self._waiting) + len(self._ready)
         room_bytes = max(self.credit_bytes, 0) + self._ahead_bytes - self._unsent_bytes
         max_shards = min(MAX_LEASE_SHARDS, max(self.limits.ahead_shards - unsent, 1))
-        return Lease(sequence, max_shards, max(room_bytes, 1), draining, WAIT_MS)
+        wanted = self._next_wanted(max_shards, room_bytes)
+        return Lease(sequence, max_shards, max(room_bytes, 1), draining, WAIT_MS, wanted)
+
+    def _next_wanted(self, max_shards: int, max_bytes: int) -> tuple[int, ...]:
+        wanted: list[int] = []
+        for shard in self._wanted:
+            max_bytes -= int(self.lengths_bytes[shard])
+            if wanted and (max_bytes < 0 or len(wanted) == max_shards):
+                break
+            wanted.append(shard)
+        return tuple(wanted)
 
     def _conclude(self) -> None:
         if self.ended:
@@ -347,6 +389,8 @@ class ReaderSession:
     def _want(self, shard: int, owner: str, now_s: float) -> None:
         self._unsent_bytes += int(self.lengths_bytes[shard])
         self._waiting[shard] = _Wanted(owner, now_s)
+        if self.ordered:
+            self._turn.append(shard)
         self._out.append(Fetch(shard, owner))
 
     def _fail(self, shard: int, error: TfquiverError) -> None:
@@ -354,7 +398,8 @@ class ReaderSession:
             self._unsent_bytes -= int(self.lengths_bytes[shard])
         self._free.discard(shard)
         self._failed[shard] = error
-        self._out.append(Tell(error, fatal=False))
+        self._finished = self._finished or self.ordered  # what comes after it must not come before it
+        self._out.append(Tell(error, fatal=self.ordered))
 
     def _drop(self, lost: set[int]) -> None:
         told = []

@@ -80,7 +80,10 @@ class Reader:
             case frames.Credit() if self._session:
                 self._apply(self._session.credit(frame.credit_bytes))
             case frames.Ack() if self._session:
+                self._forget_places(frame.shards)
                 self._apply(self._session.ack(frame.shards))
+            case frames.Want() if self._session:
+                self._apply(self._session.want(frame.shards))
             case frames.Draining() if self._session:
                 self._apply(self._session.draining(frame.shards_received))
             case frames.Bad() if self._session:
@@ -172,8 +175,9 @@ class Reader:
         if reply.shards != digest.num_shards:
             raise errors.ProtocolError(f"{reply.shards} shards in the session, {digest.num_shards} in the digest")
         self._session = session = reader_session.ReaderSession(
-            digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits
-        )
+            digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits,
+            ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
+        )  # fmt: skip
         self._fetches = ShardFetches(
             self._source,
             digest,
@@ -223,12 +227,18 @@ class Reader:
                     self.tell(instruction.error, instruction.fatal)
 
     def _send(self, shard: int) -> None:
-        assert self._fetches
+        assert self._fetches and self._calls
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
         records = int(self._digest.records[shard])
-        frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records)
+        place = self._calls.places.get(shard, frames.NO_PLACE)
+        frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
         self.socket.send(frame, ready.fd)
+
+    def _forget_places(self, shards: Iterable[int]) -> None:
+        assert self._calls
+        for shard in shards if self._calls.places else ():
+            self._calls.places.pop(shard, None)
 
     def _start_lease(self, order: reader_session.Lease) -> None:
         if self._lease_task:

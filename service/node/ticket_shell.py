@@ -14,6 +14,7 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node import frames
 from tfquiver.service.node.frame_socket import FrameSocket
+from tfquiver.service.node.reader_calls import order_of
 
 
 class TicketOffice(Protocol):
@@ -52,7 +53,8 @@ class TicketProvider:
     async def _answer(self, frame: frames.Ticket) -> None:
         request = pb.TicketRequest(
             session_key=frame.session_key, provider_id=frame.provider_id, repetition=frame.repetition,
-            restored=frame.restored, digest_id=frame.digest_id, job=frame.job,
+            restored=frame.restored, digest_id=frame.digest_id, job=frame.job, seed=frame.wish.seed,
+            homogeneous=frame.wish.homogeneous, order=order_of(frame.wish),
         )  # fmt: skip
         answer: frames.Frame
         try:

@@ -45,7 +45,7 @@ def test_the_sessions_are_as_they_were() -> None:
     assert (open_.counters.reread, open_.counters.resident_leases, open_.counters.missing_leases) == (1, 2, 3)
     assert sessions.ticket("key", "restored:1", 2, False, DIGEST, 12, "job") == "open"
     assert sessions.ticket("key", "dispatcher:2", 2, False, DIGEST, 12, "job") is None
-    assert sessions.own_session("trainer", "key", DIGEST, 12, "job", 0, b"") == "ended"
+    assert sessions.own_session("trainer", "key", DIGEST, 12, "job") == "ended"
     for job, epoch in (("job", 4), ("other", 7)):
-        made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job, 0, b"")
+        made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch

@@ -189,7 +189,7 @@ def test_garbage_on_the_socket_closes_that_connection_only(node: Server, payload
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)
     rng = random.Random(7)
     hello = frames.encode(frames.Hello(0, 1, ""))
-    opening = frames.encode(frames.Open("", "k", dataset.digest_id, "j", "fuzz", 1 << 20, 0, False))
+    opening = frames.encode(frames.Open("", "k", dataset.digest_id, "j", "fuzz", 1 << 20, frames.Wish(), False))
     sound = [hello, opening, frames.encode(frames.Credit(5)), frames.encode(frames.Ack((1, 2)))]
     for attempt in range(200):
         with Connection(node.ready["socket"]) as connection:
@@ -229,10 +229,10 @@ def _last_words(connection: Connection, messages: list[bytes]) -> frames.Error |
     ("frame", "complaint"),
     [
         (frames.Credit(1), "first must be HELLO"),
-        (frames.Open("", "k", b"\1" * 32, "j", "r", 1, 0, True), "descriptor"),
-        (frames.Open("", "k", b"\1" * 32, "j", "", 1, 0, False), "reader_id"),
-        (frames.Open("", "k", b"\1" * 32, "j", "r", 1, 0, False), "01010101"),
-        (frames.Open("no such", "k", b"\1" * 32, "j", "r", 1, 0, False), "01010101"),
+        (frames.Open("", "k", b"\1" * 32, "j", "r", 1, frames.Wish(), True), "descriptor"),
+        (frames.Open("", "k", b"\1" * 32, "j", "", 1, frames.Wish(), False), "reader_id"),
+        (frames.Open("", "k", b"\1" * 32, "j", "r", 1, frames.Wish(), False), "01010101"),
+        (frames.Open("no such", "k", b"\1" * 32, "j", "r", 1, frames.Wish(), False), "01010101"),
     ],
 )
 def test_complaints_name_what_is_wrong(node: Server, frame: frames.Frame, complaint: str) -> None:

@@ -52,7 +52,7 @@ def test_a_shard_without_descriptor_is_asked_for_again(make_node: MakeNode) -> N
         if shard != 5 or not first:
             return False
         first.pop()
-        connection.send(frame(SHARD, struct.pack("<IBQQII", 5, 0, 0, 10, 0, 1)))
+        connection.send(frame(SHARD, struct.pack("<IBQQII24x", 5, 0, 0, 10, 0, 1)))
         return True
 
     node.on_shard = on_shard
@@ -76,7 +76,7 @@ def test_a_shard_that_stays_damaged_is_an_error_that_names_it(make_node: MakeNod
 @pytest.mark.parametrize("garbage", [
     b"x", bytes(8), bytes(60_000), frame(99), frame(SHARD, b"short"), frame(SHARD, bytes(29) + b"long"),
     frame(OPENED, text("s") + bytes(24)), struct.pack("<HBBI", 0x5154, 2, 10, 0),
-    frame(SHARD, struct.pack("<IBQQII", 20, 0, 0, 10, 0, 1)),
+    frame(SHARD, struct.pack("<IBQQII24x", 20, 0, 0, 10, 0, 1)),
 ], ids=range(9))  # fmt: skip
 def test_garbage_ends_the_iterator_and_nothing_else(make_node: MakeNode, garbage: bytes) -> None:
     node = make_node(SHARDS)

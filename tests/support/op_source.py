@@ -17,11 +17,14 @@ class OpSource(dataset_ops.DatasetSource):
 
     def __init__(self, num_records: int = 0, key: str = "key", digest_id: bytes = DIGEST_ID, **options: object) -> None:
         batch = options.get("batch_size", 0)
-        self._spec = tf.TensorSpec([] if not batch else [batch if options.get("drop_remainder") else None], tf.string)
+        shape = [] if not batch else [batch if options.get("drop_remainder") else None]
+        self._spec = tf.TensorSpec(shape, tf.string)
+        if options.get("with_position"):
+            self._spec = (tf.TensorSpec(shape, tf.int64), self._spec)
         super().__init__(loader.load().quiver_dataset(digest_id, key, options, num_records))
 
     @property
-    def element_spec(self) -> tf.TensorSpec:
+    def element_spec(self) -> object:
         return self._spec
 
 

@@ -143,7 +143,7 @@ class ReaderClient:
         self.connection.send(
             frames.Open(
                 self.session_id, self.session_key, self.digest_id, self.job, self.reader_id, self.credit_bytes,
-                self.seed, state >= 0,
+                frames.Wish(seed=self.seed), state >= 0,
             ),
             state,
         )  # fmt: skip

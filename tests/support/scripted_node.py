@@ -22,7 +22,7 @@ from pathlib import Path
 import google_crc32c
 
 HELLO, WELCOME, OPEN, OPENED, CREDIT, SHARD, ACK, BAD, DRAINING, END, CLOSE = range(1, 12)
-TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED, DELIVERED = range(12, 19)
+TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED, DELIVERED, WANT = range(12, 20)
 DIGEST_ID = bytes(range(32))
 
 
@@ -69,6 +69,8 @@ class Session:
     """What the coordinator would know: shards to hand out, leased (shard -> reader), acked."""
 
     todo: list[int]
+    job: str = ""
+    epoch: int = 0
     leased: dict[int, str] = field(default_factory=dict)
     acked: set[int] = field(default_factory=set)
     drained: dict[str, bool] = field(default_factory=dict)
@@ -88,13 +90,20 @@ class Opened:
     seed: int
     done: bytes | None
     held: list[int]
+    order: int = 0
+    homogeneous: bool = False
+    order_seed: int = 0
+    block_bytes: int = 0
+    batch_records: int = 0
 
 
 class ScriptedNode:
     """Listens at `path` while in a `with` block.
 
     Hooks (set before readers come): `on_shard(node, connection, shard) -> frames | None` replaces the SHARD frame for
-    a shard when it returns something; `serving = False` holds shards back; `ticket(session_key, repetition, restored)`.
+    a shard when it returns something; `place(session, shard)`: more fields of SHARD frames, by name; `todo_key`: sorts
+    what a session has left whenever a reader opens it; `serving = False` holds shards back;
+    `ticket(session_key, repetition, restored)`.
     """
 
     def __init__(self, path: Path, shards: Sequence[ShardBytes], *, sealed: bool = False) -> None:
@@ -110,6 +119,8 @@ class ScriptedNode:
         self.on_shard: Callable[[Connection, int], bool] | None = None
         self.on_open: Callable[[Connection], bool] | None = None
         self.ticket: Callable[[str, str, int, bool], bytes | None] | None = None
+        self.todo_key: Callable[[int], int] | None = None
+        self.place: Callable[[Session | None, int], dict[str, int]] | None = None
         self.serving = True
         self.session_of_provider: dict[tuple[str, int], str] = {}
         self.connections: list[Connection] = []
@@ -184,8 +195,11 @@ class Connection:
         self.credit = self.sent = 0
         self.ended = self.gone = False
         self.held: list[int] = []
+        self.wanting = False  # its WANTs are still to come
+        self.wanted: list[int] = []
 
     def cut(self) -> None:
+        self.gone = True
         with contextlib.suppress(OSError):
             self.peer.shutdown(socket.SHUT_RDWR)
 
@@ -246,6 +260,14 @@ class Connection:
                 if self.session.leased.get(shard) == self.reader_id:
                     del self.session.leased[shard]
                     self.session.acked.add(shard)
+        elif kind == WANT and self.session is not None:
+            wanted = struct.unpack_from(f"<{struct.unpack_from('<I', payload)[0]}I", payload, 4)
+            self.wanted += wanted
+            if not wanted:
+                todo = set(self.session.todo)
+                self.session.todo = [shard for shard in self.wanted if shard in todo]
+                self.session.todo += todo.difference(self.wanted)
+                self.wanting = False
         elif kind == BAD:
             shard = struct.unpack("<I", payload)[0]
             node.bad.append(shard)
@@ -285,17 +307,21 @@ class Connection:
         digest_id = payload[at : at + 32]
         at += 32
         fields += [take_text(), take_text()]
-        credit, seed, has_state = struct.unpack_from("<QQB", payload, at)
-        assert at + 17 == len(payload)
+        credit, seed, *wish, has_state = struct.unpack_from("<QQBBQQIB", payload, at)
+        assert at + 39 == len(payload)
         done = zlib.decompress(os.pread(fds[0], 1 << 24, 0)) if has_state else None
-        opened = Opened(fields[0], fields[1], digest_id, fields[2], fields[3], credit, seed, done, list(self.held))
+        opened = Opened(
+            fields[0], fields[1], digest_id, fields[2], fields[3], credit, seed, done, list(self.held), *wish
+        )
         self.node.opens.append(opened)
+        self.wanting = opened.order == 2
         self.session_id = opened.session_id or f"s{len(self.node.sessions)}"
         self.reader_id, self.credit = opened.reader_id, credit
         if self.session_id not in self.node.sessions:
             bits = done or bytes((len(self.node.shards) + 7) // 8)
             todo = [i for i in range(len(self.node.shards)) if not bits[i // 8] >> i % 8 & 1]
-            self.node.sessions[self.session_id] = Session(todo)
+            epoch = sum(before.job == opened.job for before in self.node.sessions.values())
+            self.node.sessions[self.session_id] = Session(todo, opened.job, epoch)
         if self.node.on_open is not None and self.node.on_open(self):
             return
         self.session = self.node.sessions[self.session_id]
@@ -304,11 +330,13 @@ class Connection:
             if shard not in self.held:
                 del self.session.leased[shard]
                 self.session.todo.append(shard)
+        if self.node.todo_key is not None:
+            self.session.todo.sort(key=self.node.todo_key)
         dropped = [shard for shard in self.held if self.session.leased.get(shard) != self.reader_id]
         if dropped:
             self.send(frame(DROPPED, struct.pack(f"<I{len(dropped)}I", len(dropped), *dropped)))
         records = sum(shard.records for shard in self.node.shards)
-        numbers = struct.pack("<QQQ", 0, len(self.node.shards), records)
+        numbers = struct.pack("<QQQ", self.session.epoch, len(self.node.shards), records)
         self.send(frame(OPENED, text(self.session_id) + numbers))
 
     def _ticket(self, payload: bytes) -> None:
@@ -330,7 +358,7 @@ class Connection:
 
     def advance(self) -> None:
         session = self.session
-        if session is None or self.ended or self.gone:
+        if session is None or self.ended or self.gone or self.wanting:
             return
         while self.node.serving and self.credit > 0 and session.todo:
             shard = session.todo.pop(0)
@@ -350,7 +378,7 @@ class Connection:
             self.send_shard(number)
 
     def send_shard(self, number: int, **changes: int) -> None:
-        """The SHARD frame as it should be, but for `changes` (shard, kind, offset, length, crc32c, records)."""
+        """The SHARD frame as it should be, but for `changes` (see `fields`)."""
         shard = self.node.shards[number]
         fields = {
             "shard": number,
@@ -359,10 +387,16 @@ class Connection:
             "length": shard.length_bytes,
             "crc32c": shard.crc32c,
             "records": shard.records,
-        } | changes
+            "unit": 0,
+            "position": 0,
+            "block_offset": 0,
+            "block_records": 0,
+            "block_shards": 0,
+        }
+        fields |= (self.node.place(self.session, number) if self.node.place else {}) | changes
         fd = sealed_copy(shard) if self.node.sealed else os.open(shard.path, os.O_RDONLY)
         try:
-            self.send(frame(SHARD, struct.pack("<IBQQII", *fields.values())), [fd])
+            self.send(frame(SHARD, struct.pack("<IBQQIIIQIII", *fields.values())), [fd])
         finally:
             os.close(fd)
 

@@ -75,15 +75,47 @@ def test_options_as_the_op_gets_them() -> None:
     options = checked_options(**{**DEFAULTS, "batch_size": np.int64(8), "job": "j", "seed": 5, "shuffle_bytes": "1KiB"})
     assert options.for_op("here") == {
         "batch_size": 8,
+        "deterministic": False,
         "drop_remainder": False,
         "endpoint": "here",
         "hold_back": 16,
+        "homogeneous": False,
         "job": "j",
+        "order_log": "",
         "readahead_bytes": 32 << 20,
         "reconnect_ms": 60_000,
+        "replay": "",
         "seed": 5,
         "shuffle_bytes": 1024,
+        "with_position": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"order": "sorted"}, "order='sorted'"),
+        ({"order": "deterministic"}, "needs seed="),
+        ({"order": "deterministic", "seed": 1, "homogeneous": True}, "homogeneous"),
+        ({"order": "deterministic", "seed": 1, "order_log": "d"}, "order_log"),
+        ({"order": "deterministic", "seed": 1, "replay": "d"}, "replay"),
+        ({"with_position": True}, "with_position"),
+        ({"with_position": 1}, "with_position"),
+        ({"homogeneous": "yes"}, "homogeneous"),
+        ({"homogeneous": True, "replay": "d"}, "homogeneous"),
+        ({"order_log": ""}, "order_log"),
+        ({"replay": 7}, "replay"),
+    ],
+)
+def test_orders_are_checked(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        checked_options(**DEFAULTS | arguments)
+
+
+def test_seed_0_is_a_seed() -> None:
+    options = checked_options(**DEFAULTS | {"seed": 0, "order": "deterministic"})
+    assert options.seed and options.deterministic
+    assert checked_options(**DEFAULTS).seed == 0
 
 
 def test_jobs_are_distinct_and_records_are_held_back_by_default() -> None:

@@ -17,25 +17,28 @@ u64 = st.integers(0, 2**64 - 1)
 sizes = st.integers(0, frames.MAX_BYTES)
 ids = st.binary(min_size=32, max_size=32)
 indexes = st.lists(u32, max_size=300).map(tuple)
+wishes = st.builds(frames.Wish, u64, st.integers(0, 2), st.booleans(), u64, sizes, u32)
+places = st.builds(frames.Place, u32, sizes, u32, u32, u32)
 any_frame = st.one_of(
     st.builds(frames.Hello, st.integers(0, 2), u32, texts),
     st.builds(frames.Welcome, texts),
-    st.builds(frames.Open, texts, texts, ids, texts, texts, sizes, u64, st.booleans()),
+    st.builds(frames.Open, texts, texts, ids, texts, texts, sizes, wishes, st.booleans()),
     st.builds(frames.Opened, texts, u64, u64, u64),
     st.builds(frames.Credit, sizes),
-    st.builds(frames.Shard, u32, st.integers(0, 1), sizes, sizes, u32, u32),
+    st.builds(frames.Shard, u32, st.integers(0, 1), sizes, sizes, u32, u32, places),
     st.builds(frames.Ack, indexes),
     st.builds(frames.Bad, u32),
     st.builds(frames.Draining, u64),
     st.builds(frames.End),
     st.builds(frames.Close, st.booleans()),
-    st.builds(frames.Ticket, texts, texts, u64, st.booleans(), ids, texts),
+    st.builds(frames.Ticket, texts, texts, u64, st.booleans(), ids, texts, wishes),
     st.builds(frames.TicketReply, st.booleans(), texts),
     st.builds(frames.Error, st.integers(0, 2**16 - 1), st.booleans(), texts),
     st.builds(frames.Ping),
     st.builds(frames.Held, indexes),
     st.builds(frames.Dropped, indexes),
     st.builds(frames.Delivered, texts, indexes),
+    st.builds(frames.Want, indexes),
 )
 
 

@@ -331,3 +331,56 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+def ordered(credit: int = 400, wanting: bool = False) -> ReaderSession:
+    made = ReaderSession(np.full(10, 100, np.uint64), credit, ordered=True, wanting=wanting)
+    made.opened((), ())
+    return made
+
+
+def test_an_ordered_reader_gets_shards_in_the_order_in_which_they_were_leased() -> None:
+    reader = ordered()
+    reader.leased(LEASED, [(3, ""), (5, ""), (7, "")], 0.0)
+    assert Send(7) not in reader.fetched(7)
+    assert Send(5) not in reader.fetched(5)
+    assert [i for i in reader.fetched(3) if isinstance(i, Send)] == [Send(3), Send(5), Send(7)]
+
+
+def test_an_ordered_reader_gets_a_damaged_shard_again_at_once_and_does_not_wait_for_dropped_ones() -> None:
+    reader = ordered()
+    reader.leased(LEASED, [(3, ""), (5, ""), (7, "")], 0.0)
+    reader.fetched(3)
+    assert Fetch(3, "", drop_first=True) in reader.bad(3, 0.0)
+    reader.fetched(7)
+    assert Send(3) in reader.fetched(3)
+    reader.reopening()
+    assert Send(7) in reader.reopened([5])
+
+
+def test_an_ordered_reader_is_told_at_once_that_a_shard_cannot_be_had() -> None:
+    reader = ordered()
+    reader.leased(LEASED, [(3, ""), (5, "")], 0.0)
+    error = errors.NotFoundError("gone")
+    assert reader.fetch_failed(3, error, 0.0) == [Tell(error, fatal=True)]
+    assert reader.fetched(5) == []
+
+
+def test_a_reader_that_wants_is_leased_what_it_wants_and_then_the_rest() -> None:
+    reader = ReaderSession(np.full(10, 100, np.uint64), 200, ordered=True, wanting=True)
+    assert reader.opened((), ()) == []
+    asked = lease_of(reader.want([4, 2, 9, 1]))
+    assert asked.wanted == (4, 2, 9)  # what there is credit for, and room ahead
+    asked = lease_of(reader.leased(LEASED, [(4, ""), (9, "")], 0.0) + reader.want([8]) + reader.fetched(4))
+    assert asked.wanted == (1,)
+    reader.leased(LEASED, [(1, "")], 0.0)
+    reader.want([])
+    reader.credit(400)
+    assert reader._request(9, draining=False).wanted == (8,)
+    with pytest.raises(errors.ProtocolError, match="WANT"):
+        reader.want([3])
+
+
+def test_a_reader_that_does_not_want_says_so() -> None:
+    with pytest.raises(errors.ProtocolError, match="WANT"):
+        opened().want([3])

@@ -13,7 +13,7 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
+from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions, Wish
 
 LIMITS = Limits(grace_s=10.0, idle_s=100.0, ended_s=50.0, max_sessions=4, stall_s=5.0)
 WAIT, END = LeaseResult(LeaseState.WAIT), LeaseResult(LeaseState.END)
@@ -303,7 +303,7 @@ def test_what_is_not_there_is_named(bench: Bench) -> None:
 
 
 def own(bench: Bench, reader: str = "a", digest: bytes = DIGEST, done: bytes = b"", seed: int = 5) -> str:
-    return bench.sessions.own_session(reader, "key", digest, bench.shards, "job", seed, done)
+    return bench.sessions.own_session(reader, "key", digest, bench.shards, "job", Wish(seed), done)
 
 
 def test_a_session_of_ones_own_is_made_once_and_goes_on_where_the_checkpoint_was(bench: Bench) -> None:

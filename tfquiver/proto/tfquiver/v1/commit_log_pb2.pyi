@@ -119,6 +119,8 @@ class SessionCreated(_message.Message):
     DONE_BITMAP_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    HOMOGENEOUS_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -130,12 +132,16 @@ class SessionCreated(_message.Message):
     """the reader that made the session for itself; empty: made by a ticket"""
     done_bitmap: _builtins.bytes
     """as in OpenReaderRequest"""
+    homogeneous: _builtins.bool
+    """as in OpenReaderRequest, and so is `order`; order_seed is set where it matters"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """snapshots only: of every reader that took part"""
 
+    @_builtins.property
+    def order(self) -> _types_pb2.SessionOrder: ...
     def __init__(
         self,
         *,
@@ -150,10 +156,12 @@ class SessionCreated(_message.Message):
         done_bitmap: _builtins.bytes = ...,
         counters: Global___Counters | None = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
+        homogeneous: _builtins.bool = ...,
+        order: _types_pb2.SessionOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "job", b"job", "labels", b"labels", "own_reader_id", b"own_reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -475,6 +475,9 @@ class TicketRequest(_message.Message):
     RESTORED_FIELD_NUMBER: _builtins.int
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    HOMOGENEOUS_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """unique per distribute() call, from the graph"""
     provider_id: _builtins.str
@@ -489,6 +492,11 @@ class TicketRequest(_message.Message):
     """
     digest_id: _builtins.bytes
     job: _builtins.str
+    seed: _builtins.int
+    """Of the session, should this ticket be its first: as in OpenReaderRequest."""
+    homogeneous: _builtins.bool
+    @_builtins.property
+    def order(self) -> _types_pb2.SessionOrder: ...
     def __init__(
         self,
         *,
@@ -498,10 +506,13 @@ class TicketRequest(_message.Message):
         restored: _builtins.bool = ...,
         digest_id: _builtins.bytes = ...,
         job: _builtins.str = ...,
+        seed: _builtins.int = ...,
+        homogeneous: _builtins.bool = ...,
+        order: _types_pb2.SessionOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "job", b"job", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "homogeneous", b"homogeneous", "job", b"job", "order", b"order", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -547,6 +558,7 @@ class OpenReaderRequest(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -571,6 +583,10 @@ class OpenReaderRequest(_message.Message):
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
 
+    @_builtins.property
+    def order(self) -> _types_pb2.SessionOrder:
+        """New sessions only; deterministic: `seed` or order.order_seed must be set, and homogeneous must not."""
+
     def __init__(
         self,
         *,
@@ -586,10 +602,11 @@ class OpenReaderRequest(_message.Message):
         held: _abc.Iterable[_builtins.int] | None = ...,
         seed: _builtins.int = ...,
         homogeneous: _builtins.bool = ...,
+        order: _types_pb2.SessionOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +659,7 @@ class LeaseRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
     sequence: _builtins.int
@@ -654,6 +672,12 @@ class LeaseRequest(_message.Message):
     """at most 10000"""
     draining: _builtins.bool
     """Every shard this reader was ever given has been emitted; what it has not acked is only held back."""
+    @_builtins.property
+    def wanted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Hand out these, as far as they are pending, in this order, instead of drawing any (max_bytes does not count); at
+        most 1024. For replay: a session of one reader that wants its shards in an order of its own.
+        """
+
     def __init__(
         self,
         *,
@@ -664,10 +688,11 @@ class LeaseRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         wait_ms: _builtins.int = ...,
         draining: _builtins.bool = ...,
+        wanted: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "max_bytes", b"max_bytes", "max_shards", b"max_shards", "reader_id", b"reader_id", "sequence", b"sequence", "session_id", b"session_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "max_bytes", b"max_bytes", "max_shards", b"max_shards", "reader_id", b"reader_id", "sequence", b"sequence", "session_id", b"session_id", "wait_ms", b"wait_ms", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -727,6 +752,7 @@ class LeasedShard(_message.Message):
     OWNER_FIELD_NUMBER: _builtins.int
     RESIDENT_FIELD_NUMBER: _builtins.int
     UNIT_FIELD_NUMBER: _builtins.int
+    BLOCK_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     """index in the digest"""
     owner: _builtins.str
@@ -734,6 +760,12 @@ class LeasedShard(_message.Message):
     resident: _builtins.bool
     unit: _builtins.int
     """homogeneous sessions: stripe unit + 1; shards of two units are not to be mixed. 0: may be"""
+    @_builtins.property
+    def block(self) -> Global___BlockPlace:
+        """Deterministic sessions; see docs/decisions/0009-order.md. A block is handed out whole, in one reply: all of it that
+        is pending.
+        """
+
     def __init__(
         self,
         *,
@@ -741,14 +773,45 @@ class LeasedShard(_message.Message):
         owner: _builtins.str = ...,
         resident: _builtins.bool = ...,
         unit: _builtins.int = ...,
+        block: Global___BlockPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "resident", b"resident", "shard", b"shard", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "owner", b"owner", "resident", b"resident", "shard", b"shard", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeasedShard: _TypeAlias = LeasedShard  # noqa: Y015
+
+@_typing.final
+class BlockPlace(_message.Message):
+    """Where a shard stands in the order of a deterministic session: a function of digest, order_seed and block_bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    position: _builtins.int
+    """how many of the data set's records stand before the shard's block"""
+    offset: _builtins.int
+    """how many of the block's before the shard"""
+    records: _builtins.int
+    """in the whole block; 0: there are no blocks"""
+    def __init__(
+        self,
+        *,
+        position: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "position", b"position", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlockPlace: _TypeAlias = BlockPlace  # noqa: Y015
 
 @_typing.final
 class AckRequest(_message.Message):

@@ -218,3 +218,37 @@ class CacheSetting(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CacheSetting: _TypeAlias = CacheSetting  # noqa: Y015
+
+@_typing.final
+class SessionOrder(_message.Message):
+    """In which order a session hands its shards out. All zero: as the cache has them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DETERMINISTIC_FIELD_NUMBER: _builtins.int
+    BLOCK_BYTES_FIELD_NUMBER: _builtins.int
+    ORDER_SEED_FIELD_NUMBER: _builtins.int
+    BATCH_RECORDS_FIELD_NUMBER: _builtins.int
+    deterministic: _builtins.bool
+    """The order is a function of order_seed alone: blocks of shards, each handed out whole, one after the other."""
+    block_bytes: _builtins.int
+    """about so many make a block (deterministic) or a stripe unit (homogeneous)"""
+    order_seed: _builtins.int
+    """deterministic; 0: made of the session's seed and epoch"""
+    batch_records: _builtins.int
+    """homogeneous: records of a batch; 0: not known"""
+    def __init__(
+        self,
+        *,
+        deterministic: _builtins.bool = ...,
+        block_bytes: _builtins.int = ...,
+        order_seed: _builtins.int = ...,
+        batch_records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "block_bytes", b"block_bytes", "deterministic", b"deterministic", "order_seed", b"order_seed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionOrder: _TypeAlias = SessionOrder  # noqa: Y015

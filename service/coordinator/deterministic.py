@@ -1,0 +1,71 @@
+"""A sampler for sessions whose order does not depend on what is cached, nor on who reads. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.service.coordinator.block_order import BlockOrder
+from tfquiver.service.coordinator.sampler import Place
+
+
+class Deterministic:
+    """A Sampler. Whole blocks, the first that has anything pending first; O(log blocks) a block, a byte a shard.
+
+    A block that is handed out is held by one reader as a whole, so that it can tell when all of it has come.
+    """
+
+    def __init__(
+        self, order: BlockOrder, pending: npt.NDArray[np.bool_], lengths: Sequence[int] | npt.NDArray[np.uint64]
+    ) -> None:
+        """`pending`: shape [shards]. `lengths`: bytes of each shard."""
+        self._order, self._lengths = order, lengths
+        self._is_pending = bytearray(pending.astype(np.uint8).tobytes())
+        self._pending = int(pending.sum())
+        self._open = [b for b in range(order.blocks) if self._pending_of(b)]  # a heap; some may have nothing left
+
+    @property
+    def pending(self) -> int:
+        return self._pending
+
+    def take(self, n: int, max_bytes: int) -> list[int]:
+        """At least one block, whatever its size."""
+        taken: list[int] = []
+        size_bytes = 0
+        while self._open:
+            block = self._pending_of(self._open[0])
+            size_bytes += sum(int(self._lengths[shard]) for shard in block)
+            if taken and (len(taken) + len(block) > n or size_bytes > max_bytes):
+                break
+            heapq.heappop(self._open)
+            self.remove(block)
+            taken += block
+        return taken
+
+    def give_back(self, shards: Iterable[int]) -> None:
+        for shard in shards:
+            if not self._is_pending[shard]:
+                self._is_pending[shard] = 1
+                self._pending += 1
+                heapq.heappush(self._open, self._order.block_of(shard))
+
+    def remove(self, shards: Iterable[int]) -> None:
+        for shard in shards:
+            self._pending -= self._is_pending[shard]
+            self._is_pending[shard] = 0
+
+    def residency_changed(self, shards: Iterable[int]) -> None:
+        """It does not matter."""
+
+    def place(self, shard: int) -> Place:
+        return self._order.place(shard)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _pending_of(self, block: int) -> list[int]:
+        first = self._order.first
+        return [shard for shard in self._order.shards[first[block] : first[block + 1]] if self._is_pending[shard]]

@@ -1,0 +1,125 @@
+"""The order of records through a real node and coordinator: the same whatever is cached, and whoever reads."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered
+from tests.support.op_source import drop_iterators
+from tfquiver import CutPolicy, endpoints, local
+
+FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
+TOTAL = FILES * RECORDS
+CUT = CutPolicy(20_000, 50_000, 100_000)
+POOL = {"shuffle_bytes": 600_000, "readahead_bytes": 200_000}
+Source = Callable[..., tf.data.Dataset]
+
+
+class _NoOp:
+    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+
+
+def _cache(cache_dir: Path) -> Iterator[Path]:
+    endpoints.acquire(str(cache_dir), functools.partial(local.find_or_start, cache_dir, 1 << 30), _NoOp())
+    yield cache_dir
+    endpoints.close_all()
+    for process in psutil.process_iter(["cmdline"]):
+        if f"--cache_dir={cache_dir}" in (process.info["cmdline"] or ()):
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory, paths: list[Path]) -> Iterator[Path]:
+    """A cache that has all of the data."""
+    for cache_dir in _cache(tmp_path_factory.mktemp("warm") / "cache"):
+        for _ in tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT):
+            pass
+        drop_iterators()
+        yield cache_dir
+
+
+@pytest.fixture
+def cold(tmp_path: Path) -> Iterator[Path]:
+    yield from _cache(tmp_path / "cold")
+
+
+@pytest.fixture
+def read(paths: list[Path]) -> Source:
+    def make(cache_dir: Path, **arguments: Any) -> tf.data.Dataset:
+        return tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, **POOL | arguments)
+
+    return make
+
+
+def numbers(dataset: tf.data.Dataset) -> list[int]:
+    found: list[int] = numbered.read(dataset.as_numpy_iterator()).tolist()
+    drop_iterators()
+    return found
+
+
+def pairs(elements: Iterator[tuple[Any, bytes]]) -> list[tuple[int, int]]:
+    return [(int(position), int(numbered.numbers([record])[0])) for position, record in elements]
+
+
+def test_a_replay_is_bit_for_bit_what_was_served_by_another_cache(
+    read: Source, warm: Path, cold: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    first = read(cold, order_log=log)
+    served = [numbers(first), numbers(first)]
+    numbered.assert_each_once(np.array(served[0]), TOTAL)
+    again = read(warm, replay=log)
+    assert [numbers(again), numbers(again)] == served
+    assert served[0] != served[1] != numbers(read(warm))
+
+
+def test_a_deterministic_order_is_that_of_its_seed(read: Source, warm: Path, cold: Path) -> None:
+    options = {"order": "deterministic", "seed": 0, "with_position": True}
+    of_warm, of_cold = read(warm, **options), read(cold, **options)
+    epochs = [pairs(of_warm.as_numpy_iterator()) for _ in range(2)]
+    assert [pairs(of_cold.as_numpy_iterator()) for _ in range(2)] == epochs
+    for epoch in epochs:
+        assert [position for position, _ in epoch] == list(range(TOTAL))
+        numbered.assert_each_once(np.array([number for _, number in epoch]), TOTAL)
+    assert epochs[0] != epochs[1]
+    assert pairs(read(warm, **options | {"seed": 1}).as_numpy_iterator()) != epochs[0]
+
+
+def test_batches_come_from_one_stripe_unit_at_a_time(read: Source, warm: Path) -> None:
+    found = np.array(numbers(read(warm, homogeneous=True, batch_size=25, shuffle_bytes=100_000)))
+    numbered.assert_each_once(found, TOTAL)
+    # 8 batches of 25 are the least that a unit has: 10 units, and so 200 records or so of the same stretch at a time.
+    spreads = [np.ptp(found[at : at + 25]) for at in range(0, TOTAL, 25)]
+    assert np.median(spreads) < 300
+    shuffled = np.array(numbers(read(warm, batch_size=25)))
+    assert np.median([np.ptp(shuffled[at : at + 25]) for at in range(0, TOTAL, 25)]) > 600
+
+
+def test_a_deterministic_iterator_is_restored_in_its_order(read: Source, warm: Path, tmp_path: Path) -> None:
+    def made() -> tf.data.Dataset:
+        return read(warm, order="deterministic", seed=9, with_position=True)
+
+    whole = pairs(made().as_numpy_iterator())
+    iterator = iter(made())
+    found = pairs((position, record.numpy()) for position, record in itertools.islice(iterator, 777))
+    prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    restored = iter(made())
+    tf.train.Checkpoint(iterator=restored).read(prefix).assert_consumed()
+    found += pairs((position, record.numpy()) for position, record in restored)
+    assert found == whole
