@@ -51,8 +51,11 @@ class Server:
         log: Path,
         env: Mapping[str, str] | None = None,
         ready_s: float = READY_S,
+        prefix: Sequence[str] = (),
     ) -> None:
+        """`prefix`: a command that becomes the one that follows it, as `ip netns exec` does."""
         self.module = module
+        self._prefix = list(prefix)
         self.arguments = list(arguments)
         self.log = log
         self.ready: dict[str, Any] = {}
@@ -84,7 +87,7 @@ class Server:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self.module, *self.arguments],
+                [*self._prefix, sys.executable, "-m", self.module, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

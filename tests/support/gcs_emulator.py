@@ -22,18 +22,21 @@ Fault = Callable[["_Handler"], bool]  # True: the request has been dealt with
 
 
 class GcsEmulator:
-    def __init__(self) -> None:
+    def __init__(self, listener: socket.socket | None = None) -> None:
+        """`listener`: a listening socket; its address is this one's. Without one: a free port of this machine."""
         self.storage = Storage(use_memory_fs=True)
         self.faults: list[Fault] = []  # one for each download to come
         self.downloads: list[str] = []
         self.connections: set[socket.socket] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.storage, self))
+        listener = listener or socket.create_server(("127.0.0.1", 0))
+        self._server = _Server(listener, partial(_Handler, self.storage, self))
         self._server.daemon_threads = False  # server_close joins them
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="gcs-emulator")
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     def next_fault(self) -> Fault | None:
         return self.faults.pop(0) if self.faults else None
@@ -48,6 +51,15 @@ class GcsEmulator:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, listener: socket.socket, handler: Callable[..., RequestHandler]) -> None:
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_address = listener.getsockname()
+        self.server_name, self.server_port = self.server_address[:2]
 
 
 class _Handler(RequestHandler):
@@ -120,8 +132,8 @@ def whole_object(handler: _Handler) -> bool:
 
 
 @contextmanager
-def gcs_emulator(bucket: str = "bucket") -> Iterator[GcsEmulator]:
-    emulator = GcsEmulator()
+def gcs_emulator(bucket: str = "bucket", listener: socket.socket | None = None) -> Iterator[GcsEmulator]:
+    emulator = GcsEmulator(listener)
     emulator.storage.create_bucket(bucket, {"name": bucket})
     emulator.start()
     try:
