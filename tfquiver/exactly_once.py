@@ -49,6 +49,7 @@ class Origin:
     options: SourceOptions
     endpoint: str
     made: Any  # the data set itself: as long as it lives, the way to the node is open
+    resumes: bool = False
 
     @staticmethod
     def of(dataset: tf.data.Dataset) -> Origin:
@@ -86,6 +87,11 @@ def deliver(
     if origin.options.with_position or origin.options.order_log or origin.options.replay:
         raise errors.InvalidArgumentError(
             'guarantee="exactly_once": not with with_position=, order_log= or replay= of tfquiver.dataset(...)'
+        )
+    if origin.resumes:
+        raise errors.InvalidArgumentError(
+            'resume=True and guarantee="exactly_once" do not go together: save the iterator with tf.train.Checkpoint, '
+            "which goes on with exactly the records that have not been delivered"
         )
     if batch_size is not None and origin.options.batch_size:
         raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")

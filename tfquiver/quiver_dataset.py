@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfquiver import endpoints, errors, serving
+from tfquiver import endpoints, errors, resumption, serving
 from tfquiver.cutting import CutPolicy
 from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, size
 from tfquiver.exactly_once import Origin
@@ -42,6 +42,7 @@ def dataset(
     readahead_bytes: int | str = "32MiB",
     seed: int | None = None,
     job: str | None = None,
+    resume: bool = False,
     name: str | None = None,
     quota: int | str | None = None,
     hold_back: int | None = None,
@@ -85,6 +86,9 @@ def dataset(
       readahead_bytes: bytes of shards asked for ahead of the pool.
       seed: makes this job's random choices repeatable where the cache's contents are; 0 to 2**63 - 1.
       job: name of the training run, for accounting and display; None: a random one.
+      resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md). Its next iterations
+        give what that epoch has not delivered, until it is finished; those after it are whole epochs. Whoever still
+        reads that epoch gets an error: runs at the same time need names of their own.
       name: name of the data set, for display; None: taken from `source`.
       quota: bytes the cache may use (an integer or "10GiB"), when this call starts the daemon.
       hold_back: elements behind this source that may still be buffered in the same process when it has emitted more:
@@ -143,6 +147,10 @@ def dataset(
     quota_bytes = None if quota is None else size("quota", quota, 1)
     if cut is not None and not isinstance(cut, CutPolicy):
         raise errors.InvalidArgumentError(f"cut={cut!r}: must be a tfquiver.CutPolicy")
+    if not isinstance(resume, bool):
+        raise errors.InvalidArgumentError(f"resume={resume!r}: must be True or False")
+    if resume and job is None:
+        raise errors.InvalidArgumentError("resume=True needs job=: the name that the interrupted run had")
     check_name("name", name)
     check_seconds("connect_timeout_s", connect_timeout_s)
     token = serving.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
@@ -158,18 +166,21 @@ def dataset(
         endpoint_name = endpoints.name_of(directory)
         endpoint = endpoints.acquire(endpoint_name, locate, library)
         control, coordinator = endpoint.control, service or endpoint.coordinator
+    session_key = uuid.uuid4().hex
     try:
         assert coordinator is not None
         with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
             registered = described(registrar, name, report)
-        made = _make(registered, options, endpoint_name, library)
+        if resume:
+            resumption.resume(resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token))
+        made = _make(registered, session_key, options, endpoint_name, library)
     except BaseException:
         endpoints.release(endpoint_name)
         raise
     if endpoint_name:
         weakref.finalize(made, endpoints.release, endpoint_name)
     whole = _without_autoshard(made)
-    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made)
+    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume)
     return whole
 
 
@@ -204,12 +215,14 @@ def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
     return functools.partial(find_or_start, directory, quota_bytes)
 
 
-def _make(registered: types_pb2.Dataset, options: SourceOptions, endpoint: str, library: Any) -> tf.data.Dataset:
+def _make(
+    registered: types_pb2.Dataset, session_key: str, options: SourceOptions, endpoint: str, library: Any
+) -> tf.data.Dataset:
     from tfquiver.tf_source import QuiverSource
 
     variant = library.quiver_dataset(
         digest_id=registered.digest_id,
-        session_key=uuid.uuid4().hex,
+        session_key=session_key,
         options=options.for_op(endpoint),
         num_records=registered.records,
     )

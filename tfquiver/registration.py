@@ -115,6 +115,23 @@ class Registrar:
         except errors.NotFoundError:
             return None
 
+    def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:
+        return self._retry(
+            lambda: self._coordinator.Resume(request, metadata=self._metadata, timeout=CALL_S),
+            f"asking the coordinator at {self._address} where job {request.job!r} was",
+        )
+
+    def position(self, session_key: str) -> coordinator_pb2.GetPositionReply | None:
+        """None when nothing has been read yet."""
+        request = coordinator_pb2.GetPositionRequest(session_key=session_key)
+        try:
+            return self._retry(
+                lambda: self._coordinator.GetPosition(request, metadata=self._metadata, timeout=CALL_S),
+                f"asking the coordinator at {self._address}",
+            )
+        except errors.NotFoundError:
+            return None
+
     def _some_node(self) -> str:
         reply = self._retry(
             lambda: self._coordinator.ListNodes(

@@ -43,6 +43,14 @@ class Bitmap:
         return zlib.compress(bytes(self._bytes), 1) if self.count else b""
 
     @classmethod
+    def of(cls, mask: npt.NDArray[np.bool_]) -> Bitmap:
+        """`mask`: shape [size]."""
+        bitmap = cls(len(mask))
+        bitmap._bytes[:] = np.packbits(mask, bitorder="little").tobytes()
+        bitmap.count = int(mask.sum())
+        return bitmap
+
+    @classmethod
     def from_compressed(cls, data: bytes, size: int) -> Bitmap:
         """Raises InvalidArgumentError when `data` is not a bitmap of exactly `size` bits."""
         bitmap = cls(size)

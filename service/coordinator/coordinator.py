@@ -20,7 +20,8 @@ from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, ResumeAsked
+from tfquiver.service.coordinator.bitmap import Bitmap
 from tfquiver.service.coordinator.caching import Caching
 from tfquiver.service.coordinator.commit_log import CommitLog
 from tfquiver.service.coordinator.inventory import prefixes
@@ -28,6 +29,7 @@ from tfquiver.service.coordinator.membership import InventoryVerdict, Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.registry import Registry
 from tfquiver.service.coordinator.residency import Table
+from tfquiver.service.coordinator.resumptions import position_of
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions, Wish
 
@@ -217,11 +219,32 @@ class Coordinator:
             await self._log.synced()
         return result, table
 
-    async def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
+    async def ack(self, request: pb2.AckRequest) -> None:
         await self._log.writable()
-        self.sessions.ack(session_id, reader_id, shards)
-        self.caching.look(self.sessions.session(session_id).digest_id)
+        self.sessions.ack(request.session_id, request.reader_id, request.shards, request.presumed)
+        self.caching.look(self.sessions.session(request.session_id).digest_id)
         await self._log.synced()
+
+    async def resume(self, request: pb2.ResumeRequest) -> pb2.ResumeReply:
+        await self._log.writable()
+        shards = self.registry.find(request.digest_id).shards
+        position = request.position if request.HasField("position") else None
+        asked = ResumeAsked(
+            session_key=request.session_key, digest_id=request.digest_id, job=request.job, position=position
+        )
+        start = self.sessions.resume(asked, shards)
+        await self._log.synced()
+        if start is None:
+            return pb2.ResumeReply(shards=shards)
+        delivered = Bitmap.from_compressed(start.position.done_bitmap, shards).count
+        return pb2.ResumeReply(resumed=True, epoch=start.position.epoch, shards=shards, delivered=delivered)
+
+    def position(self, session_key: str) -> pb2.GetPositionReply:
+        session = self.sessions.resumptions.newest_of_key(session_key)
+        if session is None:
+            raise errors.NotFoundError(f"session_key: nothing has been read of {session_key!r} yet")
+        pending = not session.ended and not session.all_given
+        return pb2.GetPositionReply(position=position_of(session), ended=session.ended, pending=pending)
 
     async def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
         await self._log.writable()

@@ -150,13 +150,25 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
 
     @handled
     async def Ack(self, request: pb2.AckRequest, context: Any) -> pb2.AckReply:
-        await self._coordinator.ack(request.session_id, request.reader_id, request.shards)
+        await self._coordinator.ack(request)
         return pb2.AckReply()
 
     @handled
     async def CloseReader(self, request: pb2.CloseReaderRequest, context: Any) -> pb2.CloseReaderReply:
         await self._coordinator.close_reader(request.session_id, request.reader_id, request.complete)
         return pb2.CloseReaderReply()
+
+    @handled
+    async def Resume(self, request: pb2.ResumeRequest, context: Any) -> pb2.ResumeReply:
+        checks.name("session_key", request.session_key)
+        checks.name("job", request.job)
+        checks.hash_("digest_id", request.digest_id)
+        return await self._coordinator.resume(request)
+
+    @handled
+    async def GetPosition(self, request: pb2.GetPositionRequest, context: Any) -> pb2.GetPositionReply:
+        checks.name("session_key", request.session_key)
+        return self._coordinator.position(request.session_key)
 
     @handled
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
@@ -190,4 +202,5 @@ def _info(session: Session) -> pb2.SessionInfo:
         resident_leases=session.counters.resident_leases,
         missing_leases=session.counters.missing_leases,
         left_early=session.counters.left_early,
+        taken_over=session.taken_over,
     )

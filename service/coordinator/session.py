@@ -92,6 +92,9 @@ class Session:
         self.labels = set(created.labels)
         self.ended = False
         self.settled_acked: int | None = None  # set when ended and without readers; `acked` is then empty
+        self.presumed = set(created.presumed)  # acked, but buffers behind a reader that left may not have delivered it
+        self.undelivered: frozenset[int] = frozenset()  # once settled: not acked, or presumed
+        self.taken_over = False  # another session goes on with it
         self.sampler: Sampler | None = None
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went
@@ -120,8 +123,21 @@ class Session:
         return any(reader.leases_unknown for reader in self.readers.values())
 
     @property
+    def unfinished(self) -> bool:
+        """Some of it may not have been delivered to the trainer, and nobody else goes on with it."""
+        if self.taken_over:
+            return False
+        return self.acked_shards - (0 if self.ended else len(self.presumed)) < self.shards
+
+    def delivered(self) -> Bitmap:
+        """What a client that goes on with it need not see again."""
+        mask = np.ones(self.shards, np.bool_) if self.settled_acked is not None else self.acked.as_array()
+        mask[list(self.undelivered or self.presumed)] = False
+        return Bitmap.of(mask)
+
+    @property
     def shortfall(self) -> int:
-        if not self.ended or self.waits_for_readers:
+        if not self.ended or self.waits_for_readers or self.taken_over:
             return 0
         return self.shards - self.acked_shards - self.leased_shards
 
@@ -189,11 +205,17 @@ class Session:
         self._give(reader, shards)
         return shards
 
-    def not_acked(self, shards: Iterable[int]) -> list[int]:
-        return [] if self.settled_acked is not None else [shard for shard in shards if shard not in self.acked]
+    def not_acked(self, shards: Iterable[int], presumed: bool) -> list[int]:
+        if self.settled_acked is not None:
+            return []
+        return [s for s in shards if s not in self.acked or (s in self.presumed and not presumed)]
 
-    def shards_acked(self, shards: Iterable[int]) -> None:
+    def shards_acked(self, shards: Iterable[int], presumed: bool) -> None:
         fresh = [shard for shard in shards if self.acked.add(shard)]
+        if presumed:
+            self.presumed.update(fresh)
+        else:
+            self.presumed.difference_update(shards)
         for shard in fresh:
             holder = self._holders.pop(shard, None)
             if holder:
@@ -224,18 +246,28 @@ class Session:
             self.sampler.close()
         self.sampler = None
 
-    def settle(self, acked: int, labels: Iterable[str]) -> None:
+    def take_over(self) -> None:
+        """Ends it for its readers: another session goes on with it."""
+        self.readers.clear()
+        self._holders.clear()
+        self.session_ended()
+        self.settle(self.acked_shards, (), ())
+        self.taken_over = True
+
+    def settle(self, acked: int, labels: Iterable[str], undelivered: Iterable[int]) -> None:
         """As a snapshot remembers it."""
         self.ended = True
         self.settled_acked = acked
+        self.undelivered = frozenset(undelivered)
         self.labels.update(labels)
         self.acked = Bitmap(0)
+        self.presumed.clear()
 
     def _settle(self) -> None:
         self._given_back.clear()
         # A trainer that acknowledges by itself may still do so.
         if self.settled_acked is None and self.acked.count == self.shards:
-            self.settle(self.acked.count, ())
+            self.settle(self.acked.count, (), self.presumed)
 
     def _may_hold(self, reader: Reader, shard: int) -> bool:
         if self.settled_acked is not None or shard in self.acked:

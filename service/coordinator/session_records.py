@@ -34,6 +34,8 @@ def records_of(session: Session, tickets: Tickets) -> Iterator[Record]:
         ended = log_pb2.SessionEnded(session_id=session_id)
         if session.settled_acked is not None:
             ended.settled, ended.acked = True, session.settled_acked
+            ended.undelivered.extend(sorted(session.undelivered))
+            ended.taken_over = session.taken_over
         yield Record(session_ended=ended)
 
 
@@ -52,4 +54,5 @@ def _created(session: Session) -> log_pb2.SessionCreated:
         labels=sorted(session.labels),
         homogeneous=session.homogeneous,
         order=session.order,
+        presumed=sorted(session.presumed),
     )

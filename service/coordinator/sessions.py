@@ -17,6 +17,7 @@ from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.block_order import order_seed
+from tfquiver.service.coordinator.resumptions import Resumptions, Start, check_position
 from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.session_records import records_of
 from tfquiver.service.coordinator.tickets import Tickets
@@ -87,6 +88,7 @@ class Sessions:
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
         self._tickets = Tickets()
+        self.resumptions = Resumptions(self._sessions)
         self._count = 0
 
     # What readers and providers ask for.
@@ -112,7 +114,8 @@ class Sessions:
             # Only its first ticket places a restored provider; after a Reset it is an epoch further, like any other.
             adopts = restored and repetition == 0
             adopted = self._tickets.adoptable(provider_id, self._of_key(session_key, digest_id)) if adopts else None
-            session = adopted or self._create(session_key, digest_id, shards, job, wish=wish)
+            start = self.resumptions.start(session_key, digest_id, restored) if not repetition and not adopted else None
+            session = adopted or self._create(session_key, digest_id, shards, job, wish=wish, start=start)
             self._ticket_given(session, provider_id, repetition, adopted is not None, False)
         session.last_used = self._clock.now()
         if not session.complete:
@@ -129,7 +132,7 @@ class Sessions:
 
         Raises NotFoundError, InvalidArgumentError (`held` has a shard that the data set has not).
         """
-        session = self.session(session_id)
+        session = self._not_taken_over(session_id)
         _check_shards("held", session, held)
         before = session.readers.get(request.reader_id)
         if before is None and len(session.readers) >= MAX_READERS:
@@ -166,14 +169,23 @@ class Sessions:
         """The id of the session that this reader makes for itself, made on first sight."""
         session_id = self._own.get(reader_id)
         if session_id is None:
-            session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap)
+            start = self.resumptions.start(session_key, digest_id)
+            if start and done_bitmap:  # the checkpoint of an iterator knows better
+                start = start.at(done_bitmap)
+            session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap, start)
             return session.session_id
         self._check_digest(self._sessions[session_id], digest_id)
         return session_id
 
+    def resume(self, asked: log_pb2.ResumeAsked, shards: int) -> Start | None:
+        """Returns where the key's next iteration would begin now; None: a new epoch. Raises InvalidArgumentError."""
+        check_position(asked.position, shards)
+        self._commit(Record(resume_asked=asked))
+        return self.resumptions.start(asked.session_key, asked.digest_id)
+
     def reader(self, session_id: str, reader_id: str) -> Reader:
-        """Raises NotFoundError when it must open (again)."""
-        reader = self.session(session_id).readers.get(reader_id)
+        """Raises NotFoundError when it must open (again), TakenOverError."""
+        reader = self._not_taken_over(session_id).readers.get(reader_id)
         if reader is None or reader.leases_unknown:
             raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
         return reader
@@ -223,17 +235,17 @@ class Sessions:
             reader.sequence, reader.reply = sequence, result
         return result
 
-    def ack(self, session_id: str, reader_id: str, shards: Sequence[int]) -> None:
-        """`reader_id` "": from the trainer that the readers deliver to.
+    def ack(self, session_id: str, reader_id: str, shards: Sequence[int], presumed: bool = False) -> None:
+        """`reader_id` "": from the trainer that the readers deliver to. `presumed`: as in AckRequest.
 
-        Raises NotFoundError, InvalidArgumentError (no such shard).
+        Raises NotFoundError, TakenOverError, InvalidArgumentError (no such shard).
         """
-        session = self.session(session_id)
+        session = self._not_taken_over(session_id)
         if reader_id:
             self.reader(session_id, reader_id)
         _check_shards("shards", session, shards)
         session.last_used = self._clock.now()
-        self._ack(session, shards)
+        self._ack(session, shards, presumed)
 
     def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
         """Raises NotFoundError when it says `complete` and has not said, since the restart, what it holds."""
@@ -245,7 +257,7 @@ class Sessions:
             raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
         told_end = reader.reply.state is LeaseState.END if reader.reply else reader.again
         if complete and (session.ended or told_end):
-            self._ack(session, sorted(reader.leases))
+            self._ack(session, sorted(reader.leases), presumed=True)
         self._gone(session, reader)
 
     # What happens to nodes.
@@ -319,14 +331,19 @@ class Sessions:
             self._sessions[opened.session_id].reader_opened(reader)
         elif kind == "shards_acked":
             session = self._sessions[record.shards_acked.session_id]
-            session.shards_acked(record.shards_acked.shards)
+            session.shards_acked(record.shards_acked.shards, record.shards_acked.presumed)
             session.counters.CopyFrom(record.shards_acked.counters)
         elif kind == "reader_gone":
             self._sessions[record.reader_gone.session_id].reader_gone(record.reader_gone.reader_id)
         elif kind == "session_ended":
             ended = record.session_ended
             session = self._sessions[ended.session_id]
-            session.settle(ended.acked, ended.labels) if ended.settled else session.session_ended()
+            session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
+            session.taken_over |= ended.taken_over
+        elif kind == "resume_asked":
+            asked = log_pb2.ResumeAsked()
+            asked.CopyFrom(record.resume_asked)
+            self.resumptions.ask(asked)
         elif kind == "session_forgotten":
             self._session_forgotten(record.session_forgotten.session_id)
         elif kind == "epochs_counted":
@@ -346,6 +363,7 @@ class Sessions:
         """Records that bring an empty object here."""
         for session in self._sessions.values():
             yield from records_of(session, self._tickets)
+        yield from self.resumptions.records()
         for (job, digest_id), sessions in self._epochs.items():
             yield Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
 
@@ -364,9 +382,10 @@ class Sessions:
         own_reader_id: str = "",
         wish: Wish | None = None,
         done_bitmap: bytes = b"",
+        start: Start | None = None,
     ) -> Session:
         wish = wish or Wish()
-        epoch = self._epochs.get((job or session_key, digest_id), 0)
+        epoch = start.position.epoch if start else self._epochs.get((job or session_key, digest_id), 0)
         order = wish.fixed(epoch)
         if len(self._sessions) >= self._limits.max_sessions:
             self._make_room()
@@ -383,8 +402,12 @@ class Sessions:
             homogeneous=wish.homogeneous,
             order=order,
         )
+        if start:
+            start.apply(created)
         Session(created, 0, 0.0)  # refuses a wrong bitmap before anything is written
         self._commit(Record(session_created=created))
+        if created.takes_over:
+            self._changed(created.takes_over)
         return self._sessions[created.session_id]
 
     def _session_created(self, created: log_pb2.SessionCreated) -> None:
@@ -395,7 +418,12 @@ class Sessions:
         if session.own_reader_id:
             self._own[session.own_reader_id] = session.session_id
         job = (session.job or session.session_key, session.digest_id)
-        self._epochs[job] = max(session.epoch + 1, self._epochs.pop(job, 0))  # newest last
+        counted = self._epochs.pop(job, 0)
+        self._epochs[job] = session.epoch + 1 if created.resumed else max(session.epoch + 1, counted)  # newest last
+        if created.takes_over in self._sessions:
+            self._sessions[created.takes_over].take_over()
+        if created.resumed:
+            self.resumptions.begun(created)
         while len(self._epochs) > self._limits.max_jobs:
             del self._epochs[next(iter(self._epochs))]
 
@@ -459,11 +487,12 @@ class Sessions:
     def _stalled(self, session: Session) -> bool:
         return session.last_progress + self._limits.stall_s <= self._clock.now()
 
-    def _ack(self, session: Session, shards: Iterable[int]) -> None:
-        fresh = session.not_acked(shards)
+    def _ack(self, session: Session, shards: Iterable[int], presumed: bool) -> None:
+        fresh = session.not_acked(shards, presumed)
         if fresh:
             session.last_progress = self._clock.now()
             acked = log_pb2.ShardsAcked(session_id=session.session_id, shards=fresh, counters=session.counters)
+            acked.presumed = presumed
             self._commit(Record(shards_acked=acked))
             if session.can_end:
                 self._changed(session.session_id)
@@ -491,6 +520,15 @@ class Sessions:
     def _of_key(self, session_key: str, digest_id: bytes) -> list[Session]:
         sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
         return [session for session in sessions if session.digest_id == digest_id]
+
+    def _not_taken_over(self, session_id: str) -> Session:
+        session = self.session(session_id)
+        if session.taken_over:
+            raise errors.TakenOverError(
+                f"another client of job {session.job!r} goes on with epoch {session.epoch} (session {session_id}): "
+                "this one has no more part in it; two runs at a time need two job names"
+            )
+        return session
 
     def _check_digest(self, session: Session, digest_id: bytes) -> None:
         if session.digest_id != digest_id:

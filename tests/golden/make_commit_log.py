@@ -51,6 +51,10 @@ def records() -> list[CommitRecord]:
     def acked(session_id: str, shards: range) -> CommitRecord:
         return CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id=session_id, shards=shards, counters=counters))
 
+    position = types_pb2.Position(epoch=4, done_bitmap=zlib.compress(b"\x0f\x00"), seed=99)
+    asked = log_pb2.ResumeAsked(
+        session_key="later", digest_id=DIGEST, job="job", position=position, session_id="resumed"
+    )
     return [
         CommitRecord(dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST)),
         created("open", 0),
@@ -69,6 +73,10 @@ def records() -> list[CommitRecord]:
         CommitRecord(session_ended=log_pb2.SessionEnded(session_id="settled", settled=True, acked=11, labels=["w"])),
         created("forgotten", 3),
         CommitRecord(session_forgotten=log_pb2.SessionForgotten(session_id="forgotten")),
+        created("left", 4),
+        CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id="left", shards=[0, 1], presumed=True)),
+        CommitRecord(resume_asked=asked),
+        created("resumed", 4, done_bitmap=zlib.compress(b"\x0f\x00"), takes_over="left", resumed=True, presumed=[3]),
         CommitRecord(epochs_counted=log_pb2.EpochsCounted(job="other", digest_id=DIGEST, sessions=7)),
         CommitRecord(cache_set=log_pb2.CacheSet(digest_id=DIGEST, setting=setting)),
     ]

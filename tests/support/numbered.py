@@ -92,7 +92,12 @@ class EpochReader:
             raise self._error
         if self._thread.is_alive():
             raise TimeoutError(f"the epoch has not ended after {deadline_s:.0f} s more; {self._count} records so far")
-        return np.concatenate(self._parts) if self._parts else np.zeros(0, np.int64)
+        return self.seen()
+
+    def seen(self) -> Numbers:
+        """What has arrived so far."""
+        with self._changed:
+            return np.concatenate(self._parts) if self._parts else np.zeros(0, np.int64)
 
     def _run(self) -> None:
         try:

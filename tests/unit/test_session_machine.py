@@ -24,10 +24,15 @@ def may(fault: str) -> Callable[[SessionMachine], bool]:
 
 
 class SessionMachine(RuleBasedStateMachine):
+    world: World
+
+    def new_world(self, shards: int, seed: int, rotation: str) -> World:
+        return World(shards, seed, rotation)
+
     @initialize(shards=st.integers(0, 25), seed=st.integers(0, 1 << 30), faults=FAULTS, rotation=ROTATIONS)
     def begin(self, shards: int, seed: int, faults: set[str], rotation: str) -> None:
         self.faults = faults
-        self.world = World(shards, seed, rotation if shards >= 8 else "")
+        self.world = self.new_world(shards, seed, rotation if shards >= 8 else "")
         self.names = 0
         self.tickets: list[str] = []
 

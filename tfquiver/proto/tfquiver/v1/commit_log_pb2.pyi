@@ -36,6 +36,7 @@ class CommitRecord(_message.Message):
     SESSION_FORGOTTEN_FIELD_NUMBER: _builtins.int
     EPOCHS_COUNTED_FIELD_NUMBER: _builtins.int
     CACHE_SET_FIELD_NUMBER: _builtins.int
+    RESUME_ASKED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -56,6 +57,8 @@ class CommitRecord(_message.Message):
     def epochs_counted(self) -> Global___EpochsCounted: ...
     @_builtins.property
     def cache_set(self) -> Global___CacheSet: ...
+    @_builtins.property
+    def resume_asked(self) -> Global___ResumeAsked: ...
     def __init__(
         self,
         *,
@@ -69,12 +72,13 @@ class CommitRecord(_message.Message):
         session_forgotten: Global___SessionForgotten | None = ...,
         epochs_counted: Global___EpochsCounted | None = ...,
         cache_set: Global___CacheSet | None = ...,
+        resume_asked: Global___ResumeAsked | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -121,6 +125,9 @@ class SessionCreated(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
+    TAKES_OVER_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    PRESUMED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -134,6 +141,10 @@ class SessionCreated(_message.Message):
     """as in OpenReaderRequest"""
     homogeneous: _builtins.bool
     """as in OpenReaderRequest, and so is `order`; order_seed is set where it matters"""
+    takes_over: _builtins.str
+    """the session that this one goes on with; that one's readers are refused from now on"""
+    resumed: _builtins.bool
+    """as the ResumeAsked of its session_key wanted it"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
     @_builtins.property
@@ -142,6 +153,10 @@ class SessionCreated(_message.Message):
 
     @_builtins.property
     def order(self) -> _types_pb2.SessionOrder: ...
+    @_builtins.property
+    def presumed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """snapshots only: as in ShardsAcked"""
+
     def __init__(
         self,
         *,
@@ -158,10 +173,13 @@ class SessionCreated(_message.Message):
         labels: _abc.Iterable[_builtins.str] | None = ...,
         homogeneous: _builtins.bool = ...,
         order: _types_pb2.SessionOrder | None = ...,
+        takes_over: _builtins.str = ...,
+        resumed: _builtins.bool = ...,
+        presumed: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -268,7 +286,10 @@ class ShardsAcked(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    PRESUMED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
+    presumed: _builtins.bool
+    """its reader left: buffers behind it may not have delivered all that it had emitted"""
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -279,10 +300,11 @@ class ShardsAcked(_message.Message):
         session_id: _builtins.str = ...,
         shards: _abc.Iterable[_builtins.int] | None = ...,
         counters: Global___Counters | None = ...,
+        presumed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "presumed", b"presumed", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,12 +344,20 @@ class SessionEnded(_message.Message):
     SETTLED_FIELD_NUMBER: _builtins.int
     ACKED_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    UNDELIVERED_FIELD_NUMBER: _builtins.int
+    TAKEN_OVER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     settled: _builtins.bool
     """snapshots only: its last reader has left, and only this is still known:"""
     acked: _builtins.int
+    taken_over: _builtins.bool
+    """it did not end by being read: another session goes on with it"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def undelivered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """not acked, or only presumed to have been delivered"""
+
     def __init__(
         self,
         *,
@@ -335,10 +365,12 @@ class SessionEnded(_message.Message):
         settled: _builtins.bool = ...,
         acked: _builtins.int = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
+        undelivered: _abc.Iterable[_builtins.int] | None = ...,
+        taken_over: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "labels", b"labels", "session_id", b"session_id", "settled", b"settled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "labels", b"labels", "session_id", b"session_id", "settled", b"settled", "taken_over", b"taken_over", "undelivered", b"undelivered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -414,3 +446,42 @@ class CacheSet(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CacheSet: _TypeAlias = CacheSet  # noqa: Y015
+
+@_typing.final
+class ResumeAsked(_message.Message):
+    """The next iteration of the data set of this key goes on with what the job has not been delivered. The last one of a
+    key is in force.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    digest_id: _builtins.bytes
+    job: _builtins.str
+    session_id: _builtins.str
+    """snapshots only: the session that was made for it"""
+    @_builtins.property
+    def position(self) -> _types_pb2.Position:
+        """unset: where the job's newest session is then"""
+
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        job: _builtins.str = ...,
+        position: _types_pb2.Position | None = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "job", b"job", "position", b"position", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAsked: _TypeAlias = ResumeAsked  # noqa: Y015

@@ -820,9 +820,14 @@ class AckRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     READER_ID_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
+    PRESUMED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
     """empty: from the trainer that the records are for"""
+    presumed: _builtins.bool
+    """The reader is leaving: these were emitted, but buffers behind it may not have delivered them. They count as read
+    unless a later client goes on with the session.
+    """
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -831,10 +836,11 @@ class AckRequest(_message.Message):
         session_id: _builtins.str = ...,
         reader_id: _builtins.str = ...,
         shards: _abc.Iterable[_builtins.int] | None = ...,
+        presumed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reader_id", b"reader_id", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["presumed", b"presumed", "reader_id", b"reader_id", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -895,6 +901,116 @@ class CloseReaderReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseReaderReply: _TypeAlias = CloseReaderReply  # noqa: Y015
+
+@_typing.final
+class ResumeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    digest_id: _builtins.bytes
+    job: _builtins.str
+    @_builtins.property
+    def position(self) -> _types_pb2.Position:
+        """unset: where the job's newest session over this data set is by then"""
+
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        job: _builtins.str = ...,
+        position: _types_pb2.Position | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "job", b"job", "position", b"position", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeRequest: _TypeAlias = ResumeRequest  # noqa: Y015
+
+@_typing.final
+class ResumeReply(_message.Message):
+    """As it is now; the next iteration may find more delivered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUMED_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    DELIVERED_FIELD_NUMBER: _builtins.int
+    resumed: _builtins.bool
+    """false: there is nothing to go on with; a new epoch will begin"""
+    epoch: _builtins.int
+    shards: _builtins.int
+    delivered: _builtins.int
+    """shards"""
+    def __init__(
+        self,
+        *,
+        resumed: _builtins.bool = ...,
+        epoch: _builtins.int = ...,
+        shards: _builtins.int = ...,
+        delivered: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered", b"delivered", "epoch", b"epoch", "resumed", b"resumed", "shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeReply: _TypeAlias = ResumeReply  # noqa: Y015
+
+@_typing.final
+class GetPositionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPositionRequest: _TypeAlias = GetPositionRequest  # noqa: Y015
+
+@_typing.final
+class GetPositionReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    ended: _builtins.bool
+    """readers were told END, as far as there are any"""
+    pending: _builtins.bool
+    """shards are neither leased nor acked: the epoch has not come to its end"""
+    @_builtins.property
+    def position(self) -> _types_pb2.Position: ...
+    def __init__(
+        self,
+        *,
+        position: _types_pb2.Position | None = ...,
+        ended: _builtins.bool = ...,
+        pending: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "pending", b"pending", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPositionReply: _TypeAlias = GetPositionReply  # noqa: Y015
 
 @_typing.final
 class ListSessionsRequest(_message.Message):
@@ -966,6 +1082,7 @@ class SessionInfo(_message.Message):
     RESIDENT_LEASES_FIELD_NUMBER: _builtins.int
     MISSING_LEASES_FIELD_NUMBER: _builtins.int
     LEFT_EARLY_FIELD_NUMBER: _builtins.int
+    TAKEN_OVER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -985,6 +1102,8 @@ class SessionInfo(_message.Message):
     missing_leases: _builtins.int
     left_early: _builtins.int
     """readers told END before the session had ended: another data set held them up"""
+    taken_over: _builtins.bool
+    """a later session goes on with what this one had not delivered"""
     def __init__(
         self,
         *,
@@ -1003,10 +1122,11 @@ class SessionInfo(_message.Message):
         resident_leases: _builtins.int = ...,
         missing_leases: _builtins.int = ...,
         left_early: _builtins.int = ...,
+        taken_over: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -110,6 +110,16 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.FromString,
                 _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Resume',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeReply.FromString,
+                _registered_method=True)
+        self.GetPosition = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/GetPosition',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.FromString,
+                _registered_method=True)
         self.ListSessions = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListSessions',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListSessionsRequest.SerializeToString,
@@ -237,6 +247,24 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Resume(self, request, context):
+        """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
+        takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
+        on (FAILED_PRECONDITION). Durable when it returns; idempotent: the last call for a session_key counts.
+        Errors: NOT_FOUND (unknown digest_id).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPosition(self, request, context):
+        """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
+        and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSessions(self, request, context):
         """Read-only: sessions by key, worker label or all, newest first.
         """
@@ -321,6 +349,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.CloseReader,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeReply.SerializeToString,
+            ),
+            'GetPosition': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPosition,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.SerializeToString,
             ),
             'ListSessions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSessions,
@@ -733,6 +771,60 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/CloseReader',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/Resume',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPosition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/GetPosition',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -88,6 +88,16 @@ class CoordinatorStub:
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
     Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
     """
+    Resume: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]
+    """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
+    takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
+    on (FAILED_PRECONDITION). Durable when it returns; idempotent: the last call for a session_key counts.
+    Errors: NOT_FOUND (unknown digest_id).
+    """
+    GetPosition: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPositionRequest, _coordinator_pb2.GetPositionReply]
+    """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
+    and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
+    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]
     """Read-only: sessions by key, worker label or all, newest first."""
 
@@ -144,6 +154,16 @@ class CoordinatorAsyncStub(CoordinatorStub):
     CloseReader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]  # type: ignore[assignment]
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
     Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+    """
+    Resume: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]  # type: ignore[assignment]
+    """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
+    takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
+    on (FAILED_PRECONDITION). Durable when it returns; idempotent: the last call for a session_key counts.
+    Errors: NOT_FOUND (unknown digest_id).
+    """
+    GetPosition: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPositionRequest, _coordinator_pb2.GetPositionReply]  # type: ignore[assignment]
+    """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
+    and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]  # type: ignore[assignment]
     """Read-only: sessions by key, worker label or all, newest first."""
@@ -288,6 +308,28 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.CloseReaderReply, _abc.Awaitable[_coordinator_pb2.CloseReaderReply]]:
         """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
         Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+        """
+
+    @_abc_1.abstractmethod
+    def Resume(
+        self,
+        request: _coordinator_pb2.ResumeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ResumeReply, _abc.Awaitable[_coordinator_pb2.ResumeReply]]:
+        """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
+        takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
+        on (FAILED_PRECONDITION). Durable when it returns; idempotent: the last call for a session_key counts.
+        Errors: NOT_FOUND (unknown digest_id).
+        """
+
+    @_abc_1.abstractmethod
+    def GetPosition(
+        self,
+        request: _coordinator_pb2.GetPositionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetPositionReply, _abc.Awaitable[_coordinator_pb2.GetPositionReply]]:
+        """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
+        and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
         """
 
     @_abc_1.abstractmethod

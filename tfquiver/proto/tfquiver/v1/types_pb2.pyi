@@ -252,3 +252,32 @@ class SessionOrder(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionOrder: _TypeAlias = SessionOrder  # noqa: Y015
+
+@_typing.final
+class Position(_message.Message):
+    """Where a job is in an epoch over one data set: what has been delivered, in whole shards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    DONE_BITMAP_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    done_bitmap: _builtins.bytes
+    """Bit i of byte i/8, least significant first: shard i; zlib-compressed; empty: nothing yet."""
+    seed: _builtins.int
+    """of the session; 0: drawn anew"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        done_bitmap: _builtins.bytes = ...,
+        seed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done_bitmap", b"done_bitmap", "epoch", b"epoch", "seed", b"seed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Position: _TypeAlias = Position  # noqa: Y015
