@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
+from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
@@ -152,6 +153,9 @@ class Caching:
                 self.rotations.stop(digest_id)
                 self.residency.close(digest_id)
         self._start()
+        share = self.placement.share([node.quota_bytes for node in self._membership.live()])
+        for digest_id in self.rotations:
+            self.rotations.allocate(digest_id, share)
         self.rotations.tick()
         self._announce()
 
@@ -180,6 +184,21 @@ class Caching:
                 evict=decision.evict,
             )
         return reply
+
+    def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:
+        """Those that no live node holds, and those that another than `node_id` does.
+
+        Raises NotFoundError (nobody reads the data set), InvalidArgumentError.
+        """
+        if digest_id not in self.residency:
+            raise errors.NotFoundError(f"digest_id: nothing is known of what is resident of {digest_id.hex()}")
+        table = self.residency.table(digest_id)
+        resident = table.resident
+        if shards and max(shards) >= len(resident):
+            raise errors.InvalidArgumentError(f"shards: {max(shards)}; the data set has {len(resident)}")
+        missing = [shard for shard in shards if not resident[shard]]
+        elsewhere = [shard for shard in shards if self.residency.holder(table, shard) not in ("", node_id)]
+        return missing, elsewhere
 
     def release_waiters(self) -> None:
         self._settings += 1

@@ -12,6 +12,7 @@ MAX_INVENTORY_HASHES = 16_384
 MAX_LEASES = 1024
 MAX_WAIT_MS = 10_000
 MAX_PARTITIONS = 1 << 20
+MAX_ASKED = 1 << 20
 
 
 def name(field: str, value: str, required: bool = True) -> None:

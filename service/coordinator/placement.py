@@ -54,6 +54,18 @@ class Placement:
             _fix_chunks(fixed, asked, digest)
         return fixed
 
+    def share(self, quotas_bytes: Sequence[int]) -> float:
+        """What part of its allocation each data set can have: all of it, unless nodes that it was given with are gone.
+
+        Args:
+          quotas_bytes: of the live nodes.
+        """
+        there_bytes = sum(quotas_bytes)
+        taken_bytes = sum(setting.allocation_bytes for setting in self.settings.values())
+        if taken_bytes <= there_bytes:
+            return 1.0
+        return there_bytes * (1 - UNEVEN_SHARE) / taken_bytes
+
     def apply(self, record: log_pb2.CacheSet) -> None:
         self.settings[record.digest_id] = record.setting
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,9 @@ class Rotations:
         self._decided: dict[bytes, tuple[int, int]] = {}  # versions of board and rotation then
         self.orders = 0  # grows whenever a decision is another than before
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._caches)
+
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._caches
 
@@ -95,6 +98,12 @@ class Rotations:
         self._decided.pop(digest_id, None)
         if self._decisions.pop(digest_id, None):
             self.orders += 1
+
+    def allocate(self, digest_id: bytes, share: float) -> None:
+        """So much of its allocation there is room for now; two chunks always are."""
+        cache = self._caches[digest_id]
+        two_bytes = sum(sorted(cache.board.sizes)[-2:])
+        cache.board.allocate(max(two_bytes, int(self._plans[digest_id].setting.allocation_bytes * share)))
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler:
         cache = self._caches[session.digest_id]

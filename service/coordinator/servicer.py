@@ -85,6 +85,14 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         return await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
 
     @handled
+    async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("shards", len(request.shards), 0, checks.MAX_ASKED)
+        checks.name("node_id", request.node_id, required=False)
+        missing, elsewhere = self._coordinator.caching.missing(request.digest_id, request.shards, request.node_id)
+        return pb2.MissingReply(shards=missing, elsewhere=elsewhere)
+
+    @handled
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
         checks.name("node.node_id", request.node.node_id)
         checks.name("incarnation", request.incarnation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,10 @@ class ChunkMap:
 
     def hashes(self, chunk: int) -> list[bytes]:
         return [row.tobytes() for row in self.digest.hashes[self.shards(chunk)]]
+
+    def where(self, condition: Callable[[bytes], bool]) -> list[int]:
+        """The shards whose hashes meet a condition."""
+        return [shard for shard, hash in enumerate(self.digest.hashes) if condition(hash.tobytes())]
 
     def own_shards(self, chunk: int, node_id: str, storing: Sequence[str]) -> npt.NDArray[np.uint32]:
         """Those of a chunk that `node_id` owns among the nodes that store; equal ones once."""

@@ -31,7 +31,9 @@ from tfquiver.service.node.throttle import TokenBucket
 
 PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 _AT_ONCE_SHARDS = 1024
+_ASKED_SHARDS = 65536
 _BURST_S = 0.5
+LOOK_AGAIN_S = 5.0
 _TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest
 
 
@@ -53,12 +55,26 @@ class _Known:
     striping: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What there is to know of other nodes.
+
+    Args:
+      missing: of a data set's shards, those that no node, or another one, holds; raises TfquiverError.
+      has_room: whether another node has so much room on its disk.
+    """
+
+    missing: Callable[[bytes, Sequence[int]], Awaitable[pb.MissingReply]]
+    has_room: Callable[[int], bool]
+
+
 class ChunkOrders:
     """Lives on one loop. `start` it, `close` it.
 
     Args:
       digests: raises TfquiverError when a digest cannot be had.
       members: every live node, as the coordinator last said.
+      elsewhere: asked where there are several nodes that store; None: there never are.
       refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
     """
 
@@ -69,12 +85,13 @@ class ChunkOrders:
         source: ShardSource,
         digests: Callable[[bytes], Awaitable[Digest]],
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        elsewhere: Elsewhere | None = None,
         refill_bytes_per_s: float = 0,
         clock: Clock | None = None,
     ) -> None:
         self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
         self._disk, self._source, self._digests, self._members = disk, source, digests, members
-        self._clock = clock or SystemClock()
+        self._elsewhere, self._clock = elsewhere, clock or SystemClock()
         self._bucket: TokenBucket | None = None
         if refill_bytes_per_s:
             self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, self._clock.now())
@@ -84,11 +101,13 @@ class ChunkOrders:
         self._known: dict[bytes, _Known] = {}
         self._own: dict[tuple[bytes, int, tuple[int, int], tuple[str, ...]], list[int]] = {}
         self._quotas: dict[str, int] = {}
+        self._look_over = True  # other nodes may hold what this one does
+        self._look_again = False  # something is to be loaded, of which other nodes may get hold, or lose it
         self._settled: object = None  # the settings and quotas that the store was last settled for
         self._plan = LoadPlan(self._lacks, self._has_room)
         self._landing_bytes = 0
         self._changed, self._wake = asyncio.Event(), asyncio.Event()
-        self._loads: set[asyncio.Task[int]] = set()
+        self._loads: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         source.on_spare = self._wake.set
 
@@ -114,14 +133,22 @@ class ChunkOrders:
         if self._storing() != self._quotas:
             self._changed.set()
 
+    def was_away(self) -> None:
+        """Meanwhile other nodes may have got what this one holds."""
+        self._look_over = True
+        self._changed.set()
+
     # Orders.
 
     async def _carry_out_on(self) -> None:
         done = True
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if done else _TRY_AGAIN_S):
+            pause_s = (LOOK_AGAIN_S if self._look_again else None) if done else _TRY_AGAIN_S
+            try:
+                async with asyncio.timeout(pause_s):
                     await self._changed.wait()
+            except TimeoutError:
+                self._own = {}
             self._changed.clear()
             if self._newest is None:
                 continue
@@ -151,11 +178,16 @@ class ChunkOrders:
         for orders in newest:
             for chunk in orders.evict if orders.digest_id in maps else ():
                 await self._source.evict(maps[orders.digest_id].hashes(chunk))
-        loads = await self._own_loads([orders for orders in newest if orders.digest_id in maps], tuple(sorted(quotas)))
+        if self._look_over and len(quotas) > 1:
+            self._look_over, failed = await self._drop_duplicates(rules)
+        else:
+            failed = False
+        loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
         self._plan.replace(loads, self._clock.now())
+        self._look_again = bool(loads) and len(quotas) > 1
         self._wake.set()
-        return len(maps) == len(newest)
+        return whole and not failed and len(maps) == len(newest)
 
     async def _know(self, orders: pb.DatasetOrders) -> _Known:
         known = self._known.get(orders.digest_id)
@@ -180,8 +212,11 @@ class ChunkOrders:
             quotas[self._node_id] = self._quota_bytes
         return quotas
 
-    async def _own_loads(self, newest: Sequence[pb.DatasetOrders], storing: tuple[str, ...]) -> list[ChunkLoad]:
-        loads, own = [], {}
+    async def _own_loads(
+        self, newest: Sequence[pb.DatasetOrders], storing: tuple[str, ...]
+    ) -> tuple[list[ChunkLoad], bool]:
+        """Also whether these are all."""
+        loads, own, whole = [], {}, True
         for orders in newest:
             known = self._known[orders.digest_id]
             if orders.setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
@@ -191,25 +226,70 @@ class ChunkOrders:
                 shards = self._own.get(key)
                 if shards is None:
                     shards = (await self._own_shards(known.map, chunk, storing)).tolist()
+                    try:
+                        shards = await self._missing(orders.digest_id, known.map, shards) if storing[1:] else shards
+                    except errors.TfquiverError as error:
+                        logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                        whole = False
+                        continue
                 own[key] = shards
                 loads.append(ChunkLoad(orders.digest_id, chunk, shards, urgent=rank < orders.urgent))
         self._own = own
-        return loads
+        return loads, whole
 
     async def _own_shards(self, map: ChunkMap, chunk: int, storing: tuple[str, ...]) -> npt.NDArray[np.uint32]:
         if len(map.shards(chunk)) <= _AT_ONCE_SHARDS:  # sooner done than handed to a thread
             return map.own_shards(chunk, self._node_id, storing)
         return await asyncio.to_thread(map.own_shards, chunk, self._node_id, storing)
 
+    async def _drop_duplicates(self, rules: Sequence[DatasetRule]) -> tuple[bool, bool]:
+        """Gives up what other nodes hold as well, as after an absence: allocations have room for each shard once.
+
+        Whether something is left for later, because nobody reads it now; and whether the coordinator did not answer.
+        """
+        left = False
+        if self._elsewhere is None:
+            return False, False
+        for rule in rules:
+            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+                continue
+            try:
+                await self._elsewhere.missing(rule.digest_id, [])
+                shards = await asyncio.to_thread(rule.map.where, self._disk.__contains__)
+                for at in range(0, len(shards), _ASKED_SHARDS):
+                    reply = await self._elsewhere.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
+                    hashes = [rule.map.digest.hashes[shard].tobytes() for shard in reply.elsewhere]
+                    await asyncio.to_thread(self._disk.give_up, hashes)
+            except errors.NotFoundError:
+                left = True
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                return True, True
+        return left, False
+
+    async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
+        """Without those that another node holds, as after owners have changed. Raises TfquiverError."""
+        if not shards or self._elsewhere is None:
+            return shards
+        missing = list((await self._elsewhere.missing(digest_id, shards)).shards)
+        for shard in missing:
+            self._source.is_missing(map.digest.hashes[shard].tobytes())
+        return missing
+
     # Loads.
 
     def _lacks(self, digest_id: bytes, shard: int) -> bool:
-        return self._known[digest_id].map.digest.hashes[shard].tobytes() not in self._disk
+        hash = self._known[digest_id].map.digest.hashes[shard].tobytes()
+        return hash not in self._disk and not self._source.is_handed_over(hash)
 
     def _has_room(self, digest_id: bytes, shard: int) -> bool:
         map = self._known[digest_id].map
-        hash = map.digest.hashes[shard].tobytes()
-        return self._disk.has_room(hash, int(map.entry_bytes[shard]), self._landing_bytes)
+        hash, size_bytes = map.digest.hashes[shard].tobytes(), int(map.entry_bytes[shard])
+        if self._disk.has_room(hash, size_bytes, self._landing_bytes):
+            return True
+        if self._elsewhere is None or not self._disk.may_stand_in(hash):
+            return False
+        return self._elsewhere.has_room(size_bytes + self._landing_bytes)
 
     async def _load_on(self) -> None:
         while True:
@@ -250,7 +330,7 @@ class ChunkOrders:
         self._loads.add(task)
         task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
 
-    def _landed(self, task: asyncio.Task[int], load: Load, size_bytes: int) -> None:
+    def _landed(self, task: asyncio.Task[None], load: Load, size_bytes: int) -> None:
         self._loads.discard(task)
         self._landing_bytes -= size_bytes
         trouble = None if task.cancelled() else task.exception()

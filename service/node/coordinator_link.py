@@ -24,6 +24,7 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 TICKET_DEADLINE_S = 2.0
 TELL_EVERY_S = 5.0
+_MISSING_DEADLINE_S = 2.0
 PART_BYTES = 1 << 20
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
 _SOONEST_NODES = 4  # where there are more nodes the pause is longer: a heartbeat costs the coordinator about a ms
@@ -46,6 +47,7 @@ class CoordinatorLink:
     on_lost: called while it is away with the seconds since, every TELL_EVERY_S.
     on_orders: the newest ones, which replace all before them.
     on_members: called after every heartbeat that was answered.
+    on_return: the coordinator had lost sight of this node.
     """
 
     def __init__(
@@ -59,10 +61,11 @@ class CoordinatorLink:
         on_lost: Callable[[float], None],
         on_orders: Callable[[Sequence[pb.DatasetOrders]], None] = lambda orders: None,
         on_members: Callable[[], None] = lambda: None,
+        on_return: Callable[[], None] = lambda: None,
     ) -> None:
         self.address, self.incarnation, self._node, self._patience = address, incarnation, node, patience
         self._on_new, self._on_lost = on_new, on_lost
-        self._on_orders, self._on_members = on_orders, on_members
+        self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: Inventory
         self._metadata = rpc.metadata(token)
         self._channel = rpc.aio_channel(address)
@@ -127,6 +130,15 @@ class CoordinatorLink:
         reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)
         return reply
 
+    # Orders.
+
+    async def missing(self, digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+        """Those that no node, or another one, holds. Soon, or UnavailableError; NotFoundError: nothing is known."""
+        request = pb.MissingRequest(digest_id=digest_id, shards=shards, node_id=self._node().node_id)
+        soon_s = _MISSING_DEADLINE_S
+        reply: pb.MissingReply = await self._call(self._stub.Missing, request, soon_s, soon_s)
+        return reply
+
     # Data sets.
 
     async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
@@ -176,6 +188,7 @@ class CoordinatorLink:
         self.inventory.arrived()
         if reply.resend_inventory:
             self.inventory.resend()
+            self._on_return()
         self._members = tuple(reply.nodes)
         self._on_members()
         self._interval_ms = min(max(reply.heartbeat_interval_ms, 50), _LONGEST_INTERVAL_MS)
@@ -200,8 +213,6 @@ class CoordinatorLink:
                     tell_at_s = loop.time() + TELL_EVERY_S
                     logging.warning("coordinator %s: %s: %s", self.address, error.code(), error.details())
                     self._on_lost(loop.time() - seen_s)
-
-    # Orders.
 
     async def _follow_orders(self) -> None:
         """For as long as this node lives, however long the coordinator is away: nothing else asks for them."""

@@ -23,7 +23,6 @@ from tfquiver.service.node.room import Room
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import entry
 from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.rules import Why
 
 HELLO_S = 10.0
 WORKING_S = 1.0
@@ -170,10 +169,12 @@ class DataConnection:
         services = self._services
         trouble: errors.TfquiverError | None = None
         try:
-            services.disk.check_room(header.hash, header.disk_bytes, Why.PASSES)
-        except errors.ResourceExhaustedError as error:
+            if not services.disk.wanted(header.hash):
+                raise errors.NotFoundError(f"shard {header.hash.hex()} is not kept: it was ordered away")
+            services.disk.check_room(header.hash, header.disk_bytes)
+        except (errors.NotFoundError, errors.ResourceExhaustedError) as error:
             trouble = error
-        if trouble or header.hash in services.disk or not services.disk.wanted(header.hash, Why.PASSES):
+        if trouble or header.hash in services.disk:
             await self._receiver.skip(header.stored_length)
         else:
             held_bytes = header.stored_length + (header.raw_length if header.codec == entry.ZSTD else 0)

@@ -15,13 +15,16 @@ from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.rules import Why
 from tfquiver.service.node.store.verified import VerifiedShard
 
+_ASKED = 2
+
 
 class Placer:
     """Puts shards that come by (a scan, a compressed file) where they belong. Thread-safe; blocks.
 
     Args:
       members: every live node.
-      put: sends a shard to a node; raises TfquiverError when that node does not take it.
+      put: sends a shard to a node, or does not where that node had no room a moment ago, unless its last argument says
+        so; raises TfquiverError when that node does not take it.
     """
 
     def __init__(
@@ -29,7 +32,7 @@ class Placer:
         node_id: str,
         disk: DiskStore,
         members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple,
-        put: Callable[[str, VerifiedShard], None] | None = None,
+        put: Callable[[str, VerifiedShard, bool], None] | None = None,
     ) -> None:
         self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
 
@@ -40,13 +43,42 @@ class Placer:
             if owner == self._node_id or self._put is None:
                 self._disk.insert(shard, Why.PASSES)
             elif self._disk.wanted(shard.hash, Why.PASSES):
-                self._put(owner, shard)
+                self._put(owner, shard, False)
         except errors.ResourceExhaustedError:
             return False
         except errors.TfquiverError as error:
             logging.log_every_n_seconds(logging.WARNING, "a shard did not get to its owner: %s", 10, error)
             return False
         return True
+
+    def elsewhere(self, shard: VerifiedShard) -> bool:
+        """Whether another node keeps a shard now for which its owner, this node, has no room: hashing fills nodes
+        unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
+        if self._put is None or not self._disk.may_stand_in(shard.hash):
+            return False
+        for node_id in self._others()[:_ASKED]:
+            try:
+                self._put(node_id, shard, True)
+            except (errors.ResourceExhaustedError, errors.NotFoundError):
+                continue
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "no room here, and node %s: %s", 10, node_id, error)
+                continue
+            return True
+        return False
+
+    def room_elsewhere(self, disk_bytes: int) -> bool:
+        """Whether another node has said that it has so much room."""
+        return self._put is not None and any(
+            node.node_id != self._node_id and node.quota_bytes - node.used_bytes >= disk_bytes
+            for node in self._members()
+        )
+
+    def _others(self) -> list[str]:
+        """That store, the one with the most room first."""
+        others = [node for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id]
+        others.sort(key=lambda node: node.used_bytes - node.quota_bytes)
+        return [node.node_id for node in others]
 
     def owner(self, hash: bytes) -> str:
         """The node that should keep a shard; this one while no other is known."""
@@ -76,4 +108,4 @@ def insert_received(disk: DiskStore, header: entry.Header, stored: bytes | bytea
     except errors.DataLossError:
         disk.refused_inserts += 1
         raise
-    disk.insert(shard, Why.PASSES)
+    disk.insert(shard)

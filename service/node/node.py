@@ -12,7 +12,7 @@ from absl import logging
 from tfquiver import errors, rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.node.chunk_orders import ChunkOrders
+from tfquiver.service.node.chunk_orders import ChunkOrders, Elsewhere
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
 from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.digest_cache import DigestCache
@@ -115,6 +115,7 @@ class Node:
             self._coordinator_lost,
             lambda orders: self._orders.receive(orders),
             lambda: self._orders.members_changed(),
+            lambda: self._orders.was_away(),
         )
         self._undo.append(self._link.leave)
         self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
@@ -124,11 +125,14 @@ class Node:
         peers = self._peers()
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
         fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
-        self._source = ShardSource(directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers)
+        self._source = ShardSource(
+            directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers, placer.elsewhere
+        )
         self._undo.append(self._source.close)
         self._orders = ChunkOrders(
-            self._info(), self._disk, self._source, self._digests.get, self._link.members, options.refill_bytes_per_s
-        )
+            self._info(), self._disk, self._source, self._digests.get, self._link.members,
+            Elsewhere(self._link.missing, placer.room_elsewhere), options.refill_bytes_per_s,
+        )  # fmt: skip
         self._undo.append(self._orders.close)
         self._orders.start()
         scanner = Scanner(meter, placer.place)

@@ -90,14 +90,15 @@ class PeerClient:
             future.add_done_callback(_close_outcome)
             raise
 
-    def put(self, node_id: str, shard: VerifiedShard) -> None:
-        """Gives a shard to the node that owns it.
+    def put(self, node_id: str, shard: VerifiedShard, insist: bool = False) -> None:
+        """Gives a shard to a node, which owns it, or has room where the owner has none.
 
-        Raises ResourceExhaustedError: it has no room, or had none a moment ago; UnavailableError.
+        Raises ResourceExhaustedError: it has no room, or had none a moment ago (unless the caller insists);
+        NotFoundError: its chunk was ordered away; UnavailableError.
         """
         with self._lock:
             peer = self._usable(node_id)
-            if peer.full_until_s > time.monotonic():
+            if not insist and peer.full_until_s > time.monotonic():
                 raise errors.ResourceExhaustedError(f"node {node_id} had no room a moment ago")
         size = len(shard.raw)
         header = entry.Header(entry.RAW, size, size, shard.crc32c, shard.crc32c, shard.hash)

@@ -26,6 +26,7 @@ from tfquiver.service.node.store.verified import VerifiedShard
 
 T = TypeVar("T")
 _DISK_THREADS = 4
+_HANDING_THREADS = 2
 _MAX_SUSPECTS = 4096
 
 
@@ -77,12 +78,23 @@ class ShardSource:
     """Lives on one loop; what blocks runs in its own bounded pools of threads."""
 
     def __init__(
-        self, node_id: str, disk: DiskStore, hot: HotSet, fetcher: Fetcher, peers: Peers | None = None
+        self,
+        node_id: str,
+        disk: DiskStore,
+        hot: HotSet,
+        fetcher: Fetcher,
+        peers: Peers | None = None,
+        elsewhere: Callable[[VerifiedShard], bool] = lambda shard: False,
     ) -> None:
+        """`elsewhere` (blocks): whether another node keeps a shard for which this one has no room."""
+        self._elsewhere = elsewhere
         self._node_id, self._disk, self._hot, self._fetcher, self._peers = node_id, disk, hot, fetcher, peers
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, "disk")
         self._stats = Stats()
+        self._handed_over: set[bytes] = set()  # shards that another node keeps, for want of room here
+        self._handing: dict[bytes, asyncio.Task[bool]] = {}
+        self._handing_pool = ThreadPoolExecutor(_HANDING_THREADS, "hand-over")
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
@@ -110,11 +122,11 @@ class ShardSource:
         self._hit(ready)
         return ready
 
-    async def load(self, digest: Digest, index: int) -> int:
-        """Gets a shard because it was ordered, for nobody yet; how many bytes had to be fetched for that.
+    async def load(self, digest: Digest, index: int) -> None:
+        """Gets a shard because it was ordered, for nobody yet.
 
-        One that is being fetched anyway is only waited for. Raises as `get`; ResourceExhaustedError also when there is
-        no room to keep it. It is not kept, and that is no error, where it is not wanted any more.
+        One that is being fetched anyway is only waited for. Raises as `get`; ResourceExhaustedError also when no node
+        has room to keep it. It is not kept, and that is no error, where it is not wanted any more.
         """
         ref = digest.shard(index)
         ready, fetched = self._hot.get(ref.hash), False
@@ -124,15 +136,20 @@ class ShardSource:
                 ref.hash, lambda: self._obtain(digest, ref, self._node_id, for_reader=False)
             )
         try:
-            if ref.hash not in self._disk:
-                await self._in_pool(self._keep, ref, ready)
-            if not fetched or ready.source != "store":
-                return 0
-            self._stats.loads += 1
-            self._stats.loaded_bytes += ref.length_bytes
-            return ref.length_bytes
+            if fetched and ready.source == "store":
+                self._stats.loads += 1
+                self._stats.loaded_bytes += ref.length_bytes
+            await self._keep(ref, ready)
         finally:
             ready.close()
+
+    def is_handed_over(self, hash: bytes) -> bool:
+        """Whether another node took it, as far as is known."""
+        return hash in self._handed_over
+
+    def is_missing(self, hash: bytes) -> None:
+        """No node has it, says somebody who knows better."""
+        self._handed_over.discard(hash)
 
     @property
     def is_spare(self) -> bool:
@@ -141,6 +158,7 @@ class ShardSource:
 
     async def evict(self, hashes: Sequence[bytes]) -> None:
         """Gives up what the store's rules do not keep, on the disk and in memory. Readers keep their descriptors."""
+        self._handed_over.difference_update(hashes)
         await asyncio.to_thread(self._disk.evict, hashes)
         for hash in hashes:
             if not self._disk.wanted(hash, Why.STANDS):
@@ -195,6 +213,11 @@ class ShardSource:
         """Stops fetches that are under way and lets go of the hot set."""
         await self._fetcher.close()
         await self._flights.close()
+        handing = list(self._handing.values())
+        for task in handing:
+            task.cancel()
+        await asyncio.gather(*handing, return_exceptions=True)
+        await asyncio.to_thread(self._handing_pool.shutdown, True, cancel_futures=True)
         await asyncio.to_thread(self._pool.shutdown, True)
         self._hot.close()
 
@@ -216,7 +239,10 @@ class ShardSource:
             while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
                 if ready := await self._in_pool(self._from_disk, ref):
                     return ready
-            return await self._in_pool(self._from_store, ref, shard, keep)
+            ready = await self._in_pool(self._from_store, ref, shard, keep)
+            if keep and ref.hash not in self._disk and self._disk.may_stand_in(ref.hash):
+                self._hand_over(shard)
+            return ready
         finally:
             self._reading -= for_reader
             if for_reader and not self._reading:
@@ -266,9 +292,42 @@ class ShardSource:
                     opened.close()
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
 
-    def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
+    async def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
+        """Here, or elsewhere. Raises ResourceExhaustedError."""
+        if ref.hash in self._disk or ref.hash in self._handed_over:
+            return
+        handing = self._handing.get(ref.hash)
+        if handing is None:
+            shard = await self._in_pool(self._copied, ref, ready)
+            try:
+                await self._in_pool(self._disk.insert, shard)
+                return
+            except errors.ResourceExhaustedError as error:
+                trouble = error
+            handing = self._hand_over(shard)
+            if not await asyncio.shield(handing):
+                raise trouble
+        elif not await asyncio.shield(handing):
+            raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
+
+    def _copied(self, ref: ShardRef, ready: ReadyShard) -> VerifiedShard:
         raw = os.pread(ready.fd, ready.length_bytes, ready.offset)
-        self._disk.insert(VerifiedShard.check(ref.hash, raw, f"{ref.file.uri} at {ref.offset}"))
+        return VerifiedShard.check(ref.hash, raw, f"{ref.file.uri} at {ref.offset}")
+
+    def _hand_over(self, shard: VerifiedShard) -> asyncio.Task[bool]:
+        """To another node, without keeping readers waiting; whether one took it."""
+        task = self._handing.get(shard.hash)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._handed(shard))
+            self._handing[shard.hash] = task
+            task.add_done_callback(lambda _: self._handing.pop(shard.hash))
+        return task
+
+    async def _handed(self, shard: VerifiedShard) -> bool:
+        took = await asyncio.get_running_loop().run_in_executor(self._handing_pool, self._elsewhere, shard)
+        if took:
+            self._handed_over.add(shard.hash)
+        return took
 
     def _kept_hot(self, hash: bytes, ready: ReadyShard) -> ReadyShard:
         if self._disk.wanted(hash):

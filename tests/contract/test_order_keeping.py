@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.chunk_orders import ChunkOrders
+from tfquiver.service.node.chunk_map import ChunkMap
+from tfquiver.service.node.chunk_orders import ChunkOrders, Elsewhere
 from tfquiver.stores.local import LocalStore
 
 SHARDS, CHUNKS = 80, 8
@@ -76,6 +77,10 @@ class World:
         cut = striping.stripe(self.digest.lengths, CHUNKS, 2)
         return [shard for shard in range(SHARDS) if cut.chunk_of[shard] == chunk]
 
+    @property
+    def digest_map(self) -> ChunkMap:
+        return ChunkMap(self.digest, CHUNKS, 2)
+
     def held(self, chunk: int) -> int:
         return sum(self.digest.shard(shard).hash in self.node.disk for shard in self.shards(chunk))
 
@@ -100,7 +105,9 @@ async def world(
     store = SlowStore()
     members: Members = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in others]
     async with StoreNode(tmp_path / "cache", [digest], members=members, store_for=lambda _: store, **options) as node:
-        orders = ChunkOrders(members[-1], node.disk, node.source, node._digest, lambda: members, refill_bytes_per_s)
+        orders = ChunkOrders(
+            members[-1], node.disk, node.source, node._digest, lambda: members, refill_bytes_per_s=refill_bytes_per_s
+        )
         orders.start()
         try:
             yield World(node, orders, store, digest)
@@ -258,6 +265,56 @@ async def test_shared_content_stays_while_another_data_set_keeps_it(tmp_path: Pa
         assert w.held(1) + w.held(2) == 0
         assert w.held(3) == PER_CHUNK
         assert len(w.node.disk) == 2 * PER_CHUNK + 10, "what nobody has set is as it was"
+
+
+@on_loop
+async def test_a_node_without_room_hands_over_to_one_that_has_some(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, quota_bytes=5 * rotating.ENTRY_BYTES, mode="raw") as w,
+        StoreNode(tmp_path / "big", [w.digest], node_id="big", members=w.node.members, mode="raw") as big,
+    ):
+        asked: list[int] = []
+
+        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+            asked.extend(shards)
+            held = {hash for node in (w.node, big) for hash in node.disk.hashes()}
+            return pb.MissingReply(shards=[s for s in shards if w.digest.shard(s).hash not in held])
+
+        w.orders._elsewhere = Elsewhere(missing, w.node.placer.room_elsewhere)
+        w.give(load=[1, 2], urgent=2)
+        own = {s for c in (1, 2) for s in w.digest_map.own_shards(c, w.node.node_id, ("big", w.node.node_id))}
+        assert len(own) > 5
+        await w.until(lambda: len(w.node.disk) + len(big.disk) == len(own))
+        await w.until(lambda: not w.orders._loads)
+        assert (len(w.node.disk), set(asked)) == (5, own)
+        assert len(w.store.reads) == len(own)
+        reader = next(s for s in own if w.digest.shard(s).hash not in w.node.disk)
+        w.give(load=[1, 2, 3], urgent=3)
+        assert await w.read(reader, "big")
+        await w.until(lambda: not w.orders._loads)
+        assert sorted(w.store.reads) == sorted({*w.store.reads}), "nothing was read twice"
+
+
+@on_loop
+async def test_a_node_that_was_away_gives_up_what_others_hold_by_now(tmp_path: Path) -> None:
+    async with world(tmp_path, others=("other",)) as w:
+        others = set(w.shards(1)[:3])
+
+        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+            return pb.MissingReply(elsewhere=[s for s in shards if s in others])
+
+        for shard in [*w.shards(1), *w.shards(2)]:
+            assert await w.read(shard)
+        w.orders._elsewhere = Elsewhere(missing, lambda size_bytes: False)
+        w.give()
+        await w.until(lambda: len(w.node.disk) == 2 * PER_CHUNK - 3)
+        others |= set(w.shards(2))
+        w.give()
+        await asyncio.sleep(0.05)
+        assert w.held(2) == PER_CHUNK, "it was not away"
+        w.orders.was_away()
+        await w.until(lambda: w.held(2) == 0)
+        assert w.held(1) == PER_CHUNK - 3
 
 
 @pytest.mark.parametrize("mode", ["NONE", "UNIFORM", "LRU"])

@@ -111,3 +111,31 @@ def test_jobs_in_step_share_what_leaves_the_store_while_coordinator_and_node_are
     assert store_bytes <= 1.15 * (1 + 2 * (1 - CACHE_SHARE)) * dataset.size_bytes
     assert status.node.used_bytes <= QUOTA_BYTES
     assert status.hits > 0
+
+
+def test_two_nodes_share_a_data_set_and_one_goes_on_alone(tmp_path: Path, coordinator: Server) -> None:
+    """Hashing fills them unevenly, and there is no room to spare; then half of the room goes, and all of it is back."""
+    flags = ["--hot=0", "--lease_ahead=64KiB", f"--quota={QUOTA_BYTES}", f"--coordinator={coordinator.address}"]
+    first, second = (
+        Server("tfquiver.service.node.main", [f"--cache_dir={tmp_path / name}", *flags], tmp_path / f"{name}.log")
+        for name in "ab"
+    )
+    try:
+        first.start()
+        second.start()
+        wait_until(lambda: len(node_calls.nodes(coordinator.address)) == 2, "both are members")
+        dataset, made = data(tmp_path, first)
+        rotating.set_cache(coordinator.address, dataset, "cooperative", chunks=40)
+        epochs = 5
+        job = Job(first.ready["socket"], dataset, "job", epochs, 0.002)
+        job.start()
+        wait_until(lambda: job.shards > 2 * SHARDS, "two epochs are read", 60)
+        second.kill()
+        wait_until(lambda: job.shards > 3 * SHARDS, "a third is read without it", 60)
+        second.start()
+        assert job.finish() == [made] * epochs
+        for node in (first, second):
+            assert node_calls.status(node.ready["control"]).node.used_bytes <= QUOTA_BYTES
+    finally:
+        codes = [server.stop() for server in (first, second)]
+    assert set(codes) <= {0, -signal.SIGKILL}

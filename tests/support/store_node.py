@@ -53,10 +53,10 @@ class StoreNode:
         self.disk = DiskStore(root, quota_bytes, mode=mode)
         self.peers = PeerClient(node_id, lambda: self.members, token)
         self.meter = Meter(limit_bytes_per_s)
-        placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
+        self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=store_for)
         self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s, store_for=store_for)
-        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers)
+        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
         self.port = DataPort(node_id, self.source, self.disk, self._digest, token, stall_s=2.0)
         self.address = ""
 

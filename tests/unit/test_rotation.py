@@ -212,3 +212,27 @@ def test_relevance_makes_room_for_who_will_soon_have_nothing_left_and_not_before
     assert rotation.decide(1.0) == Decision(), "it has a whole chunk left, and the slow one needs all three"
     reads(3 - first - second, 1)
     assert rotation.decide(2.0).evict in ((first,), (second,))
+
+
+def test_relevance_gives_up_chunks_for_which_there_is_no_room_any_more() -> None:
+    board = Board([10] * 6, 40)
+    for chunk in (0, 1, 2):
+        board.shard_resident(chunk, 10)
+    board.shard_resident(3, 4)  # the node that had the rest of it is gone
+    rotation = Relevance(board, TIMEOUT_S)
+    assert rotation.decide(0.0).evict == ()
+    board.session_opened("a", [10, 0, 10, 10, 0, 0])
+    board.use_started("a", 0)
+    board.allocate(30)
+    assert rotation.decide(1.0).evict == (3,), "what is not whole goes first"
+    board.allocate(20)
+    assert rotation.decide(2.0).evict == (1, 3), "then what the fewest need"
+    board.allocate(5)
+    assert rotation.decide(3.0).evict == (1, 2, 3), "but not what is being read"
+    board.took("a", 0, 10)
+    board.use_ended("a", 0)
+    assert rotation.decide(4.0).evict == (0, 1, 2, 3)
+    for chunk, size_bytes in ((0, 10), (1, 10), (2, 10), (3, 4)):
+        board.shard_gone(chunk, size_bytes)
+    board.allocate(40)
+    assert {2, 3} >= set(rotation.decide(5.0).load) != set(), "and it comes back with the room"

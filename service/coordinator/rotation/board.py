@@ -42,6 +42,12 @@ class Board:
     def complete(self, chunk: int) -> bool:
         return self.resident[chunk] == self.sizes[chunk]
 
+    def allocate(self, allocation_bytes: int) -> None:
+        """There is more room now, or less."""
+        if allocation_bytes != self.allocation_bytes:
+            self.allocation_bytes = allocation_bytes
+            self.version += 1
+
     # Shards.
 
     def shard_resident(self, chunk: int, size_bytes: int) -> None:

@@ -63,6 +63,7 @@ class Relevance:
     def decide(self, now: float) -> Decision:
         board, room = self._board, self._room
         room.note(now)
+        self._shrink()
         dry = [session for session, needs in board.sessions.items() if self._is_dry(needs)]
         kept = {session: since for session, since in self._dry_since.items() if session in dry}
         self._dry_since = kept | {session: now for session in dry if session not in kept}
@@ -80,6 +81,15 @@ class Relevance:
         misses = [chunk for chunk in hits if not board.complete(chunk)]
         direct = [chunk for chunk, size in enumerate(needs.pending) if size and self._is_remnant(chunk)]
         return Menu(tuple(hits), tuple(misses), tuple(direct))
+
+    def _shrink(self) -> None:
+        """Nodes have gone, and room with them. What is in part elsewhere, or here no longer, goes first."""
+        board, room = self._board, self._room
+        while room.excess_bytes > 0:
+            unread = [chunk for chunk in room.stays if not board.readers[chunk]]
+            if not unread:
+                return
+            room.dismiss(min(unread, key=lambda chunk: (board.complete(chunk), board.wanted[chunk])))
 
     def _load_another(self, now: float) -> bool:
         """False when nothing is to be loaded now."""

@@ -60,6 +60,11 @@ class Room:
         stay_bytes = sum(self.board.sizes[chunk] for chunk in self.stays)
         return self.board.allocation_bytes - stay_bytes - self.leaving_bytes
 
+    @property
+    def excess_bytes(self) -> int:
+        """By how much the chunks that stay are too many, where room was lost."""
+        return sum(self.board.sizes[chunk] for chunk in self.stays) - self.board.allocation_bytes
+
     def lacking(self) -> list[int]:
         """Chunks that stay and are not complete."""
         return [chunk for chunk in self.stays if not self.board.complete(chunk)]

@@ -124,6 +124,12 @@ class DiskStore:
         """Whether it would be kept if there is room."""
         return bool(self._rules.accounts(hash, why))
 
+    def may_stand_in(self, hash: bytes) -> bool:
+        """Whether another node may keep it where this one has no room: it was ordered."""
+        rules = self._rules
+        keys = rules.accounts(hash, Why.PASSES)
+        return any(key in rules.terms and rules.terms[key].by_order for key in keys)
+
     def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""
         with self._lock:
@@ -219,6 +225,12 @@ class DiskStore:
         for at in range(0, len(here), _BATCH):
             batch = here[at : at + _BATCH]
             self._sort_out(batch, [self._rules.accounts(hash, Why.STANDS) for hash in batch])
+
+    def give_up(self, hashes: Sequence[bytes]) -> None:
+        """Evicts these."""
+        for at in range(0, len(hashes), _BATCH):
+            with self._lock:
+                self._evict([hash for hash in hashes[at : at + _BATCH] if hash in self._sizes])
 
     def _sort_out(self, hashes: Sequence[bytes], accounts: Sequence[Sequence[bytes]]) -> None:
         with self._lock:

@@ -394,6 +394,63 @@ class DatasetOrders(_message.Message):
 Global___DatasetOrders: _TypeAlias = DatasetOrders  # noqa: Y015
 
 @_typing.final
+class MissingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    node_id: _builtins.str
+    """the caller"""
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """indices in the digest, at most 1048576"""
+
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        shards: _abc.Iterable[_builtins.int] | None = ...,
+        node_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "node_id", b"node_id", "shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MissingRequest: _TypeAlias = MissingRequest  # noqa: Y015
+
+@_typing.final
+class MissingReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARDS_FIELD_NUMBER: _builtins.int
+    ELSEWHERE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """no node holds these"""
+
+    @_builtins.property
+    def elsewhere(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """leases of these name another node; of a shard with several holders one is named"""
+
+    def __init__(
+        self,
+        *,
+        shards: _abc.Iterable[_builtins.int] | None = ...,
+        elsewhere: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elsewhere", b"elsewhere", "shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MissingReply: _TypeAlias = MissingReply  # noqa: Y015
+
+@_typing.final
 class LeaveRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -75,6 +75,11 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
                 _registered_method=True)
+        self.Missing = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Missing',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Leave',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveRequest.SerializeToString,
@@ -186,6 +191,15 @@ class CoordinatorServicer:
     def Orders(self, request, context):
         """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
         then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Missing(self, request, context):
+        """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
+        node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
+        spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -314,6 +328,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Orders,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.SerializeToString,
+            ),
+            'Missing': grpc.unary_unary_rpc_method_handler(
+                    servicer.Missing,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
@@ -582,6 +601,33 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/Orders',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Missing(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/Missing',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.FromString,
             options,
             channel_credentials,
             insecure,

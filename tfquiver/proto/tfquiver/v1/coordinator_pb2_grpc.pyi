@@ -62,6 +62,11 @@ class CoordinatorStub:
     """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
     then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
     """
+    Missing: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.MissingRequest, _coordinator_pb2.MissingReply]
+    """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
+    node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
+    spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
+    """
     Leave: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
@@ -128,6 +133,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     Orders: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.OrdersRequest, _coordinator_pb2.OrdersReply]  # type: ignore[assignment]
     """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
     then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+    """
+    Missing: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.MissingRequest, _coordinator_pb2.MissingReply]  # type: ignore[assignment]
+    """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
+    node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
+    spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
     """
     Leave: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]  # type: ignore[assignment]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
@@ -240,6 +250,17 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.OrdersReply, _abc.Awaitable[_coordinator_pb2.OrdersReply]]:
         """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
         then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+        """
+
+    @_abc_1.abstractmethod
+    def Missing(
+        self,
+        request: _coordinator_pb2.MissingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.MissingReply, _abc.Awaitable[_coordinator_pb2.MissingReply]]:
+        """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
+        node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
+        spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
         """
 
     @_abc_1.abstractmethod
