@@ -217,7 +217,7 @@ class ShardSource:
         for task in handing:
             task.cancel()
         await asyncio.gather(*handing, return_exceptions=True)
-        await asyncio.to_thread(self._handing_pool.shutdown, True, cancel_futures=True)
+        self._handing_pool.shutdown(wait=False, cancel_futures=True)  # closing the peers ends what is under way
         await asyncio.to_thread(self._pool.shutdown, True)
         self._hot.close()
 
