@@ -148,7 +148,8 @@ def draw(seen: list[Seen], out: Path) -> Path:
         if column == len(seen) - 1:
             right.set_ylabel("from the store,\ndata sets")
         amount.legend(loc="lower right")
-        rate.legend([*rate.lines[:1], *right.lines], ["all jobs", "from the store"], loc="lower right")
+        rate.legend([*rate.lines[:1], *right.lines], ["all jobs", "from the store"], loc="upper left", ncols=2)
+        rate.set_ylim(top=1.3 * max(rates) / 1000)
     return plots.save(drawn, out, "figure7")
 
 

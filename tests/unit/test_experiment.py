@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.bench import lru_collapse
 from tests.bench.experiment.jobs import Epoch, JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data
 from tests.bench.experiment.watch import ChunksOnDisk, Samples
 from tests.support import numbered
 from tfquiver import digest_build, listing
 from tfquiver.cutting import CutPolicy
+from tfquiver.striping import stripe
 
 
 @pytest.fixture
@@ -82,3 +84,17 @@ def test_chunks_on_disk_are_found_by_the_names_of_files(data: Data, tmp_path: Pa
     stranger.parent.mkdir(parents=True)
     stranger.touch()
     assert chunks.look().sum() == data.size_bytes
+
+
+@pytest.mark.parametrize("scale", [lru_collapse.FULL, lru_collapse.QUICK])
+def test_two_chunks_have_room_in_every_run(scale: lru_collapse.Scale) -> None:
+    lengths = np.full(lru_collapse.SHARDS, 65536, np.uint64)
+    points = [*lru_collapse.full_points(scale), *lru_collapse.quick_points(scale)]
+    assert len(set(points)) > 30
+    for point in points:
+        if point.way.rotation:
+            largest = np.sort(stripe(lengths, point.chunks).sizes_bytes)[-2:]
+            assert largest.sum() <= point.share * lengths.sum(), point.label
+        if not point.in_step:
+            began = max(point.crowd.offsets) * point.crowd.epoch_s
+            assert began <= point.warm_up * point.crowd.fastest_epoch_s, point.label

@@ -36,12 +36,12 @@ _STYLE: Any = {
     "lines.linewidth": 1.5,
     "lines.markersize": 4.0,
 }
+mpl.rcParams.update(_STYLE)
 
 
 def figure(rows: int = 1, columns: int = 1, width_in: float = 7.5, height_in: float = 3.2, **more: Any) -> Any:
     """A figure and its axes, as plt.subplots gives them; `more` goes there too."""
-    with mpl.rc_context(_STYLE):
-        return plt.subplots(rows, columns, figsize=(width_in, height_in), layout="constrained", **more)
+    return plt.subplots(rows, columns, figsize=(width_in, height_in), layout="constrained", **more)
 
 
 def fading(colour: str) -> Any:
@@ -55,7 +55,6 @@ def save(drawn: Any, out: Path, name: str) -> Path:
     """Writes `<out>/<name>.png` and closes the figure; the file. Equal figures give equal files."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.png"
-    with mpl.rc_context(_STYLE):
-        drawn.savefig(path, dpi=_INCH_PX, metadata={"Software": None})
+    drawn.savefig(path, dpi=_INCH_PX, metadata={"Software": None})
     plt.close(drawn)
     return path
