@@ -13,6 +13,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.block_order import BlockOrder
+from tfquiver.service.coordinator.deterministic import Deterministic
 from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
 from tfquiver.service.coordinator.session import LeaseState, Session
@@ -67,6 +69,24 @@ class ChunkView(View):
         return changed
 
 
+class OrderedView(View):
+    """Sessions over it have a deterministic order."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        super().__init__(bytearray(len(lengths)), lengths)
+        self.order = BlockOrder(lengths, [1] * len(lengths), 7, 150)
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler:
+        return Deterministic(self.order, session.pending_mask(), self.lengths)
+
+    def check(self, session: Session) -> None:
+        """A block that a reader has begun is not handed to another one."""
+        for block in range(self.order.blocks):
+            shards = self.order.shards[self.order.first[block] : self.order.first[block + 1]]
+            holders = [reader for reader in session.readers.values() if reader.leases.intersection(shards)]
+            assert len(holders) <= 1, f"block {block} is held by {len(holders)} readers"
+
+
 @dataclass
 class SimReader:
     """What an op and its node know of one iterator."""
@@ -100,12 +120,14 @@ class Expected:
 
 class World:
     def __init__(self, shards: int, seed: int, rotation: str = "") -> None:
-        """`rotation`: the data set is cached by chunks."""
+        """`rotation`: the data set is cached by chunks; or "deterministic"."""
         self.rng = random.Random(seed)
         self.clock = ManualClock()
         lengths = [self.rng.randrange(1, 100) for _ in range(shards)]
         self.view = View(bytearray(shards), lengths)
-        if rotation:
+        if rotation == "deterministic":
+            self.view = OrderedView(lengths)
+        elif rotation:
             self.view = ChunkView(lengths, rotation, self.clock, lambda _: None)
         self.shards = shards
         self.log: list[Record] = []
@@ -319,6 +341,8 @@ class World:
             assert pending >= 0
             if session.sampler:
                 assert session.sampler.pending == pending
+            if isinstance(self.view, OrderedView):
+                self.view.check(session)
             expected = self.expected[session.session_id]
             assert session.shortfall <= expected.shortfall_allowed
             duplicates = sum(expected.emitted.values()) - len(expected.emitted)

@@ -15,7 +15,7 @@ NODES = st.sampled_from(["node-a", "node-b"])
 PICK = st.integers(0, 1 << 30)
 FAULTS = st.sets(st.sampled_from(["reader", "node", "restart", "coordinator", "time", "reply"]))
 
-ROTATIONS = st.sampled_from(["", "relevance", "cyclic"])
+ROTATIONS = st.sampled_from(["", "relevance", "cyclic", "deterministic"])
 
 
 def may(fault: str) -> Callable[[SessionMachine], bool]:

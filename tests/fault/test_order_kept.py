@@ -1,0 +1,87 @@
+"""A deterministic order is the same whoever reads, and whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.ops.test_service import distributed, service
+from tests.support import numbered
+from tests.support.op_source import drop_iterators
+from tfquiver import CutPolicy, endpoints
+
+FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
+TOTAL = FILES * RECORDS
+CUT = CutPolicy(10_000, 20_000, 40_000)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    cache_dir = tmp_path / "cache"
+    yield cache_dir
+    endpoints.close_all()
+    daemon = psutil.Process(daemon_of(cache_dir))
+    daemon.terminate()
+    daemon.wait(10)
+
+
+def daemon_of(cache_dir: Path) -> int:
+    return int(json.loads((cache_dir / "node.json").read_text())["pid"])
+
+
+def source(paths: list[Path], cache_dir: Path) -> tf.data.Dataset:
+    return tfquiver.dataset(
+        paths,
+        cache_dir=cache_dir,
+        cut=CUT,
+        order="deterministic",
+        seed=3,
+        with_position=True,
+        shuffle_bytes=150_000,
+        readahead_bytes=100_000,
+        hold_back=0,
+    )
+
+
+def pairs(dataset: tf.data.Dataset) -> list[tuple[int, int]]:
+    found = [(int(p), int(numbered.numbers([record])[0])) for p, record in dataset.as_numpy_iterator()]
+    drop_iterators()
+    return found
+
+
+def test_four_readers_merged_by_position_are_what_one_reader_sees(paths: list[Path], cache_dir: Path) -> None:
+    alone = pairs(source(paths, cache_dir))
+    with service(4) as target:
+        shared = pairs(distributed(target, source(paths, cache_dir)))
+    assert shared != alone
+    assert sorted(shared) == alone
+    assert [position for position, _ in alone] == list(range(TOTAL))
+
+
+def test_a_kill_of_coordinator_and_node_in_an_epoch_does_not_change_the_order(
+    paths: list[Path], cache_dir: Path
+) -> None:
+    whole = pairs(source(paths, cache_dir))
+    read = source(paths, cache_dir)
+    found: list[tuple[int, int]] = []
+    for position, record in read.as_numpy_iterator():
+        found.append((int(position), int(numbered.numbers([record])[0])))
+        if len(found) in (300, 1200):
+            os.kill(daemon_of(cache_dir), signal.SIGKILL)
+    drop_iterators()
+    assert found == whole
+    numbered.assert_each_once(np.array([number for _, number in found]), TOTAL)
