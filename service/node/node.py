@@ -69,6 +69,7 @@ class Node:
         self.coordinator = options.coordinator or f"unix:{directory.sockets / 'coordinator.sock'}"
         self.port = self.data_port = 0
         self._data_address = ""
+        self._peer_client: PeerClient | None = None
 
     @classmethod
     async def start(cls, directory: CacheDirectory, options: Options) -> Node:
@@ -114,7 +115,7 @@ class Node:
             self._coordinator_is_new,
             self._coordinator_lost,
             lambda orders: self._orders.receive(orders),
-            lambda: self._orders.members_changed(),
+            self._members_changed,
             lambda: self._orders.was_away(),
         )
         self._undo.append(self._link.leave)
@@ -122,7 +123,7 @@ class Node:
         self._disk = await asyncio.to_thread(self._open_store)
         self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
         meter = Meter()
-        peers = self._peers()
+        peers = self._peer_client = self._peers()
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
         fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
         self._source = ShardSource(
@@ -204,6 +205,11 @@ class Node:
             self._inventory.add(hash)
         else:
             self._inventory.remove(hash)
+
+    def _members_changed(self) -> None:
+        if self._peer_client:
+            self._peer_client.members_changed()
+        self._orders.members_changed()
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told

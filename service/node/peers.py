@@ -63,7 +63,8 @@ class PeerClient:
         self._pool = ThreadPoolExecutor(threads, "peers")
         self._lock = threading.Lock()
         self._peers: dict[str, _Peer] = {}
-        self._in_use: set[PeerConnection] = set()
+        self._in_use: dict[PeerConnection, str] = {}  # node ids
+        self._live: frozenset[str] = frozenset()
         self._closed = False
 
     def knows(self, node_id: str) -> bool:
@@ -107,6 +108,17 @@ class PeerClient:
         except errors.ResourceExhaustedError:
             peer.full_until_s = time.monotonic() + _AVOID_S
             raise
+
+    def members_changed(self) -> None:
+        """Whoever waits for a node that is not live any more waits no longer: it may hang, or be cut off."""
+        live = frozenset(node.node_id for node in self._members())
+        if live == self._live:
+            return
+        self._live = live
+        with self._lock:
+            cut_off = [connection for connection, node_id in self._in_use.items() if node_id not in live]
+        for connection in cut_off:
+            connection.shut_down()
 
     async def close(self) -> None:
         """Ends every transfer and waits for the threads."""
@@ -191,11 +203,11 @@ class PeerClient:
             try:
                 if connection is None:
                     connection = PeerConnection(peer.node_id, peer.address, self._token, self._node_id)
-                self._hold(connection)
+                self._hold(connection, peer.node_id)
                 use(connection)
             except errors.UnavailableError as error:
                 self._let_go(peer, connection, broken=True)
-                if fresh:
+                if fresh or self._address(peer.node_id) is None:
                     peer.avoid_until_s = time.monotonic() + _AVOID_S
                     logging.warning("%s", error)
                     raise
@@ -207,9 +219,9 @@ class PeerClient:
                 self._let_go(peer, connection, broken=False)
                 return
 
-    def _hold(self, connection: PeerConnection) -> None:
+    def _hold(self, connection: PeerConnection, node_id: str) -> None:
         with self._lock:
-            self._in_use.add(connection)
+            self._in_use[connection] = node_id
             closed = self._closed
         if closed:
             connection.shut_down()
@@ -218,7 +230,7 @@ class PeerClient:
         if connection is None:
             return
         with self._lock:
-            self._in_use.discard(connection)
+            self._in_use.pop(connection, None)
             if not broken and not self._closed and not peer.retired:
                 peer.idle.append(connection)
                 return

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import random
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tfquiver.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.store import entry
 from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)
 
@@ -223,3 +225,30 @@ async def test_a_wrong_token_is_refused(tmp_path: Path, digest: Digest, token: s
     ):
         with pytest.raises(errors.UnavailableError, match="token"):
             await a.peers.get("b", digest, digest.shard(0))
+
+
+@on_loop
+async def test_nobody_waits_for_a_node_that_is_no_member_any_more(tmp_path: Path, digest: Digest) -> None:
+    class Stuck(LocalStore):
+        asked, let_go = threading.Event(), threading.Event()
+
+        def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+            self.asked.set()
+            assert self.let_go.wait(30)
+            return super().read(uri, offset, length, generation, deadline_s)
+
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, store_for=lambda _: Stuck()),
+    ):
+        a.peers.members_changed()
+        waiting = asyncio.ensure_future(a.source.get(digest, 0, "b"))
+        assert await asyncio.to_thread(Stuck.asked.wait, 20)
+        gone = members.pop()
+        assert gone.node_id == "b"
+        a.peers.members_changed()
+        async with asyncio.timeout(2.0):
+            assert is_shard(await waiting, digest, 0)
+        assert a.meter.store_requests == 1
+        Stuck.let_go.set()
