@@ -31,7 +31,8 @@ from tfquiver.service.coordinator.registry import Registry
 from tfquiver.service.coordinator.residency import Table
 from tfquiver.service.coordinator.resumptions import position_of
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions, Wish
+from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
+from tfquiver.service.coordinator.wish import Wish
 
 
 class Coordinator:

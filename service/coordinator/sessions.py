@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.block_order import order_seed
-from tfquiver.service.coordinator.resumptions import Resumptions, Start, check_position
+from tfquiver.service.coordinator.resumptions import Start, check_position
 from tfquiver.service.coordinator.session import DatasetView, LeaseResult, LeaseState, Reader, Session
-from tfquiver.service.coordinator.session_records import records_of
-from tfquiver.service.coordinator.tickets import Tickets
+from tfquiver.service.coordinator.session_book import SessionBook
+from tfquiver.service.coordinator.wish import Wish
 
 MAX_READERS = 10_000
 Record = log_pb2.CommitRecord
@@ -46,30 +44,6 @@ class ReaderRequest:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """How a session is to hand its shards out. `seed` 0: any."""
-
-    seed: int = 0
-    homogeneous: bool = False
-    order: types_pb2.SessionOrder | None = None
-
-    def fixed(self, epoch: int) -> types_pb2.SessionOrder | None:
-        """The order with all that it depends on. Raises InvalidArgumentError."""
-        order = self.order
-        if order is None or not order.deterministic:
-            return order
-        if self.homogeneous:
-            raise errors.InvalidArgumentError("homogeneous: a deterministic order cannot be homogeneous")
-        fixed = types_pb2.SessionOrder()
-        fixed.CopyFrom(order)
-        if not fixed.order_seed:
-            if not self.seed:
-                raise errors.InvalidArgumentError("seed: a deterministic order needs one")
-            fixed.order_seed = order_seed(self.seed, epoch)
-        return fixed
-
-
 class Sessions:
     def __init__(
         self,
@@ -83,13 +57,8 @@ class Sessions:
         """`view(digest_id)`: called when a session leases. `changed(session_id)`: a reader told WAIT may ask again."""
         self._clock, self._rng, self._journal, self._view, self._changed = clock, rng, journal, view, changed
         self._limits = limits or Limits()
-        self._sessions: dict[str, Session] = {}
-        self._by_key: dict[str, list[str]] = {}
-        self._own: dict[str, str] = {}  # reader id -> the session it made for itself
-        self._epochs: dict[tuple[str, bytes], int] = {}
-        self._tickets = Tickets()
-        self.resumptions = Resumptions(self._sessions)
-        self._count = 0
+        self._book = SessionBook(clock, self._limits.max_jobs)
+        self.resumptions = self._book.resumptions
 
     # What readers and providers ask for.
 
@@ -106,14 +75,16 @@ class Sessions:
     ) -> str | None:
         """The session id of this ticket, or None when that session has ended."""
         name = (session_key, provider_id, repetition)
-        session_id = self._tickets.find(name)
+        session_id = self._book.tickets.find(name)
         if session_id:
-            session = self._sessions[session_id]
+            session = self._book.session(session_id)
             self._check_digest(session, digest_id)
         else:
             # Only its first ticket places a restored provider; after a Reset it is an epoch further, like any other.
             adopts = restored and repetition == 0
-            adopted = self._tickets.adoptable(provider_id, self._of_key(session_key, digest_id)) if adopts else None
+            adopted = (
+                self._book.tickets.adoptable(provider_id, self._book.of_key(session_key, digest_id)) if adopts else None
+            )
             start = self.resumptions.start(session_key, digest_id, restored) if not repetition and not adopted else None
             session = adopted or self._create(session_key, digest_id, shards, job, wish=wish, start=start)
             self._ticket_given(session, provider_id, repetition, adopted is not None, False)
@@ -121,7 +92,7 @@ class Sessions:
         if not session.complete:
             return session.session_id
         self._end(session)
-        if not self._tickets.end_told(session.session_id):
+        if not self._book.tickets.end_told(session.session_id):
             self._ticket_given(session, provider_id, repetition, False, True)
         return None
 
@@ -167,15 +138,15 @@ class Sessions:
         done_bitmap: bytes = b"",
     ) -> str:
         """The id of the session that this reader makes for itself, made on first sight."""
-        session_id = self._own.get(reader_id)
-        if session_id is None:
+        own = self._book.own(reader_id)
+        if own is None:
             start = self.resumptions.start(session_key, digest_id)
             if start and done_bitmap:  # the checkpoint of an iterator knows better
                 start = start.at(done_bitmap)
             session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap, start)
             return session.session_id
-        self._check_digest(self._sessions[session_id], digest_id)
-        return session_id
+        self._check_digest(own, digest_id)
+        return own.session_id
 
     def resume(self, asked: log_pb2.ResumeAsked, shards: int) -> Start | None:
         """Returns where the key's next iteration would begin now; None: a new epoch. Raises InvalidArgumentError."""
@@ -249,7 +220,7 @@ class Sessions:
 
     def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
         """Raises NotFoundError when it says `complete` and has not said, since the restart, what it holds."""
-        session = self._sessions.get(session_id)
+        session = self._book.get(session_id)
         reader = session.readers.get(reader_id) if session else None
         if session is None or reader is None:
             return
@@ -265,7 +236,7 @@ class Sessions:
     def node_seen(self, node_id: str, incarnation: str) -> None:
         """A node process is heard of for the first time: readers of an earlier one may return within their grace."""
         give_up_at = self._clock.now() + self._limits.grace_s
-        for _, reader in self._readers_of(node_id):
+        for _, reader in self._book.readers_of(node_id):
             if reader.leases_unknown:
                 continue
             if reader.incarnation == incarnation:
@@ -275,25 +246,25 @@ class Sessions:
                 reader.draining = False
 
     def node_lost(self, node_id: str) -> None:
-        for session, reader in list(self._readers_of(node_id)):
+        for session, reader in list(self._book.readers_of(node_id)):
             self._gone(session, reader)
 
     def residency_changed(self, digest_id: bytes, shards: Sequence[int]) -> None:
         """The residency table of a data set has changed for these shards."""
-        for session in self._sessions.values():
+        for session in self._book:
             if session.sampler and session.digest_id == digest_id:
                 session.sampler.residency_changed(shards)
 
     def samplers_anew(self, digest_id: bytes) -> None:
         """The data set is cached in another way from now on."""
-        for session in self._of_digest(digest_id):
+        for session in self._book.of_digest(digest_id):
             session.drop_sampler()
             self._changed(session.session_id)
 
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
         now = self._clock.now()
-        for session in list(self._sessions.values()):
+        for session in list(self._book):
             for reader in list(session.readers.values()):
                 if reader.deadline is not None and reader.deadline <= now:
                     self._gone(session, reader)
@@ -305,55 +276,22 @@ class Sessions:
 
     def __iter__(self) -> Iterator[Session]:
         """Oldest first."""
-        return iter(self._sessions.values())
+        return iter(self._book)
 
     def session(self, session_id: str) -> Session:
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            raise errors.NotFoundError(f"no session {session_id!r}: it may have expired") from None
+        """Raises NotFoundError."""
+        return self._book.session(session_id)
 
     # The log.
 
     def apply(self, record: Record) -> None:
         """Performs one decision."""
-        kind = record.WhichOneof("record")
-        if kind == "session_created":
-            self._session_created(record.session_created)
-        elif kind == "ticket_given":
-            given = record.ticket_given
-            key = self._sessions[given.session_id].session_key
-            name = (key, given.provider_id, given.repetition)
-            self._tickets.given(name, given.session_id, given.adopted, given.end)
-        elif kind == "reader_opened":
-            opened = record.reader_opened
-            reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
-            self._sessions[opened.session_id].reader_opened(reader)
-        elif kind == "shards_acked":
-            session = self._sessions[record.shards_acked.session_id]
-            session.shards_acked(record.shards_acked.shards, record.shards_acked.presumed)
-            session.counters.CopyFrom(record.shards_acked.counters)
-        elif kind == "reader_gone":
-            self._sessions[record.reader_gone.session_id].reader_gone(record.reader_gone.reader_id)
-        elif kind == "session_ended":
-            ended = record.session_ended
-            session = self._sessions[ended.session_id]
-            session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
-            session.taken_over |= ended.taken_over
-        elif kind == "resume_asked":
-            asked = log_pb2.ResumeAsked()
-            asked.CopyFrom(record.resume_asked)
-            self.resumptions.ask(asked)
-        elif kind == "session_forgotten":
-            self._session_forgotten(record.session_forgotten.session_id)
-        elif kind == "epochs_counted":
-            counted = record.epochs_counted
-            self._epochs[counted.job, counted.digest_id] = counted.sessions
+        self._book.apply(record)
 
     def restored(self) -> None:
         """The log has been read: from now on readers have their grace to come back and say what they hold."""
         now = self._clock.now()
-        for session in self._sessions.values():
+        for session in self._book:
             session.last_used = now
             for reader in session.readers.values():
                 reader.leases_unknown = True
@@ -361,17 +299,13 @@ class Sessions:
 
     def snapshot(self) -> Iterator[Record]:
         """Records that bring an empty object here."""
-        for session in self._sessions.values():
-            yield from records_of(session, self._tickets)
-        yield from self.resumptions.records()
-        for (job, digest_id), sessions in self._epochs.items():
-            yield Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
+        return self._book.snapshot()
 
     # Inside.
 
     def _commit(self, record: Record) -> None:
         self._journal(record)
-        self.apply(record)
+        self._book.apply(record)
 
     def _create(
         self,
@@ -385,9 +319,9 @@ class Sessions:
         start: Start | None = None,
     ) -> Session:
         wish = wish or Wish()
-        epoch = start.position.epoch if start else self._epochs.get((job or session_key, digest_id), 0)
+        epoch = start.position.epoch if start else self._book.epochs(job or session_key, digest_id)
         order = wish.fixed(epoch)
-        if len(self._sessions) >= self._limits.max_sessions:
+        if len(self._book) >= self._limits.max_sessions:
             self._make_room()
         created = log_pb2.SessionCreated(
             session_id=f"{self._rng.getrandbits(64):016x}",
@@ -408,38 +342,13 @@ class Sessions:
         self._commit(Record(session_created=created))
         if created.takes_over:
             self._changed(created.takes_over)
-        return self._sessions[created.session_id]
-
-    def _session_created(self, created: log_pb2.SessionCreated) -> None:
-        self._count += 1
-        session = Session(created, self._count, self._clock.now())
-        self._sessions[session.session_id] = session
-        self._by_key.setdefault(session.session_key, []).append(session.session_id)
-        if session.own_reader_id:
-            self._own[session.own_reader_id] = session.session_id
-        job = (session.job or session.session_key, session.digest_id)
-        counted = self._epochs.pop(job, 0)
-        self._epochs[job] = session.epoch + 1 if created.resumed else max(session.epoch + 1, counted)  # newest last
-        if created.takes_over in self._sessions:
-            self._sessions[created.takes_over].take_over()
-        if created.resumed:
-            self.resumptions.begun(created)
-        while len(self._epochs) > self._limits.max_jobs:
-            del self._epochs[next(iter(self._epochs))]
-
-    def _session_forgotten(self, session_id: str) -> None:
-        session = self._sessions.pop(session_id)
-        self._tickets.forget(session_id)
-        self._own.pop(session.own_reader_id, None)
-        self._by_key[session.session_key].remove(session_id)
-        if not self._by_key[session.session_key]:
-            del self._by_key[session.session_key]
+        return self._book.session(created.session_id)
 
     def _make_room(self) -> None:
         """Forgets the oldest ended session. Raises ResourceExhaustedError when all are open."""
-        oldest = next((s for s in self._sessions.values() if s.ended and not s.readers), None)
+        oldest = next((s for s in self._book if s.ended and not s.readers), None)
         if oldest is None:
-            raise errors.ResourceExhaustedError(f"{len(self._sessions)} sessions are open already")
+            raise errors.ResourceExhaustedError(f"{len(self._book)} sessions are open already")
         self._forget(oldest)
 
     def _forget(self, session: Session) -> None:
@@ -475,7 +384,7 @@ class Sessions:
             return False
         held_up = [
             other
-            for other in self._sessions.values()
+            for other in self._book
             if other is not session and not other.ended and self._stalled(other)
             if any(beside.label == reader.label and beside.leases for beside in other.readers.values())
         ]
@@ -507,19 +416,6 @@ class Sessions:
         if not session.ended:
             self._commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
             self._changed(session.session_id)
-
-    def _of_digest(self, digest_id: bytes) -> list[Session]:
-        return [session for session in self._sessions.values() if session.digest_id == digest_id and session.readers]
-
-    def _readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
-        for session in self._sessions.values():
-            for reader in session.readers.values():
-                if reader.node_id == node_id:
-                    yield session, reader
-
-    def _of_key(self, session_key: str, digest_id: bytes) -> list[Session]:
-        sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
-        return [session for session in sessions if session.digest_id == digest_id]
 
     def _not_taken_over(self, session_id: str) -> Session:
         session = self.session(session_id)

@@ -13,7 +13,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions, Wish
+from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
+from tfquiver.service.coordinator.wish import Wish
 
 LIMITS = Limits(grace_s=10.0, idle_s=100.0, ended_s=50.0, max_sessions=4, stall_s=5.0)
 WAIT, END = LeaseResult(LeaseState.WAIT), LeaseResult(LeaseState.END)
