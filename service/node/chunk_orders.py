@@ -126,7 +126,18 @@ class ChunkOrders:
         before, self._gone = self._gone, {}
         for its in orders:
             self._gone[_striped(its)] = (before.get(_striped(its), frozenset()) | set(its.evict)) - set(its.load)
+        self._admit_at_once()
         self._changed.set()
+
+    def _admit_at_once(self) -> None:
+        """Readers fetch of what is to be loaded as soon as they are told: by then it must not count as ordered away."""
+        rules = []
+        for its in self._newest or ():
+            known = self._known.get(its.digest_id)
+            if known is None or known.striping != _striped(its)[1:]:
+                return
+            rules.append(self._rule(its, known, self._quotas))
+        self._disk.use(CacheRules(rules))
 
     def members_changed(self) -> None:
         """Nodes have come or gone: shards may have other owners, this node another share."""

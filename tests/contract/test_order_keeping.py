@@ -186,6 +186,20 @@ async def test_a_fetch_that_lands_after_its_chunk_has_gone_does_not_stay(tmp_pat
 
 
 @on_loop
+async def test_a_reader_is_not_told_that_its_chunk_has_gone_once_it_is_ordered_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.give(load=[2], urgent=1)
+        await w.until(lambda: w.held(2) == PER_CHUNK)
+        w.give(evict=[2])
+        await w.until(lambda: w.held(2) == 0)
+        first, second = w.shards(2)[:2]
+        assert await w.read(first)
+        assert w.held(2) == 0
+        w.give(load=[2], urgent=1)
+        assert w.node.disk.wanted(w.digest.shard(second).hash), "at once"
+
+
+@on_loop
 async def test_what_nobody_waits_for_waits_for_the_readers(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         missed = w.shards(7)[0]

@@ -133,6 +133,12 @@ class World:
     def lose(self, shards: list[int]) -> None:
         self._flip([shard for shard in shards if self.resident[shard]], 0)
 
+    def allocate(self, part: float) -> None:
+        """Nodes go, and come back: there is room for so much of the allocation, and for two chunks always."""
+        two_bytes = sum(sorted(self.cache.board.sizes)[-2:])
+        self.cache.board.allocate(max(two_bytes, int(part * self.allocation_bytes)))
+        self.decide()
+
     def arrive(self, shards: list[int]) -> None:
         self._flip(shards, 1)
 

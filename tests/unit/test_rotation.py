@@ -73,6 +73,10 @@ class RotationMachine(RuleBasedStateMachine):
     def lose_node(self, shards: list[int]) -> None:
         self.world.lose([shard for shard in shards if shard < len(self.world.lengths)])
 
+    @rule(part=st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]))
+    def change_room(self, part: float) -> None:
+        self.world.allocate(part)
+
     @rule(seconds=st.sampled_from([0.0, 1.0, TIMEOUT_S / 2, TIMEOUT_S * 2]))
     def wait(self, seconds: float) -> None:
         self.world.wait(seconds)

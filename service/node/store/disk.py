@@ -23,7 +23,7 @@ from tfquiver.service.node.store.rules import KeepAll, Rules, Why
 from tfquiver.service.node.store.verified import VerifiedShard
 
 _SHRINKS = 16
-_BATCH = 1024  # entries that are dealt with under the lock at one time
+_BATCH = 64  # entries that are dealt with under the lock at one time
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
