@@ -5,9 +5,9 @@ words of 2 to 20 letters, stored sorted by length; batches of one stripe unit at
 come from the npm registry on the first run. Each is trained, from the same initial weights for the same seed, on
   global   a permutation of all records an epoch,
   chunked  what a session gets from a cache of 20 % that rotates by relevance, through a record pool of 32 shards (as
-           by default). For MNIST it is recorded: five jobs of different speed read a data set of as many records and
-           3000 shards in 40 chunks through op, node and coordinator; each gives one seed's epochs. For words, and for
-           MNIST in a quick run, the shipping rotation and sampler run in the simulator, one of three jobs,
+           by default): recorded from op, node and coordinator, where five jobs of different speed read a data set of as
+           many records, in shards of 20 and 40 chunks; each gives one seed's epochs. In a quick run the shipping
+           rotation and sampler run in the simulator instead, and one of three jobs counts,
   tf.data's shuffle(buffer) with the memory of that pool, behind the files in order, and for MNIST 8 files at a time,
   and, for MNIST, chunked by the simulator with 600 shards in 160 chunks: a chunk is then four of them.
 Accuracy on the test set after the last epoch, 5 seeds, mean +- 95 % interval; and how well each order is shuffled.
@@ -43,7 +43,7 @@ from tfquiver import errors
 GLOBAL, CHUNKED, INTERLEAVED, PLAIN = "global", "chunked", "tf.data, interleaved", "tf.data, plain"
 FEW = "chunked, 600 shards"
 FEW_SHARDS = 600
-MNIST_CHUNKS = 40
+CHUNKS = 40
 LARGEST_LOSS = 0.5  # percentage points
 BATCH = 128
 Make = Callable[[int, int], Iterator[Order]]  # of epochs and a seed
@@ -83,7 +83,6 @@ class Trial:
     epochs: int
     records_a_shard: int
     homogeneous: bool = False
-    chunks: int = 0  # 0: the default's
 
     @property
     def buffer(self) -> int:
@@ -92,19 +91,19 @@ class Trial:
 
     def simulated(self) -> Make:
         shards = Shards.cut(self.task.record_bytes, self.records_a_shard)
-        return partial(orders.served, shards, homogeneous=self.homogeneous, chunks=self.chunks)
+        return partial(orders.served, shards, homogeneous=self.homogeneous, chunks=CHUNKS)
 
     def recorded(self, seeds: int) -> Make:
         """From a running cluster: one job's epochs for each seed."""
         records = len(self.task.labels)
-        by_job = served_by_cluster(records, self.records_a_shard, self.chunks, self.epochs, seeds, BATCH)
+        by_job = served_by_cluster(records, self.records_a_shard, CHUNKS, self.epochs, seeds, BATCH, self.homogeneous)
         return lambda epochs, seed: iter(by_job[seed - 1][:epochs])
 
     def orders(self, quick: bool, seeds: int) -> dict[str, Make]:
         records, cut = len(self.task.labels), partial(Shards.cut, self.task.record_bytes)
         made: dict[str, Make] = {
             GLOBAL: partial(orders.perfect, records),
-            CHUNKED: self.simulated() if quick or self.homogeneous else self.recorded(seeds),
+            CHUNKED: self.simulated() if quick else self.recorded(seeds),
         }
         if not quick:
             made[PLAIN] = partial(orders.buffered, records, buffer=self.buffer, interleaved=False)
@@ -188,10 +187,10 @@ def main() -> None:
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")  # each run has functions of its own: to trace them anew is meant
-    seeds, every, epochs, records_a_shard = (3, 5, (3, 2), (4, 2)) if arguments.quick else (5, 1, (4, 3), (20, 5))
+    seeds, every, epochs, records_a_shard = (3, 5, (3, 2), 4) if arguments.quick else (5, 1, (4, 3), 20)
     trials = [
-        Trial("MNIST", thinned(digits, every), models.Digits, 2e-3, epochs[0], records_a_shard[0], chunks=MNIST_CHUNKS),
-        Trial("words", thinned(words, every), models.Words, 1e-2, epochs[1], records_a_shard[1], homogeneous=True),
+        Trial("MNIST", thinned(digits, every), models.Digits, 2e-3, epochs[0], records_a_shard),
+        Trial("words", thinned(words, every), models.Words, 1e-2, epochs[1], records_a_shard, homogeneous=True),
     ]
     figures: dict[str, Any] = {
         "seeds": seeds,

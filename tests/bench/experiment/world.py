@@ -81,13 +81,18 @@ class World:
         share: float = 0.0,
         rotation: str = "",
         chunks: int = 0,
+        partitions: int = 0,
     ) -> types_pb2.CacheSetting:
         """Registers the data set and says how it is cached; what was fixed. `share` is of its disk bytes; 0: all the
         quotas."""
         with Registrar(self.coordinator, None, "", CALL_S) as registrar:
             registrar.digest(data.path)
         setting = types_pb2.CacheSetting(
-            mode=MODES[mode], allocation_bytes=round(share * data.disk_bytes), rotation=rotation, chunks=chunks
+            mode=MODES[mode],
+            allocation_bytes=round(share * data.disk_bytes),
+            rotation=rotation,
+            chunks=chunks,
+            partitions=partitions,
         )
         request = coordinator_pb2.SetCacheRequest(digest_id=data.digest.digest_id, setting=setting)
         with rpc.channel(self.coordinator) as channel:
@@ -95,7 +100,7 @@ class World:
             fixed: types_pb2.CacheSetting = stub.SetCache(request, timeout=CALL_S, wait_for_ready=True)
         return fixed
 
-    def dataset(self, data: Data, spec: JobSpec, node: int = 0) -> tf.data.Dataset:
+    def dataset(self, data: Data, spec: JobSpec, node: int = 0, homogeneous: bool = False) -> tf.data.Dataset:
         """What a job reads, in batches, through the node of its machine."""
         import tfquiver
 
@@ -108,6 +113,7 @@ class World:
             readahead_bytes=spec.readahead_bytes,
             hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
             job=spec.name,
+            homogeneous=homogeneous,
         )
         return options(source, spec.prefetch)
 

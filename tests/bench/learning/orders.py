@@ -26,8 +26,8 @@ Order = npt.NDArray[np.int64]
 SHARE = 0.2  # of the data set that has room in the cache
 # The default pool is 64 MiB and the default shard 2 MiB.
 POOL_SHARDS = 32
-# Of a homogeneous session: fewer, so that a stripe unit is half a batch, and not a twentieth of one.
-LONG_UNIT_PARTITIONS = 9
+# Of a homogeneous session, with 40 chunks of 4500 shards: a stripe unit is four of them, which is most of a batch.
+LONG_UNIT_PARTITIONS = 28
 JOBS = 3
 FILES = 64
 INTERLEAVED = 8
