@@ -149,6 +149,8 @@ def dataset(
         raise errors.InvalidArgumentError(f"cut={cut!r}: must be a tfquiver.CutPolicy")
     if not isinstance(resume, bool):
         raise errors.InvalidArgumentError(f"resume={resume!r}: must be True or False")
+    if resume and (order_log is not None or replay is not None):
+        raise errors.InvalidArgumentError("resume=True: not with order_log= or replay=, which are of whole epochs")
     if resume and job is None:
         raise errors.InvalidArgumentError("resume=True needs job=: the name that the interrupted run had")
     check_name("name", name)

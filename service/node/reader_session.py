@@ -193,9 +193,14 @@ class ReaderSession:
 
     def leased(self, state: LeaseState, leases: Iterable[tuple[int, str]], now_s: float) -> list[Instruction]:
         """The reply to the Lease under way: (shard, owner) of each."""
-        for _ in self._lease.wanted if self._lease else ():
-            self._wanted.popleft()
-        self._lease = None
+        wanted, self._lease = self._lease.wanted if self._lease else (), None
+        leases = list(leases)
+        if wanted and state is not LeaseState.WAIT:
+            missing = set(wanted).difference((shard for shard, _ in leases), self._sent)
+            if missing:  # its reader would wait for it for ever
+                return self._give_up(ProtocolError(f"shard {min(missing)} is wanted, but its session has it no more"))
+            for _ in wanted:
+                self._wanted.popleft()
         self._dry = state is LeaseState.WAIT
         if state is LeaseState.END:
             self.ended = True
@@ -400,6 +405,11 @@ class ReaderSession:
         self._failed[shard] = error
         self._finished = self._finished or self.ordered  # what comes after it must not come before it
         self._out.append(Tell(error, fatal=self.ordered))
+
+    def _give_up(self, error: TfquiverError) -> list[Instruction]:
+        self._finished = True
+        self._out.append(Tell(error, fatal=True))
+        return self._take()
 
     def _drop(self, lost: set[int]) -> None:
         told = []

@@ -85,3 +85,22 @@ def test_a_kill_of_coordinator_and_node_in_an_epoch_does_not_change_the_order(
     drop_iterators()
     assert found == whole
     numbered.assert_each_once(np.array([number for _, number in found]), TOTAL)
+
+
+def test_a_kill_of_coordinator_and_node_does_not_change_a_replay(
+    paths: list[Path], cache_dir: Path, tmp_path: Path
+) -> None:
+    def read(**order: Path) -> tf.data.Dataset:
+        return tfquiver.dataset(
+            paths, cache_dir=cache_dir, cut=CUT, shuffle_bytes=150_000, readahead_bytes=100_000, hold_back=0, **order
+        )
+
+    served = list(read(order_log=tmp_path / "log").as_numpy_iterator())
+    drop_iterators()
+    replayed = []
+    for record in read(replay=tmp_path / "log").as_numpy_iterator():
+        replayed.append(record)
+        if len(replayed) == 700:
+            os.kill(daemon_of(cache_dir), signal.SIGKILL)
+    drop_iterators()
+    assert replayed == served

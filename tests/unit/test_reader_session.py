@@ -371,14 +371,22 @@ def test_a_reader_that_wants_is_leased_what_it_wants_and_then_the_rest() -> None
     assert reader.opened((), ()) == []
     asked = lease_of(reader.want([4, 2, 9, 1]))
     assert asked.wanted == (4, 2, 9)  # what there is credit for, and room ahead
-    asked = lease_of(reader.leased(LEASED, [(4, ""), (9, "")], 0.0) + reader.want([8]) + reader.fetched(4))
-    assert asked.wanted == (1,)
-    reader.leased(LEASED, [(1, "")], 0.0)
+    assert lease_of(reader.leased(WAIT, [], 0.0)).wanted == (4, 2, 9)  # the coordinator has just been restarted, say
+    reader.leased(LEASED, [(4, ""), (2, ""), (9, "")], 0.0)
+    reader.want([8])
+    assert lease_of(reader.credit(500)).wanted == (1, 8)
     reader.want([])
-    reader.credit(400)
-    assert reader._request(9, draining=False).wanted == (8,)
+    assert lease_of(reader.leased(LEASED, [(1, ""), (8, "")], 0.0) + reader.credit(500)).wanted == ()
     with pytest.raises(errors.ProtocolError, match="WANT"):
         reader.want([3])
+
+
+def test_a_wanted_shard_that_does_not_come_is_an_error_not_a_wait() -> None:
+    reader = ReaderSession(np.full(10, 100, np.uint64), 200, ordered=True, wanting=True)
+    reader.opened((), ())
+    reader.want([4, 2])
+    (told,) = reader.leased(LEASED, [(4, "")], 0.0)
+    assert isinstance(told, Tell) and told.fatal and "shard 2 is wanted" in str(told.error)
 
 
 def test_a_reader_that_does_not_want_says_so() -> None:
