@@ -1,0 +1,102 @@
+"""Sessions that have asked for an order of their own get the sampler for it, at any moment of their lives."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.entry_size import most_disk_bytes
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator import schemes
+from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.session import Reader, Session
+from tfquiver.service.coordinator.sessions import Wish
+
+SHARDS = 600
+
+
+@dataclass
+class Shards:
+    resident: bytearray = field(default_factory=lambda: bytearray(SHARDS))
+    lengths: npt.NDArray[np.uint64] = field(default_factory=lambda: np.full(SHARDS, 1000, np.uint64))
+    records: npt.NDArray[np.uint32] = field(default_factory=lambda: np.full(SHARDS, 50, np.uint32))
+
+    def sampler(self, session: Session, rng: random.Random) -> schemes.Deterministic:
+        return schemes.deterministic(session, self)
+
+
+def session_of(wish: Wish) -> Session:
+    created = log_pb2.SessionCreated(
+        session_id="s", shards=SHARDS, seed=wish.seed, homogeneous=wish.homogeneous, order=wish.fixed(epoch=0)
+    )
+    return Session(created, 0, 0.0)
+
+
+def test_units_come_one_after_the_other() -> None:
+    order = types_pb2.SessionOrder(block_bytes=10_000, batch_records=25)
+    session = session_of(Wish(1, True, order))
+    sampler = schemes.homogeneous(session, Shards(), random.Random(1))
+    taken = list(itertools.chain(*iter(lambda: sampler.take(7, 1 << 40), [])))
+    assert sorted(taken) == list(range(SHARDS))
+    units = [unit for unit, _ in itertools.groupby(sampler.place(shard).unit for shard in taken)]
+    assert len(units) == len(set(units)) == 64
+    assert 0 not in units and units != sorted(units)
+
+
+def test_units_of_a_data_set_that_is_cached_by_chunks_are_those_of_its_chunks() -> None:
+    shards = Shards()
+    sizes = np.full(SHARDS, 1000, np.uint64)
+    setting = types_pb2.CacheSetting(rotation="relevance", chunks=10, partitions=5)
+    setting.allocation_bytes = int(most_disk_bytes(sizes).sum())
+    plan = ChunkPlan(sizes, np.arange(SHARDS, dtype=np.uint64), 1, setting)
+    rotations = Rotations(ManualClock(), 30.0, lambda _: None)
+    shards.resident[:] = b"\1" * SHARDS
+    session = session_of(Wish(1, homogeneous=True))
+    rotations.start(session.digest_id, plan, shards.resident)
+    sampler = rotations.sampler(session, random.Random(1))
+    taken = list(itertools.chain(*iter(lambda: sampler.take(7, 1 << 40), [])))
+    assert sorted(taken) == list(range(SHARDS))
+    units = [unit for unit, _ in itertools.groupby(sampler.place(shard).unit for shard in taken)]
+    assert len(units) == len(set(units)) == 50
+
+
+def test_a_reader_that_wants_shards_is_given_those_that_are_pending_in_its_order() -> None:
+    shards = Shards()
+    session = session_of(Wish(1, order=types_pb2.SessionOrder(deterministic=True, block_bytes=5000)))
+    session.sampler = shards.sampler(session, random.Random(1))
+    first, second = Reader("a", "n", "i", ""), Reader("b", "n", "i", "")
+    session.reader_opened(first)
+    session.reader_opened(second)
+    assert session.lease(first, 5, 1, shards, [7, 3, 9]) == [7, 3, 9]
+    assert session.lease(second, 5, 1, shards, [3, 8, 8, 7]) == [8]
+    session.shards_acked([7], presumed=False)
+    assert session.lease(second, 5, 1, shards, [7]) == []
+    assert session.sampler.pending == SHARDS - 4
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (Wish(0, False, types_pb2.SessionOrder(deterministic=True)), "seed"),
+        (Wish(1, True, types_pb2.SessionOrder(deterministic=True)), "homogeneous"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused(wish: Wish, said: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        wish.fixed(epoch=0)
+
+
+def test_the_order_seed_of_a_checkpoint_is_kept_and_others_are_made_of_seed_and_epoch() -> None:
+    fixed = Wish(0, False, types_pb2.SessionOrder(deterministic=True, order_seed=5)).fixed(epoch=3)
+    assert fixed and fixed.order_seed == 5
+    wish = Wish(4, False, types_pb2.SessionOrder(deterministic=True))
+    seeds = [fixed.order_seed for fixed in map(wish.fixed, range(3)) if fixed]
+    assert len(set(seeds)) == 3 and 0 not in seeds
