@@ -37,7 +37,15 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 30.
         time.sleep(0.02)
 
 
-def _die_with_tests() -> None:
+def tensorflow_env() -> dict[str, str]:
+    """The environment of server processes."""
+    env = {**os.environ, **_TENSORFLOW_ENV}
+    env.pop("GRPC_ENABLE_FORK_SUPPORT", None)  # of the tests alone, see tests/conftest.py
+    return env
+
+
+def die_with_parent() -> None:
+    """To be called in a child: the kernel kills it when its parent ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -59,8 +67,7 @@ class Server:
         self.arguments = list(arguments)
         self.log = log
         self.ready: dict[str, Any] = {}
-        self._env = {**os.environ, **_TENSORFLOW_ENV, **(env or {})}
-        self._env.pop("GRPC_ENABLE_FORK_SUPPORT", None)  # of the tests alone, see tests/conftest.py
+        self._env = {**tensorflow_env(), **(env or {})}
         self._ready_s = ready_s
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -92,7 +99,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=self._env,
-                preexec_fn=_die_with_tests,
+                preexec_fn=die_with_parent,
             )
         return self
 
@@ -174,7 +181,7 @@ class Cluster:
 
     Args:
       base: empty directory for everything the servers write.
-      workers: how many tf.data service workers; 0: no dispatcher either.
+      workers: how many tf.data service workers; 0: no dispatcher either, unless `dispatcher`.
       shared_node: the workers use one node beside them (`cache_dir`); else each worker has a node of its own.
       quota: of each caching node.
       env: added to the servers' environment.
@@ -189,8 +196,10 @@ class Cluster:
         quota: str = "1GiB",
         env: Mapping[str, str] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
+        dispatcher: bool = False,
     ) -> None:
         self._base = base
+        self._with_dispatcher = dispatcher or workers > 0
         self._quota = quota
         self._env = dict(env or {})
         self._flags = {name: list(more) for name, more in (flags or {}).items()}
@@ -255,7 +264,7 @@ class Cluster:
         self.coordinator.start()
         coordinator = f"--coordinator={self.coordinator.address}"
         self.node = self.add("node", f"--cache_dir={self.cache_dir}", f"--quota={self._quota}", coordinator).start()
-        if not self._num_workers:
+        if not self._with_dispatcher:
             return
         work_dir = f"--work_dir={self._base / 'dispatcher'}"
         self.dispatcher = self.add("dispatcher", work_dir, coordinator, "--worker_timeout_ms=2000").start()

@@ -1,0 +1,191 @@
+"""tf.data service workers that start in a tenth of a second: forks of a process that has TensorFlow imported.
+
+Importing TensorFlow is nearly all of what a worker's start costs, and tests that kill hundreds of workers cannot pay it
+each time. The fork server (this module as a program) imports what `tfquiver-worker` imports, starts no server and no
+thread, and forks on request. The child then runs `tfquiver-worker`'s own `run()` with the flags it is given: it is an
+ordinary worker process, and SIGKILL ends it as it ends any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.cluster import die_with_parent, tensorflow_env
+
+_READY_S = 60.0
+
+
+class Worker:
+    """One worker address; the process behind it may be killed and forked again."""
+
+    def __init__(self, forks: WorkerForks, arguments: Sequence[str], log: Path) -> None:
+        self._forks, self._arguments, self._log = forks, list(arguments), log
+        self._port = 0
+        self._pid = 0
+        self._ready: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._pid > 0
+
+    def launch(self) -> Worker:
+        """Forks it, at the port that it had; `await_ready` waits for its ready line."""
+        assert not self.alive
+        self._ready, ours = os.pipe()
+        try:
+            self._pid = self._forks.fork([f"--port={self._port}", *self._arguments], self._log, ours)
+        finally:
+            os.close(ours)
+        return self
+
+    def await_ready(self) -> Worker:
+        """Raises RuntimeError with the end of its log when it is not ready in time, or ends."""
+        assert self._ready is not None
+        line, give_up_at = b"", time.monotonic() + _READY_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ready, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                piece = os.read(self._ready, 65536) if selector.select(give_up_at - time.monotonic()) else b""
+                if not piece:
+                    self.kill()
+                    tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+                    raise RuntimeError(f"a forked worker is not ready:\n{tail}")
+                line += piece
+        self._port = int(json.loads(line)["port"])
+        return self
+
+    def kill(self) -> bool:
+        """kill -9; returns when the process is gone: whether there was one."""
+        if not self.alive:
+            return False
+        self._forks.kill(self._pid)
+        self._pid = 0
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
+        return True
+
+
+class WorkerForks:
+    """The fork server's process. Use as a context manager; its workers end with it. Not thread-safe."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[str]
+
+    def __enter__(self) -> WorkerForks:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.worker_forks"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**tensorflow_env(), "OPENBLAS_NUM_THREADS": "1"},
+                preexec_fn=die_with_parent,
+            )
+        if self._answer() != {"threads": 1}:
+            raise RuntimeError(f"the fork server has threads: see {self._log}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait(10)
+        self._process.stdout.close()  # type: ignore[union-attr]
+
+    def worker(self, arguments: Sequence[str], log: Path) -> Worker:
+        """Not yet launched."""
+        return Worker(self, arguments, log)
+
+    def fork(self, arguments: Sequence[str], log: Path, ready: int) -> int:
+        """The pid. `ready`: an open pipe of this process, where the child writes its ready line."""
+        pipe = f"/proc/{os.getpid()}/fd/{ready}"
+        return int(self._ask({"arguments": list(arguments), "log": str(log), "ready": pipe})["pid"])
+
+    def kill(self, pid: int) -> None:
+        self._ask({"kill": pid})
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the fork server has ended: see {self._log}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _child(arguments: list[str], ready: int, log: int) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        die_with_parent()
+        for descriptor, stands_for in ((os.open(os.devnull, os.O_RDONLY), 0), (ready, 1), (log, 2)):
+            os.dup2(descriptor, stands_for)
+            os.close(descriptor)
+        sys.argv = ["tfquiver-worker", *arguments]
+        from tfquiver.service.worker.main import run
+
+        run()
+        code = 0
+    except Exception:  # noqa: BLE001 - the end of a process: nobody above could say it
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _serve() -> None:
+    import tensorflow as tf
+    from tensorflow.core.protobuf import service_config_pb2
+
+    import tfquiver.service.worker.main
+    from tfquiver.ops import loader
+
+    assert tf and service_config_pb2 and tfquiver.service.worker.main
+    loader.load()
+    print(json.dumps({"threads": len(os.listdir("/proc/self/task"))}), flush=True)
+    children: set[int] = set()
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "kill" in request:
+            pid = request["kill"]
+            if pid in children:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                children.discard(pid)
+        else:
+            log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            ready = os.open(request["ready"], os.O_WRONLY)  # while the other end waits: before the answer
+            pid = os.fork()
+            if pid == 0:
+                _child(request["arguments"], ready, log)
+            os.close(ready)
+            os.close(log)
+            children.add(pid)
+        print(json.dumps({"pid": pid}), flush=True)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    _serve()
