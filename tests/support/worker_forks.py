@@ -162,7 +162,7 @@ def _serve() -> None:
 
     assert tf and service_config_pb2 and tfquiver.service.worker.main
     loader.load()
-    print(json.dumps({"threads": len(os.listdir("/proc/self/task"))}), flush=True)
+    print(json.dumps({"threads": len(list(Path("/proc/self/task").iterdir()))}), flush=True)
     children: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
