@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
 
 Transform = Callable[[Any], Any]
+_ORDERS = ("with_position", "deterministic", "homogeneous", "order_log", "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,17 @@ def deliver(
             'guarantee="exactly_once" needs the node on this machine, which learns what was delivered and gives what '
             "is missing: add cache_dir= to tfquiver.dataset(...)"
         )
-    if origin.options.with_position or origin.options.order_log or origin.options.replay:
-        raise errors.InvalidArgumentError(
-            'guarantee="exactly_once": not with with_position=, order_log= or replay= of tfquiver.dataset(...)'
-        )
     if origin.resumes:
         raise errors.InvalidArgumentError(
             'resume=True and guarantee="exactly_once" do not go together: save the iterator with tf.train.Checkpoint, '
             "which goes on with exactly the records that have not been delivered"
         )
+    for name in _ORDERS:
+        if getattr(origin.options, name):
+            raise errors.InvalidArgumentError(
+                f'{"order" if name == "deterministic" else name}=: guarantee="exactly_once" says which records '
+                "come, not in which order: what is read again comes later, and fills up batches"
+            )
     if batch_size is not None and origin.options.batch_size:
         raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")
     library = loader.load()

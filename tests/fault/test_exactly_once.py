@@ -14,6 +14,7 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
+from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
@@ -23,11 +24,28 @@ BATCH = 20
 TAKEOVER_S = 1.5
 
 
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerForks]:
+    with WorkerForks(tmp_path_factory.mktemp("forks") / "log") as running:
+        yield running
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    flags = {"dispatcher": ["--reap_interval_ms=200"], "worker": ["--heartbeat_interval_ms=200"]}
-    with Cluster(tmp_path / "cluster", workers=2, flags=flags) as running:
+    flags = {"dispatcher": ["--reap_interval_ms=200"]}
+    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True, flags=flags) as running:
         yield running
+
+
+@pytest.fixture
+def workers(cluster: Cluster, forks: WorkerForks, tmp_path: Path) -> Iterator[list[Worker]]:
+    assert cluster.dispatcher is not None
+    way = [f"--dispatcher={cluster.dispatcher.address}", f"--node_dir={cluster.cache_dir}"]
+    made = [forks.worker([*way, "--heartbeat_interval_ms=200"], tmp_path / f"worker-{n}.log") for n in range(2)]
+    start(made)
+    yield made
+    for worker in made:
+        worker.kill()
 
 
 @pytest.fixture
@@ -71,32 +89,32 @@ def once_each(reader: numbered.EpochReader, deadline_s: float = 60.0) -> None:
     numbered.assert_each_once(reader.result(deadline_s), TOTAL)
 
 
-def test_kills_at_random_times(cluster: Cluster, paths: list[Path], seed: int) -> None:
+def test_kills_at_random_times(cluster: Cluster, workers: list[Worker], paths: list[Path], seed: int) -> None:
     """After END; one worker of two; between two epochs, with nobody left; and those come back to their address."""
     shared = delivered(cluster, paths, max_outstanding_requests=1)
-    after_the_end(cluster, shared)
-    restart_workers(cluster)
+    after_the_end(cluster, workers, shared)
+    start(workers)
     before = tfquiver.delivery_stats()
     reader = numbered.EpochReader(shared, step_s=0.002)
     reader.reached(random.Random(seed).randrange(TOTAL))
-    cluster.workers[0].kill()
+    workers[0].kill()
     once_each(reader)
-    cluster.workers[1].kill()
+    workers[1].kill()
     once_each(numbered.EpochReader(shared))
-    restart_workers(cluster)
+    start(workers)
     once_each(numbered.EpochReader(shared))
     after = tfquiver.delivery_stats()
     assert after.epochs - before.epochs == 3
     assert after.mopped_up - before.mopped_up >= TOTAL, "there was no worker in the second epoch"
 
 
-def after_the_end(cluster: Cluster, shared: tf.data.Dataset) -> None:
+def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Dataset) -> None:
     """What workers had emitted and not delivered when END came is beyond the source's sight (I-8)."""
     reader = numbered.EpochReader(shared, step_s=0.02)
     reader.reached(1)
     wait_until(lambda: shared_session(cluster).ended, "the end of the session")
     assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
-    for worker in cluster.workers:
+    for worker in workers:
         worker.kill()
     wait_until(lambda: not shared_session(cluster).readers, "the workers' readers are gone")
     assert shared_session(cluster).shortfall > 0
@@ -104,15 +122,15 @@ def after_the_end(cluster: Cluster, shared: tf.data.Dataset) -> None:
     wait_until(lambda: shared_session(cluster).shortfall == 0, "the trainer has told of all that it was delivered")
 
 
-def restart_workers(cluster: Cluster) -> None:
-    for worker in cluster.workers:
-        worker.launch_again()
-    for worker in cluster.workers:
+def start(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.launch()
+    for worker in workers:
         worker.await_ready()
 
 
 def test_transformed_records_come_in_full_batches_and_what_cannot_be_kept_is_refused(
-    cluster: Cluster, paths: list[Path]
+    cluster: Cluster, workers: list[Worker], paths: list[Path]
 ) -> None:
     """Of single records, too; and what the trainer mops up has gone through the same transformation."""
     assert cluster.dispatcher is not None
@@ -131,7 +149,7 @@ def test_transformed_records_come_in_full_batches_and_what_cannot_be_kept_is_ref
     assert shared.element_spec == {"number": tf.TensorSpec([None], tf.int64)}
     iterator = shared.as_numpy_iterator()
     seen = [next(iterator)["number"] for _ in range(5)]
-    for worker in cluster.workers:
+    for worker in workers:
         worker.kill()
     seen += [element["number"] for element in iterator]
     assert [len(part) for part in seen] == [64] * (TOTAL // 64) + [TOTAL % 64]
@@ -141,7 +159,8 @@ def test_transformed_records_come_in_full_batches_and_what_cannot_be_kept_is_ref
 def check_refusals(cluster: Cluster, paths: list[Path]) -> None:
     assert cluster.dispatcher is not None
     target = cluster.dispatcher.address
-    read = tfquiver.dataset(paths, service=cluster.coordinator.address, cache_dir=cluster.cache_dir, batch_size=BATCH)
+    where: dict[str, Any] = {"service": cluster.coordinator.address, "cache_dir": cluster.cache_dir}
+    read = tfquiver.dataset(paths, **where, batch_size=BATCH)
     blind = tfquiver.dataset(paths, service=cluster.coordinator.address, batch_size=BATCH)
 
     def refused(said: str, dataset: tf.data.Dataset = read, **arguments: Any) -> None:
@@ -156,6 +175,8 @@ def check_refusals(cluster: Cluster, paths: list[Path]) -> None:
     refused("ragged", transform=lambda records: tf.strings.split(records))
     refused("a row for each record", transform=lambda records: tf.size(records))
     refused("a row for each record", transform=lambda records: tf.ensure_shape(records, [BATCH]))
+    for order in ({"order": "deterministic", "seed": 1}, {"homogeneous": True}):
+        refused("which records come, not", tfquiver.dataset(paths, **where, **order))
     refused("a data set", transform=lambda records: tf.data.Dataset.from_tensors(records))
     with pytest.raises(tfquiver.errors.InvalidArgumentError, match="guarantee='always'"):
         tfquiver.distribute(target, guarantee="always")

@@ -169,6 +169,11 @@ def test_nothing_to_read_is_said_by_name(tmp_path: Path) -> None:
         ({"dispatcher": "h:1", "job_name": ""}, "job_name"),
         ({"dispatcher": "h:1", "max_outstanding_requests": 0}, "max_outstanding_requests"),
         ({"dispatcher": "h:1", "connect_timeout_s": 0}, "connect_timeout_s"),
+        ({"dispatcher": "h:1", "guarantee": "always"}, "guarantee='always'"),
+        ({"dispatcher": "h:1", "guarantee": "exactly_once", "job_name": "j"}, "job_name='j'"),
+        ({"dispatcher": "h:1", "transform": "parse"}, "transform='parse'"),
+        ({"dispatcher": "h:1", "batch_size": 0}, "batch_size"),
+        ({"dispatcher": "h:1", "takeover_timeout_s": -1}, "takeover_timeout_s"),
     ],
 )
 def test_distribute_is_checked(arguments: dict[str, Any], said: str) -> None:
