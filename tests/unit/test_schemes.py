@@ -16,9 +16,10 @@ from tfquiver.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator import schemes
+from tfquiver.service.coordinator.deterministic import Deterministic
 from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.session import Reader, Session
-from tfquiver.service.coordinator.sessions import Wish
+from tfquiver.service.coordinator.wish import Wish
 
 SHARDS = 600
 
@@ -29,7 +30,7 @@ class Shards:
     lengths: npt.NDArray[np.uint64] = field(default_factory=lambda: np.full(SHARDS, 1000, np.uint64))
     records: npt.NDArray[np.uint32] = field(default_factory=lambda: np.full(SHARDS, 50, np.uint32))
 
-    def sampler(self, session: Session, rng: random.Random) -> schemes.Deterministic:
+    def sampler(self, session: Session, rng: random.Random) -> Deterministic:
         return schemes.deterministic(session, self)
 
 
