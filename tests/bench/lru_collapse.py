@@ -60,7 +60,7 @@ class Scale:
 
 
 FULL = Scale(6.0, 2, 12.0, 3, True, at_once=2)
-QUICK = Scale(5.0, 1, 5.0, 2, False, at_once=2)
+QUICK = Scale(4.0, 1, 4.0, 2, False, at_once=2)
 
 
 @dataclass(frozen=True)
