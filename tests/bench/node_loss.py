@@ -205,8 +205,8 @@ def draw(seen: Seen, scale: Scale, out: Path) -> Path:
     store.legend(loc="upper center", bbox_to_anchor=(0.42, 1.02))
     events = (
         (seen.killed_s, "killed"),
-        (seen.refilled_s, "all cached again"),
-        (seen.returned_s, "an empty node joins"),
+        (seen.refilled_s, "refilled"),
+        (seen.returned_s, "a new node"),
     )
     for at_s, what in events:
         for axis in (rate, store):
