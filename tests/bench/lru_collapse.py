@@ -249,13 +249,13 @@ def draw(results: Results, out: Path) -> Path:
     for column, kind in enumerate((True, False)):
         above, below = axes[0][column], axes[1][column]
         above.set_title("in step" if kind else "out of step: speeds 1-2x, random starts")
-        for jobs, line in ((1, ":"), (4, "-"), (8, "--")):
+        for jobs, line, marker in ((1, ":", "s"), (4, "-", "o"), (8, "--", "^")):
             for way in WAYS:
                 chosen = sorted((p for p in results if _shown(p, kind, jobs, way)), key=lambda p: p.share)
                 if not chosen:
                     continue
                 shares = [100 * p.share for p in chosen]
-                style = {"color": plots.COLOURS[way.name], "linestyle": line, "marker": "o"}
+                style = {"color": plots.COLOURS[way.name], "linestyle": line, "marker": marker}
                 name = f"{way.name}, {jobs} job{'s' if jobs > 1 else ''}"
                 above.plot(shares, [results[p].loads for p in chosen], label=name, **style)
                 below.plot(shares, [100 * _throughput(p, results[p]) for p in chosen], label=name, **style)
@@ -265,7 +265,7 @@ def draw(results: Results, out: Path) -> Path:
         below.set_xlabel("cache, % of the data set")
     axes[0][0].set_ylabel("from the store, data sets\nper epoch of the fastest job")
     axes[1][0].set_ylabel("all jobs' throughput,\n% of that with everything cached")
-    axes[0][0].legend(ncols=2)
+    drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return plots.save(drawn, out, "lru_collapse")
 
 
