@@ -20,6 +20,9 @@ _MAX_NAME = 256
 _MAX_WAIT_S = 24 * 3600
 # What ordinary pipelines keep between the source and the trainer: parallel maps, a batch, a few batches prefetched.
 _HOLD_BACK_RECORDS, _HOLD_BACK_BATCHES = 2048, 16
+# And between tf.data service workers and the training loop: tf.data's client asks for 16 elements, of which one worker
+# may have made all, and more may be prefetched on both sides.
+_BEHIND_WORKERS_RECORDS, _BEHIND_WORKERS_BATCHES = 16384, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,11 @@ def _absolute(name: str, path: str | os.PathLike[str] | None) -> str:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise errors.InvalidArgumentError(f"{name}={path!r}: must be a path")
     return str(Path(path).expanduser().absolute())
+
+
+def behind_workers(batch_size: int) -> int:
+    """The `hold_back`, in elements, with which a killed trainer loses nothing."""
+    return _BEHIND_WORKERS_BATCHES if batch_size else _BEHIND_WORKERS_RECORDS
 
 
 def check_integer(name: str, value: object, least: int, most: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tfquiver import endpoints, errors, resumption, serving
 from tfquiver.cutting import CutPolicy
-from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, size
+from tfquiver.dataset_options import SourceOptions, behind_workers, check_name, check_seconds, checked_options, size
 from tfquiver.exactly_once import Origin
 from tfquiver.listing import Source, expand
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -93,7 +94,8 @@ def dataset(
       quota: bytes the cache may use (an integer or "10GiB"), when this call starts the daemon.
       hold_back: elements behind this source that may still be buffered in the same process when it has emitted more:
         the depth of batches and prefetches. Records become "read" only when so many more elements have been emitted, so
-        that a killed tf.data worker loses none. None: 2048 records, or 16 batches with `batch_size`.
+        that a killed tf.data worker loses none. None: 2048 records, or 16 batches with `batch_size`; with `resume` and
+        without `cache_dir` 16384 or 64, because a killed trainer also loses what tf.data's client has asked for.
       order: "deterministic": the order of an epoch is a function of `seed`, the epoch's number among those of `job`,
         `shuffle_bytes` and the data set alone, whatever is cached and however many readers there are: shards in a
         seeded permutation, in blocks of about `shuffle_bytes`, whose records are shuffled. A reader reads whole blocks
@@ -136,6 +138,8 @@ def dataset(
         batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s,
         order, with_position, homogeneous, order_log, replay,
     )  # fmt: skip
+    if resume and hold_back is None and cache_dir is None:
+        options = dataclasses.replace(options, hold_back=behind_workers(options.batch_size))
     if cache_dir is None and service is None:
         raise errors.InvalidArgumentError(
             "give cache_dir= (one machine) or service= (a coordinator's address), or both"

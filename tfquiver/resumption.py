@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 
 from absl import logging
@@ -11,6 +12,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.registration import Registrar
 
 _DEADLINE_S = 30.0
+_END_S, _PAUSE_S = 5.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,26 @@ class Resumable:
     coordinator: str
     token: str
 
-    def position(self) -> coordinator_pb2.GetPositionReply | None:
-        """Where its newest session is; None: nothing has been read yet. Raises UnavailableError."""
-        with self._registrar() as registrar:
-            return registrar.position(self.session_key)
+    def now(self) -> types_pb2.Position:
+        """What its newest session has delivered. Raises UnavailableError."""
+        reply = self._ask()
+        return reply.position if reply else types_pb2.Position()
+
+    def after_epoch(self) -> types_pb2.Position:
+        """The same when an epoch has been read: the beginning of the next, unless something has been left unread.
+
+        The last reader may still be on its way to be told END: waits for that, but not for long.
+        """
+        give_up_at = time.monotonic() + _END_S
+        while True:
+            reply = self._ask()
+            if reply is None:
+                return types_pb2.Position()
+            if reply.ended:
+                return types_pb2.Position(epoch=reply.position.epoch + 1)
+            if reply.pending or time.monotonic() > give_up_at:
+                return reply.position
+            time.sleep(_PAUSE_S)
 
     def go_to(self, position: types_pb2.Position | None) -> coordinator_pb2.ResumeReply:
         """Its next iteration begins there; None: where the job's newest session is then. Raises UnavailableError."""
@@ -35,6 +53,10 @@ class Resumable:
         )
         with self._registrar() as registrar:
             return registrar.resume(request)
+
+    def _ask(self) -> coordinator_pb2.GetPositionReply | None:
+        with self._registrar() as registrar:
+            return registrar.position(self.session_key)
 
     def _registrar(self) -> Registrar:
         return Registrar(self.coordinator, None, self.token, _DEADLINE_S)

@@ -29,6 +29,7 @@ enum Type : uint8_t {
   kDropped = 17,
   kDelivered = 18,
   kWant = 19,
+  kLeaving = 20,
 };
 
 // Numbers travel little-endian; so are the machines this is built for (checked where the op is
@@ -193,6 +194,8 @@ std::string EncodeClose(bool complete) {
   writer.Bool(complete);
   return writer.Take();
 }
+
+std::string EncodeLeaving() { return Writer(kLeaving).Take(); }
 
 std::string EncodeTicket(const TicketFields& ticket) {
   Writer writer(kTicket);

@@ -71,6 +71,7 @@ std::string EncodeCredit(uint64_t bytes);
 std::string EncodeBad(uint32_t shard);
 std::string EncodeDraining(uint64_t shards_received);
 std::string EncodeClose(bool complete);
+std::string EncodeLeaving();
 std::string EncodeTicket(const TicketFields& ticket);
 std::string EncodeError(Code code, bool fatal, std::string_view message);
 // As many frames as `shards` need.

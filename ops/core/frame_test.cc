@@ -42,6 +42,7 @@ TEST(Frame, EncodesAsTheProtocolSays) {
   EXPECT_EQ(EncodeBad(3), Frame(8, Bytes({3, 0, 0, 0})));
   EXPECT_EQ(EncodeDraining(5), Frame(9, Bytes({5, 0, 0, 0, 0, 0, 0, 0})));
   EXPECT_EQ(EncodeClose(true), Frame(11, Bytes({1})));
+  EXPECT_EQ(EncodeLeaving(), Frame(20, ""));
   EXPECT_EQ(EncodeError(Code::kAborted, true, "x"), Frame(14, Bytes({10, 0, 1, 1, 0, 'x'})));
   EXPECT_EQ(EncodeAcks({1, 2}),
             std::vector<std::string>{Frame(7, Bytes({2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}))});

@@ -346,6 +346,8 @@ void SessionClient::GoodBye() {
   on_turn_();
   if (node_.socket().open() && opened_) {
     if (!ended_) {
+      CollectOutbox();
+      outgoing_.push_back(EncodeLeaving());
       pool_->TakerLeaves();
       CollectOutbox();
     }

@@ -190,13 +190,18 @@ class Want:
     shards: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What is acknowledged from here on was emitted, but buffers behind the reader may not have delivered it."""
+
+
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
-    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want
+    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
-    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want,
+    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
@@ -243,6 +248,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Dropped: lambda f: Dropped(f.indexes("shards")),
     Delivered: lambda f: Delivered(f.text("session_id"), f.indexes("shards")),
     Want: lambda f: Want(f.indexes("shards")),
+    Leaving: lambda f: Leaving(),
 }  # fmt: skip
 
 
@@ -291,7 +297,7 @@ def _payload(frame: Frame) -> bytes:
             return _U8.pack(frame.end) + text(frame.session_id)
         case Error():
             return struct.pack("<HB", frame.code, frame.fatal) + text(frame.message)
-        case End() | Ping():
+        case End() | Ping() | Leaving():
             return b""
 
 

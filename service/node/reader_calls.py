@@ -85,10 +85,15 @@ class ReaderCalls:
                 self.places[lease.shard] = place
         return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
 
-    async def ack(self, shards: Sequence[int]) -> None:
-        """Raises NotFoundError when the reader has to be opened again."""
+    async def ack(self, shards: Sequence[int], presumed: bool) -> None:
+        """`presumed`: as in AckRequest. Raises NotFoundError when the reader has to be opened again."""
         await self._coordinator.ack(
-            pb.AckRequest(session_id=self._request.session_id, reader_id=self._request.reader_id, shards=shards)
+            pb.AckRequest(
+                session_id=self._request.session_id,
+                reader_id=self._request.reader_id,
+                shards=shards,
+                presumed=presumed,
+            )
         )
 
     async def close(self, complete: bool) -> None:

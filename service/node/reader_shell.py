@@ -54,6 +54,7 @@ class Reader:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._ack_done = asyncio.Event()
         self._ack_error: errors.TfquiverError | None = None
+        self._leaving = False  # acknowledgements are presumptions from here on
 
     # From the socket.
 
@@ -79,6 +80,8 @@ class Reader:
                 self.finish(frame.complete)
             case frames.Credit() if self._session:
                 self._apply(self._session.credit(frame.credit_bytes))
+            case frames.Leaving() if self._session:
+                self._leaving = True
             case frames.Ack() if self._session:
                 self._forget_places(frame.shards)
                 self._apply(self._session.ack(frame.shards))
@@ -274,10 +277,10 @@ class Reader:
         assert self._session and self._calls
         try:
             try:
-                await self._calls.ack(shards)
+                await self._calls.ack(shards, self._leaving)
             except errors.NotFoundError:
                 await asyncio.wait([self._reopen()])
-                await self._calls.ack(shards)
+                await self._calls.ack(shards, self._leaving)
             self._apply(self._session.acks_durable())
         except errors.TfquiverError as error:
             self._ack_error = error

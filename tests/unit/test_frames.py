@@ -39,6 +39,7 @@ any_frame = st.one_of(
     st.builds(frames.Dropped, indexes),
     st.builds(frames.Delivered, texts, indexes),
     st.builds(frames.Want, indexes),
+    st.builds(frames.Leaving),
 )
 
 
