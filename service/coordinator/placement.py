@@ -96,7 +96,7 @@ def _fix_chunks(fixed: types_pb2.CacheSetting, asked: types_pb2.CacheSetting, di
         raise errors.InvalidArgumentError(f"setting.rotation: {fixed.rotation!r} is neither relevance nor cyclic")
     size_bytes, allocation_bytes = int(most_disk_bytes(digest.lengths).sum()), fixed.allocation_bytes
     if fixed.rotation == "relevance":
-        chunks = striping.relevance_chunks(size_bytes, allocation_bytes)
+        chunks = striping.relevance_chunks(size_bytes, allocation_bytes, digest.num_shards)
     else:
         # The paper's two chunks of a tenth need a fifth: where there is less, they are smaller.
         chunks = max(striping.cyclic_chunks(size_bytes), striping.chunks_of(size_bytes, allocation_bytes / 2.2))

@@ -77,7 +77,8 @@ def run(
             return (Cyclic if order == "cyclic" else Relevance)(board, timeout_s)
 
         if not chunks:
-            by_need = striping.relevance_chunks(sum(lengths), allocation_bytes)
+            # As of a data set that has shards enough: here one stands for many.
+            by_need = striping.relevance_chunks(sum(lengths), allocation_bytes, len(lengths) * striping.MAX_CHUNKS)
             chunks = ceil(2 / share) if order == "cyclic" else by_need
         columns = np.array(lengths, np.uint64)
         layout = ChunkLayout(striping.stripe(columns, chunks), np.random.default_rng(seed))

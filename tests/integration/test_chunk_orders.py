@@ -124,7 +124,7 @@ async def test_three_jobs_load_what_is_not_there_once(tmp_path: Path, rotation: 
         await client.upload([DIGEST.to_bytes()])
         fixed = await client.call("SetCache", cooperative(rotation=rotation))
         assert fixed.allocation_bytes == QUOTA_BYTES
-        assert fixed.chunks >= (160 if rotation == "relevance" else 10)
+        assert fixed.chunks == (50 if rotation == "relevance" else 11)
         async with asyncio.TaskGroup() as group:
             obeying = group.create_task(node.obey())
             jobs = [asyncio.ensure_future(job(client, node, name)) for name in "abc"]

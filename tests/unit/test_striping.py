@@ -69,7 +69,12 @@ def test_a_cut_in_order_would_not_be_fair() -> None:
 )
 def test_default_sizes(size_bytes: int, share: float, cyclic: int, relevance: int) -> None:
     assert striping.cyclic_chunks(size_bytes) == cyclic
-    assert striping.relevance_chunks(size_bytes, int(size_bytes * share)) == relevance
+    assert striping.relevance_chunks(size_bytes, int(size_bytes * share), 1 << 20) == relevance
+
+
+@pytest.mark.parametrize(("shards", "chunks"), [(0, 40), (400, 40), (1600, 100), (2560, 160), (100_000, 160)])
+def test_few_shards_make_few_chunks(shards: int, chunks: int) -> None:
+    assert striping.relevance_chunks(10**9, 2 * 10**8, shards) == chunks
 
 
 def test_shards_of_the_same_bytes_go_together() -> None:

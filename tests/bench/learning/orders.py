@@ -89,7 +89,7 @@ def served(shards: Shards, epochs: int, seed: int, homogeneous: bool = False, ch
     """
     lengths = [int(length) for length in shards.lengths]
     allocation_bytes = int(SHARE * sum(lengths))
-    chunks = chunks or striping.relevance_chunks(sum(lengths), allocation_bytes)
+    chunks = chunks or striping.relevance_chunks(sum(lengths), allocation_bytes, len(lengths))
     striped = striping.stripe(shards.lengths, chunks, LONG_UNIT_PARTITIONS if homogeneous else 0)
     layout = ChunkLayout(striped, np.random.default_rng(seed), homogeneous)
     resident = bytearray(len(lengths))
