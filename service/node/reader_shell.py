@@ -6,7 +6,8 @@ import asyncio
 import functools
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from absl import logging
 
@@ -288,19 +289,19 @@ class Reader:
         finally:
             self._ack_done.set()
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._guarded(work))
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except errors.TfquiverError as error:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, errors.TfquiverError):
             self.tell(error, fatal=True)
-        except Exception as error:  # noqa: BLE001 - one reader's trouble must not end the others
-            logging.exception("reader %s", self.reader_id)
+        elif error is not None:  # one reader's trouble must not end the others
+            logging.error("reader %s", self.reader_id, exc_info=error)
             self.tell(errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}"), fatal=True)
 
     def _now(self) -> float:
