@@ -156,7 +156,7 @@ def cold(world: World) -> None:
         assert job.finish() == [world.records]
     fetched = world.fetched()
     assert set(fetched) == set(range(SHARDS))
-    # Until a node has heard of the newest member, at its next heartbeat, it reads that one's shards from the store.
+    # Seen of the node that joins last only: presumably others that have not heard of it yet read its shards themselves.
     owner = world.owners()
     assert {owner[shard] for shard, times in fetched.items() if times > 1} <= {"c"}
     assert fetched.total() <= 1.05 * SHARDS
