@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 
 from tfquiver import errors, stores
-from tfquiver.cutting import CutPolicy
 from tfquiver.file_entry import FileEntry
+from tfquiver.listing_terms import listing_key as listing_key
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -32,17 +31,6 @@ def expand(source: Source, store_for: Callable[[str], stores.ObjectStore] = stor
         for info in matches:
             found[info.uri] = FileEntry(_utf8(info.uri), info.size_bytes, info.generation)
     return [found[uri] for uri in sorted(found)]
-
-
-def listing_key(files: Sequence[FileEntry], policy: CutPolicy) -> bytes:
-    """32 bytes that name this listing, cut this way: names, sizes, generations and cutting parameters."""
-    key = hashlib.sha256(b"tfquiver listing v1\0")
-    key.update(f"{policy.min_bytes} {policy.target_bytes} {policy.max_bytes}\0".encode())
-    for file in sorted(files, key=lambda file: file.uri):
-        for field in (file.uri, str(file.size_bytes), file.generation):
-            encoded = field.encode()
-            key.update(len(encoded).to_bytes(8, "little") + encoded)
-    return key.digest()
 
 
 def _utf8(uri: str) -> str:

@@ -18,6 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, ResumeAsked
@@ -102,9 +103,11 @@ class Coordinator:
 
     # Data sets.
 
-    async def register(self, name: str, listing_key: bytes, parts: AsyncIterable[bytes]) -> types_pb2.Dataset:
+    async def register(
+        self, name: str, listing_key: bytes, terms: Terms | None, parts: AsyncIterable[bytes]
+    ) -> types_pb2.Dataset:
         await self._log.writable()
-        dataset = await self.registry.register(name, listing_key, parts)
+        dataset = await self.registry.register(name, listing_key, terms, parts)
         await self._log.synced()
         return dataset
 

@@ -1,7 +1,8 @@
 """Registered data sets: their digests on disk, by digest id; and how to find them.
 
-Digests lie under `<work_dir>/digests/<digest id>.tfqd`; that they are registered, and under which names and listing
-keys, is in the commit log.
+Nobody's word is taken for what a digest is of: a listing key is computed from the digest's own file table. Digests lie
+under `<work_dir>/digests/<digest id>.tfqd`; that they are registered, and under which names and listing keys, is in the
+commit log.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.digest import Digest
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
@@ -24,6 +27,12 @@ MAX_LISTING_KEYS = 100_000
 MAX_NAMES = 100_000
 PART_BYTES = 1 << 20
 _OPEN_DIGESTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    digest_id: bytes
+    terms: types_pb2.ListingTerms | None  # what the key was computed with; None: not said in an older log
 
 
 class Registry:
@@ -39,7 +48,7 @@ class Registry:
         self._max_digest_bytes = max_digest_bytes
         self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
         self._names: dict[str, bytes] = {}
-        self._listing_keys: dict[bytes, bytes] = {}
+        self._listing_keys: dict[bytes, _Listed] = {}
         self._open: OrderedDict[bytes, Digest] = OrderedDict()
         self._uploads = 0
 
@@ -54,7 +63,8 @@ class Registry:
                 del self._names[next(iter(self._names))]
         if record.listing_key:
             self._listing_keys.pop(record.listing_key, None)
-            self._listing_keys[record.listing_key] = digest_id
+            terms = record.terms if record.HasField("terms") else None
+            self._listing_keys[record.listing_key] = _Listed(digest_id, terms)
             while len(self._listing_keys) > MAX_LISTING_KEYS:
                 del self._listing_keys[next(iter(self._listing_keys))]
 
@@ -63,8 +73,8 @@ class Registry:
         for name, digest_id in self._names.items():
             if last[digest_id] != name:
                 yield self._record(digest_id, name, b"")
-        for listing_key, digest_id in self._listing_keys.items():
-            yield self._record(digest_id, "", listing_key)
+        for listing_key, listed in self._listing_keys.items():
+            yield self._record(listed.digest_id, "", listing_key, listed.terms)
         for digest_id, name in last.items():
             yield self._record(digest_id, name, b"")
 
@@ -74,6 +84,9 @@ class Registry:
             if not self._path(digest_id).exists():
                 logging.warning("data set %r: %s is gone; register it again", dataset.name, self._path(digest_id))
                 self._drop(digest_id)
+        for listing_key, listed in list(self._listing_keys.items()):
+            if listed.terms is None and not self._is_of(listed.digest_id, listing_key):
+                del self._listing_keys[listing_key]
 
     def find(self, digest_id: bytes) -> types_pb2.Dataset:
         """Raises NotFoundError."""
@@ -85,7 +98,7 @@ class Registry:
     def find_listing(self, listing_key: bytes) -> types_pb2.Dataset:
         if listing_key not in self._listing_keys:
             raise errors.NotFoundError(f"listing_key: no data set of listing {listing_key.hex()} is registered")
-        return self.find(self._listing_keys[listing_key])
+        return self.find(self._listing_keys[listing_key].digest_id)
 
     def find_name(self, name: str) -> types_pb2.Dataset:
         if name not in self._names:
@@ -95,6 +108,23 @@ class Registry:
     def all(self) -> list[types_pb2.Dataset]:
         """Newest first."""
         return list(reversed(self._datasets.values()))
+
+    async def sound(self, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
+        """The data set, if its digest can be read: one that is damaged is forgotten, so that it is registered again.
+
+        Raises NotFoundError.
+        """
+        path = self._path(dataset.digest_id)
+        try:
+            await self.digest(dataset.digest_id)
+        except (errors.CorruptDigestError, errors.NotFoundError) as error:
+            logging.error("data set %r: %s; it is to be registered again", dataset.name, str(error))
+            self._open.pop(dataset.digest_id, None)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+            if dataset.digest_id in self._datasets:
+                self._drop(dataset.digest_id)
+            raise errors.NotFoundError(f"{path} was damaged: {error}; register the data set again") from error
+        return dataset
 
     async def digest(self, digest_id: bytes) -> Digest:
         """Raises NotFoundError, CorruptDigestError."""
@@ -121,10 +151,15 @@ class Registry:
             if part:
                 yield part
 
-    async def register(self, name: str, listing_key: bytes, parts: AsyncIterable[bytes]) -> types_pb2.Dataset:
+    async def register(
+        self, name: str, listing_key: bytes, terms: Terms | None, parts: AsyncIterable[bytes]
+    ) -> types_pb2.Dataset:
         """Checks and keeps a digest. The caller makes the journal durable.
 
-        Raises CorruptDigestError, ResourceExhaustedError (larger than the limit, disk full, too many data sets).
+        Raises:
+          InvalidArgumentError: the listing key is not that of the digest's files under these terms.
+          CorruptDigestError: a damaged digest.
+          ResourceExhaustedError: larger than the limit, disk full, too many data sets.
         """
         self._uploads += 1
         temporary = self._root / f"upload-{self._uploads}.tmp"
@@ -140,6 +175,10 @@ class Registry:
                     await asyncio.to_thread(file.write, part)
                 await asyncio.to_thread(_sync, file.fileno(), file.flush)
             digest = await asyncio.to_thread(_checked, temporary)
+            if listing_key and (terms is None or await asyncio.to_thread(terms.key, digest.files) != listing_key):
+                raise errors.InvalidArgumentError(
+                    "listing_key: it is not that of the digest's own file table under `terms`"
+                )
             if digest.digest_id not in self._datasets and len(self._datasets) >= MAX_DATASETS:
                 raise errors.ResourceExhaustedError(f"{MAX_DATASETS} data sets are registered already")
             temporary.rename(self._path(digest.digest_id))
@@ -156,23 +195,38 @@ class Registry:
             records=digest.num_records,
             size_bytes=digest.size_bytes,
         )
-        record = log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key)
+        record = log_pb2.DatasetRegistered(
+            dataset=dataset,
+            listing_key=listing_key,
+            terms=terms.message() if terms and listing_key else None,
+        )
         self._journal(log_pb2.CommitRecord(dataset_registered=record))
         self.apply(record)
         return dataset
 
-    def _record(self, digest_id: bytes, name: str, listing_key: bytes) -> log_pb2.CommitRecord:
+    def _is_of(self, digest_id: bytes, listing_key: bytes) -> bool:
+        """For a key of which no terms are known: whether the digest was made of it as is usual."""
+        try:
+            return Terms().key(Digest.open(self._path(digest_id)).files) == listing_key
+        except errors.TfquiverError:
+            return False
+
+    def _record(
+        self, digest_id: bytes, name: str, listing_key: bytes, terms: types_pb2.ListingTerms | None = None
+    ) -> log_pb2.CommitRecord:
         dataset = types_pb2.Dataset()
         dataset.CopyFrom(self._datasets[digest_id])
         dataset.name = name
         return log_pb2.CommitRecord(
-            dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key)
+            dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key, terms=terms)
         )
 
     def _drop(self, digest_id: bytes) -> None:
         del self._datasets[digest_id]
         self._names = {name: id_ for name, id_ in self._names.items() if id_ != digest_id}
-        self._listing_keys = {key: id_ for key, id_ in self._listing_keys.items() if id_ != digest_id}
+        self._listing_keys = {
+            key: listed for key, listed in self._listing_keys.items() if listed.digest_id != digest_id
+        }
 
     def _path(self, digest_id: bytes) -> Path:
         return self._root / f"{digest_id.hex()}.tfqd"

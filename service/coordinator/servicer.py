@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.rpc import handled, handled_stream
@@ -35,6 +36,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
             raise errors.InvalidArgumentError("part: the stream is empty")
         checks.name("name", first.name, required=False)
         checks.hash_("listing_key", first.listing_key, required=False)
+        terms = Terms.of(first.terms) if first.HasField("terms") else None
 
         async def parts() -> AsyncIterator[bytes]:
             yield first.part
@@ -42,7 +44,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
                 yield request.part
 
         try:
-            return await self._coordinator.register(first.name, first.listing_key, parts())
+            return await self._coordinator.register(first.name, first.listing_key, terms, parts())
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
 
@@ -52,10 +54,12 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
             raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
         if request.digest_id:
-            return registry.find(request.digest_id)
-        if request.listing_key:
-            return registry.find_listing(request.listing_key)
-        return registry.find_name(request.name)
+            found = registry.find(request.digest_id)
+        elif request.listing_key:
+            found = registry.find_listing(request.listing_key)
+        else:
+            found = registry.find_name(request.name)
+        return await registry.sound(found)
 
     @handled_stream
     async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:

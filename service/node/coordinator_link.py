@@ -16,6 +16,7 @@ import grpc
 from absl import logging
 
 from tfquiver import errors, rpc
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.service.node.inventory import Inventory
@@ -148,9 +149,9 @@ class CoordinatorLink:
             return None
         return found
 
-    async def register_dataset(self, name: str, listing_key: bytes, digest: bytes) -> types_pb2.Dataset:
+    async def register_dataset(self, name: str, listing_key: bytes, terms: Terms, digest: bytes) -> types_pb2.Dataset:
         async def parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
-            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key)
+            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms.message())
             for at in range(0, len(digest), PART_BYTES):
                 yield pb.RegisterDatasetRequest(part=digest[at : at + PART_BYTES])
 

@@ -11,6 +11,7 @@ from tfquiver import errors, listing
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.file_entry import FileEntry
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.coordinator_link import CoordinatorLink
 from tfquiver.service.node.digest_cache import DigestCache
@@ -75,12 +76,21 @@ class DatasetScans:
     async def _ensure(
         self, scan: Scan, name: str, files: Sequence[FileEntry], policy: CutPolicy, key: bytes
     ) -> types_pb2.Dataset:
+        terms = Terms(policy)
         found = await self._link.find_dataset(coordinator_pb2.FindDatasetRequest(listing_key=key))
-        if found:
+        if found and await self._is_of(found, terms, key):
             return found
         digest = await self._scanner(name, files, policy, scan.report)
         await self._digests.put(digest)
-        return await self._link.register_dataset(name, key, await asyncio.to_thread(digest.to_bytes))
+        return await self._link.register_dataset(name, key, terms, await asyncio.to_thread(digest.to_bytes))
+
+    async def _is_of(self, found: types_pb2.Dataset, terms: Terms, key: bytes) -> bool:
+        """Whether a data set is what its listing says, by the digest's own file table."""
+        digest = await self._digests.get(found.digest_id)
+        if await asyncio.to_thread(terms.key, digest.files) == key:
+            return True
+        logging.error("data set %r is not of the files that it was registered for: scanning these", found.name)
+        return False
 
     def _done(self, key: bytes, task: asyncio.Task[types_pb2.Dataset]) -> None:
         del self._under_way[key]

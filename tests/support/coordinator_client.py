@@ -35,9 +35,15 @@ class CoordinatorClient:
         except grpc.RpcError as error:
             raise rpc.from_rpc_error(error, method) from error
 
-    async def upload(self, parts: Sequence[bytes], name: str = "", listing_key: bytes = b"") -> types_pb2.Dataset:
+    async def upload(
+        self,
+        parts: Sequence[bytes],
+        name: str = "",
+        listing_key: bytes = b"",
+        terms: types_pb2.ListingTerms | None = None,
+    ) -> types_pb2.Dataset:
         async def requests() -> AsyncIterator[pb.RegisterDatasetRequest]:
-            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key)
+            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms)
             for part in parts:
                 yield pb.RegisterDatasetRequest(part=part)
 

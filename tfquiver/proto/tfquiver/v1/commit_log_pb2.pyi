@@ -90,19 +90,25 @@ class DatasetRegistered(_message.Message):
 
     DATASET_FIELD_NUMBER: _builtins.int
     LISTING_KEY_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
     listing_key: _builtins.bytes
     """empty: none was given"""
     @_builtins.property
     def dataset(self) -> _types_pb2.Dataset: ...
+    @_builtins.property
+    def terms(self) -> _types_pb2.ListingTerms:
+        """with listing_key; unset in older logs, whose keys are checked when they are read"""
+
     def __init__(
         self,
         *,
         dataset: _types_pb2.Dataset | None = ...,
         listing_key: _builtins.bytes = ...,
+        terms: _types_pb2.ListingTerms | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "listing_key", b"listing_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "listing_key", b"listing_key", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -32,21 +32,27 @@ class RegisterDatasetRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     LISTING_KEY_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """first message only"""
     listing_key: _builtins.bytes
     """first message only; 32 bytes or empty: lets FindDataset find it by listing"""
     part: _builtins.bytes
+    @_builtins.property
+    def terms(self) -> _types_pb2.ListingTerms:
+        """first message only; must be set with listing_key, which is computed from it and checked"""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         listing_key: _builtins.bytes = ...,
         part: _builtins.bytes = ...,
+        terms: _types_pb2.ListingTerms | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

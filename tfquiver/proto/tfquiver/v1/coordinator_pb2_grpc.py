@@ -137,14 +137,15 @@ class CoordinatorServicer:
 
     def RegisterDataset(self, request_iterator, context):
         """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
-        digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest), RESOURCE_EXHAUSTED (over the size limit).
+        digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
+        digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindDataset(self, request, context):
-        """Read-only. Errors: NOT_FOUND.
+        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

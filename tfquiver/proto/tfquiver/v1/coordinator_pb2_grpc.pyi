@@ -39,10 +39,11 @@ class CoordinatorStub:
     def __new__(cls, channel: _aio.Channel) -> CoordinatorAsyncStub: ...
     RegisterDataset: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.RegisterDatasetRequest, _types_pb2.Dataset]
     """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
-    digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest), RESOURCE_EXHAUSTED (over the size limit).
+    digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
+    digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
     """
     FindDataset: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]
-    """Read-only. Errors: NOT_FOUND."""
+    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
     GetDigest: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetDigestRequest, _coordinator_pb2.DigestPart]
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]
@@ -111,10 +112,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterDataset: _aio.StreamUnaryMultiCallable[_coordinator_pb2.RegisterDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
     """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
-    digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest), RESOURCE_EXHAUSTED (over the size limit).
+    digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
+    digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
     """
     FindDataset: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
-    """Read-only. Errors: NOT_FOUND."""
+    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
     GetDigest: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetDigestRequest, _coordinator_pb2.DigestPart]  # type: ignore[assignment]
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]  # type: ignore[assignment]
@@ -186,7 +188,8 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Dataset, _abc.Awaitable[_types_pb2.Dataset]]:
         """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
-        digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest), RESOURCE_EXHAUSTED (over the size limit).
+        digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
+        digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
         """
 
     @_abc_1.abstractmethod
@@ -195,7 +198,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.FindDatasetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Dataset, _abc.Awaitable[_types_pb2.Dataset]]:
-        """Read-only. Errors: NOT_FOUND."""
+        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetDigest(

@@ -143,6 +143,40 @@ class Dataset(_message.Message):
 Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
 
 @_typing.final
+class ListingTerms(_message.Message):
+    """What a listing key is made of beside the files: with these and a digest's own file table whoever has the digest can
+    compute the key, so that nobody's word is taken for it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_SHARD_BYTES_FIELD_NUMBER: _builtins.int
+    TARGET_SHARD_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_SHARD_BYTES_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    min_shard_bytes: _builtins.int
+    """of the cutting policy; all three are set"""
+    target_shard_bytes: _builtins.int
+    max_shard_bytes: _builtins.int
+    place: _builtins.str
+    """endpoints other than a scheme's public one, as tfquiver/stores/access.py writes them; empty: none"""
+    def __init__(
+        self,
+        *,
+        min_shard_bytes: _builtins.int = ...,
+        target_shard_bytes: _builtins.int = ...,
+        max_shard_bytes: _builtins.int = ...,
+        place: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_shard_bytes", b"max_shard_bytes", "min_shard_bytes", b"min_shard_bytes", "place", b"place", "target_shard_bytes", b"target_shard_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListingTerms: _TypeAlias = ListingTerms  # noqa: Y015
+
+@_typing.final
 class NodeInfo(_message.Message):
     """A live cache node."""
 
