@@ -1,9 +1,8 @@
 #include "ops/core/checkpoint.h"
 
-#include <gtest/gtest.h>
-
 #include "ops/core/random.h"
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

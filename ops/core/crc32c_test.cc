@@ -1,11 +1,10 @@
 #include "ops/core/crc32c.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "ops/core/random.h"
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

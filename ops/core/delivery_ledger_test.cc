@@ -1,7 +1,5 @@
 #include "ops/core/delivery_ledger.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +7,7 @@
 #include "ops/core/random.h"
 #include "ops/core/record_tag.h"
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

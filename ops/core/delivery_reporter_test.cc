@@ -1,7 +1,6 @@
 #include "ops/core/delivery_reporter.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "ops/core/frame.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

@@ -1,10 +1,9 @@
 #include "ops/core/frame.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 
 #include "ops/core/random.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

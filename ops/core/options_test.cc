@@ -1,6 +1,6 @@
 #include "ops/core/options.h"
 
-#include <gtest/gtest.h>
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

@@ -1,6 +1,5 @@
 #include "ops/core/reader.h"
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +14,7 @@
 #include "ops/core/process.h"
 #include "ops/core/test_support.h"
 #include "ops/core/ticket_client.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

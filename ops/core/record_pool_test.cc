@@ -1,13 +1,12 @@
 #include "ops/core/record_pool.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

@@ -1,10 +1,9 @@
 #include "ops/core/shard_loader.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

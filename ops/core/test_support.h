@@ -2,7 +2,6 @@
 #define TFQUIVER_OPS_CORE_TEST_SUPPORT_H_
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "ops/core/shard_records.h"
 #include "ops/core/tfrecord.h"
 #include "ops/core/unix_socket.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 

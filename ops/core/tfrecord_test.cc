@@ -1,8 +1,7 @@
 #include "ops/core/tfrecord.h"
 
-#include <gtest/gtest.h>
-
 #include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {

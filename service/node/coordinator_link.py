@@ -186,9 +186,8 @@ class CoordinatorLink:
         report = self.inventory.report()
         request = pb.HeartbeatRequest(node=self._node(), incarnation=self.incarnation, inventory=report)
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
-        self.inventory.arrived()
+        self.inventory.arrived(reply.resend_inventory)
         if reply.resend_inventory:
-            self.inventory.resend()
             self._on_return()
         self._members = tuple(reply.nodes)
         self._on_members()

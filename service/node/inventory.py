@@ -36,10 +36,6 @@ class Inventory:
         self._changes.append((hash, False))
         self._on_change()
 
-    def resend(self) -> None:
-        """The coordinator has lost track: begin with everything again."""
-        self._full_next, self._snapshot, self._report = True, None, None
-
     @property
     def waiting(self) -> bool:
         """Is there more to tell than the report under way?"""
@@ -51,9 +47,11 @@ class Inventory:
             self._report = self._next()
         return self._report
 
-    def arrived(self) -> None:
-        """The report has been applied."""
+    def arrived(self, resend: bool) -> None:
+        """The report has been applied. `resend`: the coordinator has lost track, so begin with everything again."""
         self._report = None
+        if resend:
+            self._full_next, self._snapshot = True, None
 
     def _next(self) -> pb.Inventory:
         full = self._full_next
