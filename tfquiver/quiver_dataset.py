@@ -85,7 +85,8 @@ def dataset(
       shuffle_bytes: records are drawn at random from a pool of about so many bytes; 0: each shard's records in order
         (shards still come in random order). A number of bytes or text such as "64MiB".
       readahead_bytes: bytes of shards asked for ahead of the pool.
-      seed: makes this job's random choices repeatable where the cache's contents are; 0 to 2**63 - 1.
+      seed: makes the random choices of an epoch of `job` repeatable where the cache's contents are; jobs and epochs of
+        one seed have other orders. 0 to 2**63 - 1.
       job: name of the training run, for accounting and display; None: a random one.
       resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md). Its next iterations
         give what that epoch has not delivered, until it is finished; those after it are whole epochs. Whoever still

@@ -80,13 +80,17 @@ class Caching:
         setting = self.placement.setting(digest.digest_id)
         return Table(digest), ChunkPlan.of(digest, setting) if setting.mode == COOPERATIVE else None
 
-    def open(self, table: Table, plan: ChunkPlan | None) -> None:
-        """Begins to follow a data set."""
+    def open(self, table: Table, plan: ChunkPlan | None) -> bool:
+        """Begins to follow a data set. False: its setting is another by now than `prepare` saw; prepare it again."""
         digest_id = table.digest.digest_id
+        setting = self.placement.setting(digest_id)
+        if (plan.setting != setting) if plan else (setting.mode == COOPERATIVE):
+            return False
         self.residency.open(table)
-        if plan and plan.setting == self.placement.setting(digest_id):
+        if plan:
             self._plans[digest_id] = plan
             self._start()
+        return True
 
     def owner(self, table: Table, shard: int) -> str:
         """The node that holds a shard, or should; "" when none is to keep it."""
@@ -100,10 +104,15 @@ class Caching:
 
     # Settings.
 
-    def fix(self, digest: Digest, asked: types_pb2.CacheSetting) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
-        """What is to be journaled, and what `set` wants beside it. In a thread. Raises as Placement.fix."""
-        quotas = [node.quota_bytes for node in self._membership.live()]
-        fixed = self.placement.fix(digest, asked, quotas)
+    def fix(
+        self, digest: Digest, asked: types_pb2.CacheSetting, quotas_bytes: Sequence[int]
+    ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
+        """What is to be journaled, and what `set` wants beside it. In a thread. Raises as Placement.fix.
+
+        Args:
+          quotas_bytes: of the live nodes.
+        """
+        fixed = self.placement.fix(digest, asked, quotas_bytes)
         return fixed, ChunkPlan.of(digest, fixed) if fixed.mode == COOPERATIVE else None
 
     def apply(self, record: CacheSet) -> None:

@@ -35,6 +35,8 @@ from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
 from tfquiver.service.coordinator.wish import Wish
 
+_LATE_S = 0.1
+
 
 class Coordinator:
     def __init__(self, work_dir: Path, options: CoordinatorOptions, clock: Clock | None = None) -> None:
@@ -58,7 +60,7 @@ class Coordinator:
             raise
 
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
-        self.membership = Membership(clock, options.node_timeout_s)
+        self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
         rng = random.Random(uuid.uuid4().int)
@@ -115,7 +117,8 @@ class Coordinator:
         digest = await self.registry.digest(digest_id)
         async with self._setting:  # what is left of the quotas depends on the settings before
             await self._log.writable()
-            fixed, plan = await asyncio.to_thread(self.caching.fix, digest, asked)
+            quotas_bytes = [node.quota_bytes for node in self.membership.live()]
+            fixed, plan = await asyncio.to_thread(self.caching.fix, digest, asked, quotas_bytes)
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
             self._journal(record)
             self.caching.apply(record.cache_set)
@@ -146,7 +149,8 @@ class Coordinator:
             if len(removed):
                 self.caching.changed(self.residency.removed(node_id, removed))
         return pb2.HeartbeatReply(
-            nodes=self.membership.live(),
+            nodes=() if request.members_version == self.membership.version else self.membership.live(),
+            members_version=self.membership.version,
             resend_inventory=verdict is InventoryVerdict.GAP,
             heartbeat_interval_ms=self.options.heartbeat_interval_ms,
             coordinator_incarnation=self.incarnation,
@@ -276,7 +280,7 @@ class Coordinator:
         lock = self._opening.setdefault(digest_id, asyncio.Lock())
         try:
             async with lock:
-                if digest_id not in self.caching:
+                while digest_id not in self.caching:
                     digest = await self.registry.digest(digest_id)
                     self.caching.open(*await asyncio.to_thread(self.caching.prepare, digest))
         finally:
@@ -287,18 +291,30 @@ class Coordinator:
         self.caching.changed(self.residency.node_gone(node_id))
 
     async def _take_care(self) -> None:
+        loop, pause_s = asyncio.get_running_loop(), min(1.0, self.options.node_timeout_s / 5)
         while True:
-            await asyncio.sleep(min(1.0, self.options.node_timeout_s / 5))
-            for node_id in self.membership.expire():
-                logging.warning("node %s is lost: not heard of for %g s", node_id, self.options.node_timeout_s)
-                self._node_gone(node_id)
-            self.sessions.expire()
-            in_use = {session.digest_id for session in self.sessions if session.readers}
-            self.caching.tick(in_use | self._opening.keys())
+            due = loop.time() + pause_s
+            await asyncio.sleep(pause_s)
             try:
+                self._look_after_all(loop.time() - due)
                 await self._log.synced()
             except errors.TfquiverError as error:
                 logging.error("%s", error)
+            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
+                logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+
+    def _look_after_all(self, late_s: float) -> None:
+        """`late_s`: for so long the loop was held up, or the process stopped: what was sent meanwhile is yet unread."""
+        if late_s > _LATE_S:
+            logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
+            self.membership.deaf(late_s)
+            self.sessions.deaf(late_s)
+        for node_id in self.membership.expire():
+            logging.warning("node %s is lost: not heard of for %g s", node_id, self.options.node_timeout_s)
+            self._node_gone(node_id)
+        self.sessions.expire()
+        in_use = {session.digest_id for session in self.sessions if session.readers}
+        self.caching.tick(in_use | self._opening.keys())
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)

@@ -36,11 +36,21 @@ class _Node:
     earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
 
 
+def _matters(info: types_pb2.NodeInfo) -> tuple[object, ...]:
+    """What others must be told when it changes: of its room every sixteenth of the quota, and near the end, where it
+    matters who has room for another shard, every halving."""
+    free_bytes = max(0, info.quota_bytes - info.used_bytes)
+    sixteenths = 16 * free_bytes // max(1, info.quota_bytes)
+    return info.control_address, info.data_address, info.quota_bytes, sixteenths or -free_bytes.bit_length()
+
+
 class Membership:
-    def __init__(self, clock: Clock, timeout_s: float) -> None:
+    def __init__(self, clock: Clock, timeout_s: float, first_version: int = 1) -> None:
+        """`first_version`: so that versions of this process are never taken for those of the one before."""
         self._clock, self._timeout_s = clock, timeout_s
         self._nodes: dict[str, _Node] = {}
         self._storing: tuple[str, ...] = ()
+        self.version = first_version  # another one whenever what nodes must know of one another is
 
     @property
     def storing(self) -> tuple[str, ...]:
@@ -67,8 +77,10 @@ class Membership:
             if len(self._nodes) >= MAX_NODES:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
             self._nodes[info.node_id] = _Node(info, incarnation, now)
-            sighting = Sighting.JOINED
-        elif node.incarnation == incarnation:
+            self._refresh()
+            return Sighting.JOINED
+        before = node.info
+        if node.incarnation == incarnation:
             node.info, node.last_seen = info, now
             sighting = Sighting.KNOWN
         elif incarnation in node.earlier:
@@ -80,7 +92,8 @@ class Membership:
             node.info, node.incarnation, node.last_seen = info, incarnation, now
             node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
             sighting = Sighting.RESTARTED
-        self._refresh()
+        if _matters(before) != _matters(info):
+            self._refresh()
         return sighting
 
     def inventory(self, node_id: str, inventory: coordinator_pb2.Inventory) -> InventoryVerdict:
@@ -112,6 +125,12 @@ class Membership:
         self._refresh()
         return True
 
+    def deaf(self, seconds: float) -> None:
+        """For so long nobody could be heard: it does not count as silence of the nodes."""
+        now = self._clock.now()
+        for node in self._nodes.values():
+            node.last_seen = min(now, node.last_seen + seconds)
+
     def expire(self) -> list[str]:
         """Nodes not heard of for the timeout; they are members no longer."""
         too_old = self._clock.now() - self._timeout_s
@@ -123,6 +142,7 @@ class Membership:
         return lost
 
     def _refresh(self) -> None:
+        self.version += 1
         storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
         if storing != self._storing:
             self._storing = storing

@@ -11,6 +11,7 @@ and when the log is read again. Invariants, at every moment:
 from __future__ import annotations
 
 import enum
+import hashlib
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -152,6 +153,12 @@ class Session:
     def all_given(self) -> bool:
         """Nothing is pending: what is not acked is leased."""
         return not self.waits_for_readers and self.acked_shards + self.leased_shards == self.shards
+
+    def draws(self) -> random.Random:
+        """What its sampler draws with from here on. Jobs of a sweep share a seed, and so do a job's epochs: neither
+        must read in the order of the other, for then no job finds anything that another has brought."""
+        of = f"{self.seed} {self.epoch} {self.acked_shards} {self.job or self.session_key}"
+        return random.Random(int.from_bytes(hashlib.sha256(of.encode()).digest()[:8], "little"))
 
     def pending_mask(self) -> npt.NDArray[np.bool_]:
         """Shape [shards]: neither acked nor leased. For a new sampler."""

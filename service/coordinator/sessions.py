@@ -8,6 +8,7 @@ out nothing.
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tfquiver.service.coordinator.session_book import SessionBook
 from tfquiver.service.coordinator.wish import Wish
 
 MAX_READERS = 10_000
+_FORGOTTEN_AT_ONCE = 100  # a hundredth of all
 Record = log_pb2.CommitRecord
 
 
@@ -261,6 +263,13 @@ class Sessions:
             session.drop_sampler()
             self._changed(session.session_id)
 
+    def deaf(self, seconds: float) -> None:
+        """For so long nobody could be heard: it counts against no reader's time to come back."""
+        for session in self._book:
+            for reader in session.readers.values():
+                if reader.deadline is not None:
+                    reader.deadline += seconds
+
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
         now = self._clock.now()
@@ -345,11 +354,17 @@ class Sessions:
         return self._book.session(created.session_id)
 
     def _make_room(self) -> None:
-        """Forgets the oldest ended session. Raises ResourceExhaustedError when all are open."""
-        oldest = next((s for s in self._book if s.ended and not s.readers), None)
-        if oldest is None:
+        """Forgets some sessions that nobody reads: ended ones first, then those left alone for the longest, as of
+        scripts that only look at a first batch. Some at a time, for to find them all sessions are looked at.
+
+        Raises ResourceExhaustedError when all are being read.
+        """
+        unread = [session for session in self._book if not session.readers]
+        if not unread:
             raise errors.ResourceExhaustedError(f"{len(self._book)} sessions are open already")
-        self._forget(oldest)
+        some = 1 + self._limits.max_sessions // _FORGOTTEN_AT_ONCE
+        for session in heapq.nsmallest(some, unread, key=lambda s: (not s.ended, s.last_used, s.number)):
+            self._forget(session)
 
     def _forget(self, session: Session) -> None:
         self._commit(Record(session_forgotten=log_pb2.SessionForgotten(session_id=session.session_id)))
@@ -367,8 +382,7 @@ class Sessions:
             return []
         view = self._view(session.digest_id)
         if session.sampler is None:
-            rng = random.Random(session.seed ^ session.acked_shards)
-            session.sampler = view.sampler(session, rng)
+            session.sampler = view.sampler(session, session.draws())
         if session.sampler is None:
             return []
         return session.lease(reader, max_shards, max_bytes, view, wanted)

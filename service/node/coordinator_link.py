@@ -31,6 +31,7 @@ _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rot
 _SOONEST_NODES = 4  # where there are more nodes the pause is longer: a heartbeat costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
+_ERROR_PAUSE_S = 1.0  # after an error that nobody has thought of
 _FIRST_INTERVAL_MS = 1000
 _LONGEST_INTERVAL_MS = 10_000
 
@@ -72,6 +73,7 @@ class CoordinatorLink:
         self._channel = rpc.aio_channel(address)
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._members: Sequence[types_pb2.NodeInfo] = ()
+        self._members_version = 0
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._news = asyncio.Event()
@@ -184,12 +186,18 @@ class CoordinatorLink:
 
     async def _beat(self) -> None:
         report = self.inventory.report()
-        request = pb.HeartbeatRequest(node=self._node(), incarnation=self.incarnation, inventory=report)
+        request = pb.HeartbeatRequest(
+            node=self._node(),
+            incarnation=self.incarnation,
+            inventory=report,
+            members_version=self._members_version,
+        )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self.inventory.arrived(reply.resend_inventory)
         if reply.resend_inventory:
             self._on_return()
-        self._members = tuple(reply.nodes)
+        if not reply.members_version or reply.members_version != self._members_version:
+            self._members, self._members_version = tuple(reply.nodes), reply.members_version
         self._on_members()
         self._interval_ms = min(max(reply.heartbeat_interval_ms, 50), _LONGEST_INTERVAL_MS)
         was, self._coordinator = self._coordinator, reply.coordinator_incarnation
@@ -213,6 +221,9 @@ class CoordinatorLink:
                     tell_at_s = loop.time() + TELL_EVERY_S
                     logging.warning("coordinator %s: %s: %s", self.address, error.code(), error.details())
                     self._on_lost(loop.time() - seen_s)
+            except Exception:  # noqa: BLE001 - whatever it was: a node whose heartbeats end is lost to all others
+                logging.exception("a heartbeat failed; the next one is sent in %g s", _ERROR_PAUSE_S)
+                await asyncio.sleep(_ERROR_PAUSE_S)
 
     async def _follow_orders(self) -> None:
         """For as long as this node lives, however long the coordinator is away: nothing else asks for them."""
@@ -230,11 +241,15 @@ class CoordinatorLink:
                     logging.log_every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())
                 await asyncio.sleep(_ORDERS_PAUSE_S * random.uniform(0.5, 1.0))
                 continue
-            if reply.version != version:
-                version = reply.version
-                self._on_orders(reply.orders)
-            else:
+            if reply.version == version:
                 await asyncio.sleep(_SOONEST_S)
+                continue
+            try:
+                self._on_orders(reply.orders)
+                version = reply.version
+            except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
+                logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)
+                await asyncio.sleep(_ERROR_PAUSE_S)
 
     async def _pause(self) -> None:
         await asyncio.sleep(_SOONEST_S * max(1.0, len(self._members) / _SOONEST_NODES))

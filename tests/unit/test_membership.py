@@ -74,6 +74,41 @@ def test_gateways_own_nothing_and_the_owners_are_one_object_until_they_change(me
     assert list(members.storing) == ["b"]
 
 
+def test_the_version_changes_with_what_others_must_know(members: Membership, clock: ManualClock) -> None:
+    seen = [members.version]
+
+    def changed() -> bool:
+        seen.append(members.version)
+        return seen[-1] not in seen[:-1]
+
+    members.heartbeat(types_pb2.NodeInfo(node_id="a", quota_bytes=1600, used_bytes=1), "1")
+    assert changed()
+    members.heartbeat(types_pb2.NodeInfo(node_id="a", quota_bytes=1600, used_bytes=99), "1")
+    assert not changed(), "every insert would send the whole list to every node"
+    for info in (
+        types_pb2.NodeInfo(node_id="a", quota_bytes=1600, used_bytes=101),
+        types_pb2.NodeInfo(node_id="a", quota_bytes=1600, used_bytes=1590),
+        types_pb2.NodeInfo(node_id="a", quota_bytes=1600, used_bytes=1595),
+        types_pb2.NodeInfo(node_id="a", quota_bytes=1700, used_bytes=100),
+        types_pb2.NodeInfo(node_id="a", quota_bytes=1700, used_bytes=100, data_address="host:1"),
+        types_pb2.NodeInfo(node_id="b"),
+    ):
+        members.heartbeat(info, "1")
+        assert changed()
+    assert members.leave("b", "1") and changed()
+    clock.advance(TIMEOUT_S)
+    assert members.expire() == ["a"] and changed()
+
+
+def test_time_in_which_nobody_could_be_heard_is_not_silence(members: Membership, clock: ManualClock) -> None:
+    members.heartbeat(node("a"), "1")
+    clock.advance(2 * TIMEOUT_S)
+    members.deaf(2 * TIMEOUT_S - 1)
+    assert members.expire() == []
+    clock.advance(TIMEOUT_S - 1)
+    assert members.expire() == ["a"], "what it was silent for before counts"
+
+
 def test_there_is_a_limit(members: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MAX_NODES", 1)
     members.heartbeat(node("a"), "1")

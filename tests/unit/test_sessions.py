@@ -350,16 +350,48 @@ def test_sessions_that_nobody_reads_are_forgotten_in_their_time(bench: Bench) ->
     assert len(list(bench.sessions)) == 1
 
 
-def test_ended_sessions_make_room_and_open_ones_do_not(bench: Bench) -> None:
-    first = alone(bench)[0]
-    bench.lease(first, "a", 2, draining=True)
-    bench.sessions.close_reader(first, "a", True)
-    for number in range(2, 6):
-        bench.begin(f"p:{number}")
-    with pytest.raises(errors.NotFoundError):
-        bench.session(first)
+def test_ended_sessions_make_room_then_those_left_alone_and_those_that_are_read_never(bench: Bench) -> None:
+    ended = bench.begin("ended:1")
+    looked_at = [bench.begin(f"look:{number}") for number in range(2)]
+    for session_id in (*looked_at, ended):
+        bench.clock.advance(1)
+        bench.open(session_id, "a")
+        bench.lease(session_id, "a", 1)
+        bench.sessions.close_reader(session_id, "a", False)
+    bench.open(ended, "f")
+    bench.sessions.ack(ended, "f", range(bench.shards))
+    bench.lease(ended, "f", 1, draining=True)
+    bench.sessions.close_reader(ended, "f", True)
+    read = []
+    for victim in (None, ended, *looked_at, None):
+        assert not victim or bench.session(victim)
+        read.append(bench.begin(f"read:{len(read)}"))
+        bench.open(read[-1], "a")
+        if victim:
+            with pytest.raises(errors.NotFoundError):
+                bench.session(victim)
+        if len(read) == 4:
+            break
+    assert [session.session_id for session in bench.sessions] == read
     with pytest.raises(errors.ResourceExhaustedError, match="4 sessions are open already"):
         bench.begin("p:6")
+
+
+def test_neither_epochs_nor_jobs_with_one_seed_read_in_one_order() -> None:
+    """With one order, jobs in step fetch the same shards one after the other instead of each another part."""
+    bench = Bench(60)
+    orders = []
+    for job, epoch in (("a", 0), ("a", 1), ("b", 0), ("b", 1)):
+        reader = f"{job}{epoch}"
+        session_id = bench.sessions.own_session(reader, "key", DIGEST, bench.shards, job, Wish(seed=7))
+        assert bench.session(session_id).epoch == epoch
+        bench.open(session_id, reader)
+        orders.append(bench.lease(session_id, reader, 1, 60).shards)
+    assert len({*orders}) == 4
+    again = Bench(60)
+    session_id = again.sessions.own_session("a0", "other", DIGEST, bench.shards, "a", Wish(seed=7))
+    again.open(session_id, "a0")
+    assert again.lease(session_id, "a0", 1, 60).shards == orders[0], "a seed makes it repeatable"
 
 
 # Tickets.

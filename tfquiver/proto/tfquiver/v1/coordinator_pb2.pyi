@@ -206,8 +206,11 @@ class HeartbeatRequest(_message.Message):
     NODE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     INVENTORY_FIELD_NUMBER: _builtins.int
+    MEMBERS_VERSION_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
+    members_version: _builtins.int
+    """of the last reply; 0: none yet, and so from nodes that do not know this field"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -218,10 +221,11 @@ class HeartbeatRequest(_message.Message):
         node: _types_pb2.NodeInfo | None = ...,
         incarnation: _builtins.str = ...,
         inventory: Global___Inventory | None = ...,
+        members_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,14 +239,21 @@ class HeartbeatReply(_message.Message):
     RESEND_INVENTORY_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     COORDINATOR_INCARNATION_FIELD_NUMBER: _builtins.int
+    MEMBERS_VERSION_FIELD_NUMBER: _builtins.int
     resend_inventory: _builtins.bool
     """send a full inventory next"""
     heartbeat_interval_ms: _builtins.int
     coordinator_incarnation: _builtins.str
     """changed: open your readers again with what they hold"""
+    members_version: _builtins.int
+    """Another one whenever a node joins, leaves, or has another address or quota, or visibly less or more room; unlike
+    those of coordinators before.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]:
-        """every live node, the caller included"""
+        """Every live node, the caller included; empty when members_version is the request's: then they are as they were.
+        used_bytes may be of an earlier heartbeat: by up to a sixteenth of the quota, near its end by half of the rest.
+        """
 
     def __init__(
         self,
@@ -251,10 +262,11 @@ class HeartbeatReply(_message.Message):
         resend_inventory: _builtins.bool = ...,
         heartbeat_interval_ms: _builtins.int = ...,
         coordinator_incarnation: _builtins.str = ...,
+        members_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_incarnation", b"coordinator_incarnation", "heartbeat_interval_ms", b"heartbeat_interval_ms", "nodes", b"nodes", "resend_inventory", b"resend_inventory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_incarnation", b"coordinator_incarnation", "heartbeat_interval_ms", b"heartbeat_interval_ms", "members_version", b"members_version", "nodes", b"nodes", "resend_inventory", b"resend_inventory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,126 @@
+"""A coordinator on its event loop and its directory, without sockets: what is late, slow, or fails beside the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.digests import numbered_digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.caching import Caching
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.session import LeaseState
+from tfquiver.service.coordinator.sessions import Sessions
+
+DIGEST = numbered_digest(200)
+COOPERATIVE = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, chunks=10)
+
+
+@asynccontextmanager
+async def started(tmp_path: Path, node_timeout_s: float = 10.0) -> AsyncIterator[Coordinator]:
+    """One that knows DIGEST and a node with room for it."""
+    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=node_timeout_s))
+    await coordinator.start()
+    try:
+        await coordinator.register("", b"", None, parts())
+        beat(coordinator)
+        yield coordinator
+    finally:
+        await coordinator.stop()
+
+
+async def parts() -> AsyncIterator[bytes]:
+    yield DIGEST.to_bytes()
+
+
+def beat(coordinator: Coordinator, node: str = "n") -> None:
+    request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1))
+    request.node.node_id, request.node.quota_bytes = node, 1 << 40
+    coordinator.heartbeat(request)
+
+
+async def read_first(coordinator: Coordinator, reader: str) -> LeaseState:
+    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
+    session, _ = await coordinator.open_reader(request)
+    lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
+    lease.wait_ms = 10_000
+    return (await coordinator.lease(lease))[0].state
+
+
+@on_loop
+async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, set_ = Caching.prepare, threading.Event()
+
+    def slow(*args: Any) -> Any:
+        prepared = prepare(*args)
+        assert set_.wait(10)
+        return prepared
+
+    monkeypatch.setattr(Caching, "prepare", slow)
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        reading = [asyncio.create_task(read_first(coordinator, reader)) for reader in "ab"]
+        await asyncio.sleep(0)
+        await coordinator.set_cache(DIGEST.digest_id, COOPERATIVE)
+        set_.set()
+        assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
+
+
+@on_loop
+async def test_nodes_are_not_lost_because_the_coordinator_was_held_up(tmp_path: Path) -> None:
+    beats = 0
+
+    async def beat_on() -> None:
+        nonlocal beats
+        while True:
+            beat(coordinator)
+            beats += 1
+            await asyncio.sleep(0.05)
+            for _ in range(5):  # what arrives is read from a socket first, parsed, handed on
+                await asyncio.sleep(0)
+
+    async with started(tmp_path, node_timeout_s=0.5) as coordinator, asyncio.timeout(10):
+        assert await read_first(coordinator, "a") is LeaseState.LEASED
+        [session] = coordinator.sessions
+        beating = asyncio.create_task(beat_on())
+        for _ in range(3):
+            before = beats
+            time.sleep(0.7)  # what a loop that is blocked does
+            while beats < before + 3:
+                await asyncio.sleep(0.05)
+            assert list(session.readers) == ["a"]
+        beating.cancel()
+        while session.readers:  # who is really silent is lost all the same
+            await asyncio.sleep(0.05)
+
+
+@on_loop
+async def test_looking_after_nodes_goes_on_whatever_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = asyncio.Event()
+
+    def expire(self: Sessions) -> None:
+        failed.set()
+        raise ZeroDivisionError("nobody has thought of this")
+
+    async with started(tmp_path, node_timeout_s=0.2) as coordinator, asyncio.timeout(10):
+        assert await read_first(coordinator, "a") is LeaseState.LEASED
+        with monkeypatch.context() as patch:
+            patch.setattr(Sessions, "expire", expire)
+            await failed.wait()
+        assert "nobody has thought of this" in caplog.text
+        caplog.clear()  # it keeps all that was on the stack
+        while any(session.readers for session in coordinator.sessions):
+            await asyncio.sleep(0.02)
