@@ -34,7 +34,7 @@ _AT_ONCE_SHARDS = 1024
 _ASKED_SHARDS = 65536
 _BURST_S = 0.5
 LOOK_AGAIN_S = 5.0
-_TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest
+_TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest or because the disk refuses
 
 
 _Striped = tuple[bytes, int, int]  # digest id, chunks, partitions
@@ -183,12 +183,13 @@ class ChunkOrders:
             maps[orders.digest_id] = known.map
         self._disk.use(CacheRules(rules))
         settings = [(rule.digest_id, rule.mode, rule.terms, self._known[rule.digest_id].striping) for rule in rules]
+        went = True
         if self._settled != settings:
-            await self._source.settle()
-            self._settled = settings
+            went = await self._source.settle()
+            self._settled = settings if went else None
         for orders in newest:
             for chunk in orders.evict if orders.digest_id in maps else ():
-                await self._source.evict(maps[orders.digest_id].hashes(chunk))
+                went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
         if self._look_over and len(quotas) > 1:
             self._look_over, failed = await self._drop_duplicates(rules)
         else:
@@ -198,7 +199,7 @@ class ChunkOrders:
         self._plan.replace(loads, self._clock.now())
         self._look_again = bool(loads) and len(quotas) > 1
         self._wake.set()
-        return whole and not failed and len(maps) == len(newest)
+        return went and whole and not failed and len(maps) == len(newest)
 
     async def _know(self, orders: pb.DatasetOrders) -> _Known:
         known = self._known.get(orders.digest_id)

@@ -156,18 +156,23 @@ class ShardSource:
         """No reader waits for the store."""
         return not self._reading
 
-    async def evict(self, hashes: Sequence[bytes]) -> None:
-        """Gives up what the store's rules do not keep, on the disk and in memory. Readers keep their descriptors."""
+    async def evict(self, hashes: Sequence[bytes]) -> bool:
+        """Gives up what the store's rules do not keep, on the disk and in memory. Readers keep their descriptors.
+
+        False: the disk did not let go of all of it; ask again.
+        """
         self._handed_over.difference_update(hashes)
-        await asyncio.to_thread(self._disk.evict, hashes)
+        whole = await asyncio.to_thread(self._disk.evict, hashes)
         for hash in hashes:
             if not self._disk.wanted(hash, Why.STANDS):
                 self._hot.drop(hash)
+        return whole
 
-    async def settle(self) -> None:
+    async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""
-        await asyncio.to_thread(self._disk.settle)
+        whole = await asyncio.to_thread(self._disk.settle)
         await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
+        return whole
 
     async def get_raw(self, hashes: Sequence[bytes]) -> dict[bytes, ReadyShard]:
         """Those that stand raw on this disk, in one turn of a thread; the caller closes them, and `get`s the rest."""

@@ -267,7 +267,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     store = DiskStore(small_disk, 1 << 30, mode="raw")
     kept = []
-    with pytest.raises(errors.ResourceExhaustedError, match="No space left on device"):
+    with pytest.raises(errors.ResourceExhaustedError, match="bytes of the disk are free, of which entries leave 52428"):
         while True:
             shard = noise(200_000)
             store.insert(shard)
@@ -276,6 +276,8 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     assert list((small_disk / "tmp").iterdir()) == []
     assert store.used_bytes == disk_bytes(small_disk)
     assert all(raw_of(store, shard.hash) == shard.raw for shard in kept)
+    assert not store.has_room(kept[0].hash, 200_000), "nothing is to be fetched that could not be kept"
+    (small_disk / "digest").write_bytes(bytes(40_000))  # there is room for what is no entry
     store.delete(kept.pop().hash)
     store.insert(noise(150_000))
     assert store.refused_inserts == 1

@@ -57,11 +57,11 @@ class Ledgers(RuleBasedStateMachine):
         self.ledger = Ledger(1000)
         self.reserved: list[int] = []
         self.stored: list[int] = []
-        self.reduced = False
+        self.aside = 0
 
     @rule(size=st.integers(1, 1200))
     def reserve(self, size: int) -> None:
-        fits = sum(self.reserved) + sum(self.stored) + size <= self.ledger.quota_bytes
+        fits = sum(self.reserved) + sum(self.stored) + self.aside + size <= self.ledger.quota_bytes
         try:
             self.ledger.reserve(size)
         except errors.NeverFitsError:
@@ -78,6 +78,29 @@ class Ledgers(RuleBasedStateMachine):
         size = self.reserved.pop(data.draw(st.integers(0, len(self.reserved) - 1)))
         self.ledger.commit(size)
         self.stored.append(size)
+
+    @precondition(lambda self: self.stored)
+    @rule(size=st.integers(1, 1200), data=st.data())
+    def trade(self, size: int, data: st.DataObject) -> None:
+        """Entries go for a new one: until they are gone, what they take and what it will take is reserved."""
+        going = [data.draw(st.sampled_from(self.stored))]
+        fits = sum(self.reserved) + sum(self.stored) + self.aside - sum(going) + size <= self.ledger.quota_bytes
+        try:
+            held = self.ledger.trade(sum(going), size)
+        except errors.NeverFitsError:
+            assert size > self.ledger.quota_bytes
+        except errors.ResourceExhaustedError:
+            assert not fits
+        else:
+            assert fits
+            assert held == max(sum(going), size)
+            self.stored.remove(going[0])
+            self.reserved.append(held)
+
+    @rule(size=st.integers(0, 300))
+    def set_aside(self, size: int) -> None:
+        self.ledger.set_aside(size)
+        self.aside = size
 
     @precondition(lambda self: self.reserved)
     @rule(data=st.data())
@@ -97,7 +120,7 @@ class Ledgers(RuleBasedStateMachine):
     def holds(self) -> None:
         assert self.ledger.stored_bytes == sum(self.stored)
         assert self.ledger.reserved_bytes == sum(self.reserved)
-        over = sum(self.stored) + sum(self.reserved) - self.ledger.quota_bytes
+        over = sum(self.stored) + sum(self.reserved) + self.aside - self.ledger.quota_bytes
         assert self.ledger.excess_bytes == max(0, over)
 
 

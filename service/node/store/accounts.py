@@ -1,12 +1,14 @@
 """Whose room on the disk an entry takes: an account for each data set that has a setting, one for all others. Pure.
 
 Invariant: an account whose terms have a limit holds at most that, reservations included, unless the limit was just
-lowered; of those whose entries go only by order, nothing is taken to get below it. Entries of data sets that nobody
-has set give way, at random, to those that have an account of their own. Not thread-safe: its owner locks.
+lowered or what had to go could not be deleted; of those whose entries go only by order, nothing is taken to get below
+it. Entries of data sets that nobody has set give way, at random, to those that have an account of their own. Not
+thread-safe: its owner locks.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
@@ -141,16 +143,20 @@ class Accounts:
         """Whether `touch` makes a difference."""
         return self._any_lru
 
-    def excess(self) -> list[bytes]:
-        """What has to go so that each account keeps to its limit."""
+    def excess(self, most: int | None = None) -> list[bytes]:
+        """What has to go so that each account keeps to its limit; of that at most so many."""
         victims: list[bytes] = []
         for key, account in self._accounts.items():
             limit = account.terms.limit_bytes
             if limit is None or account.terms.by_order:
                 continue
-            over_bytes = self.used_bytes(key) - limit
-            if over_bytes > 0:
-                victims += account.oldest(over_bytes) if account.terms.lru else account.at_random(over_bytes, self._rng)
+            over_bytes, left = self.used_bytes(key) - limit, None if most is None else most - len(victims)
+            if over_bytes > 0 and left != 0:
+                victims += (
+                    account.oldest(over_bytes, left)
+                    if account.terms.lru
+                    else account.at_random(over_bytes, self._rng, left)
+                )
         return victims
 
     def _trouble(self, key: bytes, size_bytes: int, free_bytes: int) -> str | None:
@@ -201,14 +207,15 @@ class _Account:
         if isinstance(self.entries, OrderedDict) and hash in self.entries:
             self.entries.move_to_end(hash)
 
-    def oldest(self, size_bytes: int) -> list[bytes]:
-        """Of so many bytes, or all there are."""
-        return _until(self.entries, iter(self.entries), size_bytes)
+    def oldest(self, size_bytes: int, most: int | None = None) -> list[bytes]:
+        """Of so many bytes, or all there are, or `most`."""
+        return _until(self.entries, itertools.islice(self.entries, most), size_bytes)
 
-    def at_random(self, size_bytes: int, rng: random.Random) -> list[bytes]:
+    def at_random(self, size_bytes: int, rng: random.Random, most: int | None = None) -> list[bytes]:
         """As `oldest`. They leave the deck: whoever asks removes them."""
         chosen: dict[bytes, None] = {}
-        while size_bytes > 0 and len(chosen) < len(self.entries):
+        most = len(self.entries) if most is None else min(most, len(self.entries))
+        while size_bytes > 0 and len(chosen) < most:
             if not self._deck:
                 self._deck = [hash for hash in self.entries if hash not in chosen]
                 rng.shuffle(self._deck)

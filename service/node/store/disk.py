@@ -14,28 +14,36 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.service.node.store import codec, entry, entry_file
-from tfquiver.service.node.store.accounts import UNSET, Accounts
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.node.store import codec, entry, entry_file, free_room
+from tfquiver.service.node.store.books import Books, Claim
 from tfquiver.service.node.store.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.store.layout import Layout
-from tfquiver.service.node.store.ledger import Ledger
-from tfquiver.service.node.store.rules import KeepAll, Rules, Why
+from tfquiver.service.node.store.rules import Rules, Why
+from tfquiver.service.node.store.setback import Setback
 from tfquiver.service.node.store.verified import VerifiedShard
 
 _SHRINKS = 16
 _BATCH = 64  # entries that are dealt with under the lock at one time
+_DEFAULT_SHARE = 0.8
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class DiskStore:
-    """Thread-safe; every call may wait for the disk. One process has the directory (see directory.py).
+    """Thread-safe. One process has the directory (see directory.py).
+
+    Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
+    is known of the entries (see books.py), and is never held over a call to the file system.
 
     Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
     miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in
-    one account (see accounts.py), which the rules name; until `use` gives it some, everything is kept.
+    one account (see accounts.py), which the rules name; until `use` gives it some, everything is kept. Nothing goes
+    for an entry that the disk does not take: its file is made first. Entries leave the last bytes of the file system to
+    the files that say what they are for (see free_room.py).
 
     Args:
-      quota_bytes: 0 stores nothing. What a lower quota than last time has no room for is deleted, at random.
+      quota_bytes: 0 stores nothing; None: 80 % of what is free, or an entry already. What a lower quota than last time
+        has no room for is deleted, at random.
       on_change: told, in order, of every hash that comes (True) or goes (False); called under the store's lock, so it
         must neither wait nor call back.
     """
@@ -43,61 +51,67 @@ class DiskStore:
     def __init__(
         self,
         root: Path,
-        quota_bytes: int,
+        quota_bytes: int | None,
         *,
         mode: codec.Mode = "auto",
         on_change: Callable[[bytes, bool], None] = lambda hash, held: None,
         rng: random.Random | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._root = root
         self._layout = Layout(root)
-        self._ledger = Ledger(quota_bytes)
         self._mode: codec.Mode = mode
         self._on_change = on_change
-        self._rng = rng or random.Random()
-        self._sizes: dict[bytes, int] = {}  # hash -> disk bytes, of every entry
-        self._accounts = Accounts(self._rng)
-        self._rules: Rules = KeepAll()
+        self._clock = clock or SystemClock()
+        self._setback = Setback()  # of the disk: it failed
+        self._lacking = Setback()  # of room on the disk, for entries
+        self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
         self._numbers = itertools.count()
         self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
         self.corrupt_entries = 0
         self.refused_inserts = 0
-        self.evictions = 0
-        self.evicted_bytes = 0
-        self._recover()
+        self._recover(quota_bytes)
 
     @property
     def quota_bytes(self) -> int:
-        return self._ledger.quota_bytes
+        return self._books.ledger.quota_bytes
 
     @property
     def used_bytes(self) -> int:
-        return self._ledger.stored_bytes
+        return self._books.ledger.stored_bytes
+
+    @property
+    def evictions(self) -> int:
+        return self._books.evictions
+
+    @property
+    def evicted_bytes(self) -> int:
+        return self._books.evicted_bytes
 
     def hashes(self) -> list[bytes]:
         """Of every entry, now."""
         with self._lock:
-            return list(self._sizes)
+            return list(self._books.sizes)
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._books.sizes)
 
     def __contains__(self, hash: bytes) -> bool:
-        return hash in self._sizes
+        return hash in self._books.sizes
 
     def open_entry(self, hash: bytes) -> OpenEntry | None:
-        """The entry, or None: not here, or damaged and therefore dropped."""
-        if hash not in self._sizes:
+        """The entry, or None: not here, or damaged and therefore dropped. May wait for the disk."""
+        if hash not in self._books.sizes:
             return None
         path = self._layout.path_of(hash)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            self.drop(hash, "somebody else has deleted it")
-            return None
         except OSError as error:
             if error.errno in _OUT_OF_DESCRIPTORS:
                 raise errors.ResourceExhaustedError(f"{path}: {error.strerror}") from error
-            self.drop(hash, str(error))
+            gone = "somebody else has deleted it"
+            self.drop(hash, gone if isinstance(error, FileNotFoundError) else str(error))
             return None
         try:
             header = entry.decode(os.pread(fd, entry.HEADER_BYTES, 0), str(path))
@@ -116,65 +130,73 @@ class DiskStore:
 
     def used(self, hash: bytes) -> None:
         """Somebody has just been given an entry's bytes."""
-        if self._accounts.counts_uses:
+        if self._books.accounts.counts_uses:
             with self._lock:
-                self._accounts.touch(hash)
+                self._books.accounts.touch(hash)
 
     def wanted(self, hash: bytes, why: Why = Why.ASKED) -> bool:
         """Whether it would be kept if there is room."""
-        return bool(self._rules.accounts(hash, why))
+        return bool(self._books.rules.accounts(hash, why))
 
     def may_stand_in(self, hash: bytes) -> bool:
         """Whether another node may keep it where this one has no room: it was ordered."""
-        rules = self._rules
+        rules = self._books.rules
         keys = rules.accounts(hash, Why.PASSES)
         return any(key in rules.terms and rules.terms[key].by_order for key in keys)
 
     def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""
         with self._lock:
+            now_s = self._clock.now()
+            if self._setback.trouble(now_s) or self._lacking.trouble(now_s):
+                return False
             try:
-                self._choose(hash, disk_bytes + besides_bytes, Why.ASKED)
+                self._books.choose(hash, disk_bytes + besides_bytes, Why.ASKED)
             except errors.ResourceExhaustedError:
                 return False
         return True
 
     def insert(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
-        """Stores a shard, unless it is here already, or not to be kept (see `wanted`).
+        """Stores a shard, unless it is here already, or not to be kept (see `wanted`). May wait for the disk.
 
         Raises:
           NeverFitsError: larger than the quota.
           ResourceExhaustedError: no room now (quota, account or disk), or the disk refuses.
         """
-        if shard.hash in self._sizes or not self.wanted(shard.hash, why):
+        if shard.hash in self or not self.wanted(shard.hash, why):
             return
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
-                self._choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
+                if trouble := self._setback.trouble(self._clock.now()):
+                    raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
+                self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
             kind, stored = codec.compress(shard.raw, self._mode)
             crc32c_stored = shard.crc32c if kind == entry.RAW else google_crc32c.value(stored)
             header = entry.Header(kind, len(shard.raw), len(stored), shard.crc32c, crc32c_stored, shard.hash)
             with self._lock:
-                account = self._reserve(header, why)
-            if account is not None:
-                self._write(header, stored, account, why)
+                claim = self._books.claim(header.hash, header.disk_bytes, why)
+            if claim is not None:
+                self._write(claim, header, stored)
         except errors.ResourceExhaustedError:
             self.refused_inserts += 1
             raise
 
     def check_room(self, hash: bytes, disk_bytes: int, why: Why = Why.ASKED) -> None:
         """Raises as `insert` would now for an entry of that size; says nothing about the next moment."""
-        if hash in self._sizes or not self.wanted(hash, why):
+        if hash in self or not self.wanted(hash, why):
             return
         try:
             with self._lock:
-                self._choose(hash, disk_bytes, why)
+                if trouble := self._setback.trouble(self._clock.now()):
+                    raise errors.ResourceExhaustedError(trouble)
+                self._books.choose(hash, disk_bytes, why)
         except errors.ResourceExhaustedError:
             self.refused_inserts += 1
             raise
 
     def drop_if_damaged(self, hash: bytes, reason: str) -> bool:
-        """A reader says that the entry is bad: whether it was (then it is gone now). Good ones are not given up."""
+        """A reader says that the entry is bad: whether it was (then it is gone now). Good ones are not given up. May
+        wait for the disk."""
         opened = self.open_entry(hash)
         if opened is None:
             return True
@@ -189,159 +211,192 @@ class DiskStore:
         return False
 
     def delete(self, hash: bytes) -> None:
-        """Gives an entry up. Those who read it keep their descriptors."""
-        with self._lock:
-            self._remove(hash)
+        """Gives an entry up. Those who read it keep their descriptors. May wait for the disk."""
+        self.give_up([hash])
 
     def resize(self, quota_bytes: int) -> None:
-        """Another quota; when it is lower, entries go at random until it is kept."""
+        """Another quota; when it is lower, entries go at random until it is kept. May wait for the disk."""
         with self._lock:
-            self._ledger.resize(quota_bytes)
-            self._shrink()
+            self._books.ledger.resize(quota_bytes)
+        self._shrink()
+
+    def set_aside(self, size_bytes: int) -> None:
+        """So much of the quota is used by other files of this cache; entries make room. May wait for the disk."""
+        with self._lock:
+            self._books.ledger.set_aside(size_bytes)
+        self._shrink()
 
     def use(self, rules: Rules) -> None:
         """Other rules, for what comes from now on. What stands moves, or goes, with `settle` and `evict`."""
         with self._lock:
-            if rules.terms != self._rules.terms:
-                self._accounts.set_terms(rules.terms)
-            self._rules = rules
+            self._books.use(rules)
 
-    def settle(self) -> None:
-        """Every entry goes to the account that the rules say, or goes; then accounts shrink to their limits."""
-        hashes = self.hashes()
+    def settle(self) -> bool:
+        """Every entry goes to the account that the rules say, or goes; then accounts shrink to their limits.
+
+        May wait for the disk. False: the disk did not let everything go that had to; it is here as before.
+        """
+        hashes, whole = self.hashes(), True
         for at in range(0, len(hashes), _BATCH):
             batch = hashes[at : at + _BATCH]
-            self._sort_out(batch, self._rules.accounts_of(batch))
+            whole = self._sort_out(batch, self._books.rules.accounts_of(batch)) and whole
         while True:
             with self._lock:
-                victims = self._accounts.excess()
-                self._evict(victims[:_BATCH])
-            if len(victims) <= _BATCH:
-                return
+                victims = self._books.take(self._books.accounts.excess(_BATCH))
+            if not victims:
+                return whole
+            if self._unlinked(victims) < len(victims):
+                return False
 
-    def evict(self, hashes: Sequence[bytes]) -> None:
-        """Gives up those of these entries that the rules do not keep."""
-        here = [hash for hash in hashes if hash in self._sizes]
+    def evict(self, hashes: Sequence[bytes]) -> bool:
+        """Gives up those of these entries that the rules do not keep. As `settle`."""
+        here, whole = [hash for hash in hashes if hash in self], True
         for at in range(0, len(here), _BATCH):
             batch = here[at : at + _BATCH]
-            self._sort_out(batch, [self._rules.accounts(hash, Why.STANDS) for hash in batch])
+            whole = self._sort_out(batch, [self._books.rules.accounts(hash, Why.STANDS) for hash in batch]) and whole
+        return whole
 
     def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Evicts these."""
+        """Evicts these. May wait for the disk."""
         for at in range(0, len(hashes), _BATCH):
             with self._lock:
-                self._evict([hash for hash in hashes[at : at + _BATCH] if hash in self._sizes])
+                taken = self._books.take(hashes[at : at + _BATCH])
+            self._unlinked(taken)
 
-    def _sort_out(self, hashes: Sequence[bytes], accounts: Sequence[Sequence[bytes]]) -> None:
+    def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
+        """Drops an entry that failed a check (I-5): what cannot be opened, or is still the open file `fd`; not another
+        that has come in its place. May wait for the disk."""
         with self._lock:
-            known = {UNSET, *self._rules.terms}
-            for hash, keys in zip(hashes, accounts, strict=True):
-                key = next((key for key in keys if key in known), None)
-                if hash not in self._sizes:
-                    continue
-                if key is None:
-                    self._evict([hash])
-                elif self._accounts.key_of(hash) not in keys:
-                    self._accounts.move(hash, key)
+            if not self._books.take([hash], tell=False):
+                return
+        path = self._layout.path_of(hash)
+        if not entry_file.is_same_file(fd, path) if fd is not None else entry_file.opens(path):
+            with self._settled:
+                self._books.back(hash, tell=False)
+                self._settled.notify_all()
+            return
+        logging.warning("dropped entry %s: %s", hash.hex(), reason)
+        gone = entry_file.unlink(path)
+        with self._settled:
+            self.corrupt_entries += 1
+            self._books.dropped(hash, gone)
+            self._settled.notify_all()
 
-    def _choose(self, hash: bytes, disk_bytes: int, why: Why) -> bytes:
-        """The account that such an entry can go to. Raises as `insert`."""
-        if disk_bytes > self._ledger.quota_bytes:
-            self._ledger.check(disk_bytes)
-        return self._accounts.choose(self._rules.accounts(hash, why), disk_bytes, self._ledger.free_bytes)
+    def _sort_out(self, hashes: Sequence[bytes], accounts: Sequence[Sequence[bytes]]) -> bool:
+        with self._lock:
+            unkept = self._books.sort_out(hashes, accounts)
+        return self._unlinked(unkept) == len(unkept)
 
-    def _reserve(self, header: entry.Header, why: Why) -> bytes | None:
-        """Makes room and sets it aside; its account. None: it is not to be kept any more."""
-        if not self.wanted(header.hash, why):
-            return None
-        size_bytes = header.disk_bytes
-        account = self._choose(header.hash, size_bytes, why)
-        self._evict(self._accounts.victims(account, size_bytes, self._ledger.free_bytes))
-        self._ledger.reserve(size_bytes)
-        self._accounts.reserve(account, size_bytes)
-        return account
+    def _unlinked(self, taken: Sequence[bytes]) -> int:
+        """Deletes the files of what is going; how many of them. The others are here again."""
+        deleted = 0
+        for hash in taken:
+            gone = entry_file.unlink(self._layout.path_of(hash))
+            with self._settled:
+                if gone:
+                    self._books.gone(hash)
+                else:
+                    self._books.back(hash)
+                self._settled.notify_all()
+            deleted += gone
+        return deleted
 
-    def _evict(self, hashes: Sequence[bytes]) -> None:
-        for hash in hashes:
-            self.evictions += 1
-            self.evicted_bytes += self._sizes[hash]
-            self._remove(hash)
-
-    def _recover(self) -> None:
+    def _recover(self, quota_bytes: int | None) -> None:
         try:
             self._layout.remove_temporaries()
+            torn = []
             for hash, size_bytes in self._layout.entries():
-                self._sizes[hash] = size_bytes
-                self._ledger.found(size_bytes)
-                self._accounts.add(hash, size_bytes)
-            for hash in [hash for hash, size_bytes in self._sizes.items() if size_bytes <= entry.HEADER_BYTES]:
-                self._remove(hash)  # torn: not even one stored byte
+                self._books.found(hash, size_bytes)
+                if size_bytes <= entry.HEADER_BYTES:
+                    torn.append(hash)  # not even one stored byte
+            self.give_up(torn)
+            if quota_bytes is None:
+                free_bytes, _ = free_room.look(self._root)
+                self._books.ledger.resize(int(_DEFAULT_SHARE * (free_bytes + self.used_bytes)))
             self._shrink()
         except OSError as error:
             raise errors.PermissionError_(f"{self._layout.objects}: cannot be scanned: {error}") from error
 
     def _shrink(self) -> None:
-        if not self._ledger.excess_bytes:
+        if not self._books.ledger.excess_bytes:
             return
-        victims = list(self._sizes)
-        self._rng.shuffle(victims)
-        logging.warning("%d bytes over the quota: deleting entries at random", self._ledger.excess_bytes)
-        while self._ledger.excess_bytes and victims:
-            self._evict([victims.pop()])
-
-    def _write(self, header: entry.Header, stored: bytes, account: bytes, why: Why) -> None:
-        """Makes the reserved entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
-        temporary = self._layout.temporary_path(header.hash, next(self._numbers))
-        size_bytes = header.disk_bytes
-        standing = False
-        try:
-            entry_file.write_synced(temporary, entry.encode(header), stored)
+        with self._lock:
+            logging.warning("%d bytes over the quota: deleting entries at random", self._books.ledger.excess_bytes)
+            victims = self._books.any_order()
+        stay = 0
+        for victim in victims:
             with self._lock:
-                key = self._account_now(header, account, why)
-                if key is not None:
-                    entry_file.rename(temporary, self._layout.path_of(header.hash))
-                    self._ledger.commit(size_bytes)
-                    self._sizes[header.hash] = size_bytes
-                    self._accounts.release(account, size_bytes)
-                    self._accounts.add(header.hash, size_bytes, key)
-                    standing = True
-                    self._on_change(header.hash, True)
+                taken = self._books.take([victim]) if self._books.ledger.excess_bytes else []
+            stay += len(taken) - self._unlinked(taken)
+            if not self._books.ledger.excess_bytes or stay >= _BATCH:
+                return
+
+    def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
+        """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
+        temporary = self._layout.temporary_path(claim.hash, next(self._numbers))
+        made = standing = False
+        try:
+            self._leave_free(claim)
+            fd = entry_file.create(temporary)
+            made = True
+            try:
+                self._make_way(claim)
+                entry_file.write_synced(fd, entry.encode(header), stored)
+            finally:
+                os.close(fd)
+            standing = self._land(claim, temporary)
+            with self._lock:
+                self._setback.over()
+                self._lacking.over()
         except OSError as error:
-            raise errors.ResourceExhaustedError(f"{temporary}: {error.strerror}: the shard is not kept") from error
+            why = f"{temporary}: {error.strerror}"
+            with self._lock:
+                self._setback.failed(why, self._clock.now())
+            raise errors.ResourceExhaustedError(f"{why}: the shard is not kept") from error
         finally:
             if not standing:
-                gone = entry_file.unlink(temporary)
-                with self._lock:
-                    self._accounts.release(account, size_bytes)
-                    if gone:
-                        self._ledger.release(size_bytes)
+                self._unmake(claim, temporary if made else None)
 
-    def _account_now(self, header: entry.Header, account: bytes, why: Why) -> bytes | None:
-        """Where an entry goes that has been written. None: meanwhile somebody else was quicker, or it was ordered away,
-        or a limit was lowered."""
-        if header.hash in self._sizes:
-            return None
-        keys = self._rules.accounts(header.hash, why)
-        key = account if account in keys else next(iter(keys), None)
-        admitted = key is not None and self._accounts.admits(key, header.disk_bytes, account)
-        return key if admitted else None
-
-    def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
-        """Drops an entry that failed a check (I-5); with `fd`, only if it is still that file."""
+    def _leave_free(self, claim: Claim) -> None:
+        """Raises ResourceExhaustedError when the entry would take what entries leave to others."""
+        free_bytes, kept_bytes = free_room.look(self._layout.temporary)
         with self._lock:
-            if hash not in self._sizes:
-                return
-            if fd is not None and not entry_file.is_same_file(fd, self._layout.path_of(hash)):
-                return
-            self.corrupt_entries += 1
-            logging.warning("dropped entry %s: %s", hash.hex(), reason)
-            self._remove(hash)
+            coming_bytes = self._books.ledger.reserved_bytes - claim.held_bytes  # of others, written in part
+            left_bytes = free_bytes + claim.victim_bytes - claim.size_bytes - coming_bytes
+            if left_bytes < kept_bytes:
+                why = f"{self._root}: {free_bytes} bytes of the disk are free, of which entries leave {kept_bytes}"
+                self._lacking.failed(why, self._clock.now())
+                raise errors.ResourceExhaustedError(f"{why}: the shard is not kept")
 
-    def _remove(self, hash: bytes) -> None:
-        size_bytes = self._sizes.pop(hash, None)
-        if size_bytes is None:
-            return
-        self._accounts.remove(hash)
-        if entry_file.unlink(self._layout.path_of(hash)):
-            self._ledger.remove(size_bytes)
-        self._on_change(hash, False)
+    def _make_way(self, claim: Claim) -> None:
+        """Raises ResourceExhaustedError when the disk does not let something go."""
+        for victim in list(claim.victims):
+            if not entry_file.unlink(self._layout.path_of(victim)):
+                raise OSError(errno.EROFS, f"entry {victim.hex()} cannot be deleted to make room")
+            with self._settled:
+                self._books.victim_gone(claim, victim)
+                self._settled.notify_all()
+
+    def _land(self, claim: Claim, temporary: Path) -> bool:
+        """Gives the written file its name; False: it is not to be kept any more."""
+        with self._settled:
+            self._settled.wait_for(lambda: not self._books.is_going(claim.hash))
+            if not self._books.may_land(claim):
+                return False
+        renamed = False
+        path = self._layout.path_of(claim.hash)
+        try:
+            entry_file.rename(temporary, path)
+            renamed = True
+        finally:
+            with self._settled:
+                here = self._books.land(claim, renamed)
+        if renamed and not here:
+            self._unlinked([claim.hash])
+        return renamed
+
+    def _unmake(self, claim: Claim, temporary: Path | None) -> None:
+        gone = temporary is None or entry_file.unlink(temporary)
+        with self._settled:
+            self._books.abandon(claim, gone)
+            self._settled.notify_all()

@@ -42,19 +42,20 @@ class OpenEntry:
         os.close(self.fd)
 
 
-def write_synced(path: Path, page: bytes, stored: bytes) -> None:
-    """A new file of both, safe on the disk when this returns. After an OSError the caller deletes what is left."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        written = os.writev(fd, [page, stored])
-        rest = memoryview(stored)[max(0, written - len(page)) :] if written >= len(page) else None
-        if rest is None:
-            raise OSError(errno.EIO, f"only {written} bytes of the header were written")
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def create(path: Path) -> int:
+    """A descriptor of a new, empty file. Raises OSError, also when there is something of that name."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def write_synced(fd: int, page: bytes, stored: bytes) -> None:
+    """Both into an empty file, safe on the disk when this returns. After an OSError the caller deletes what is left."""
+    written = os.writev(fd, [page, stored])
+    rest = memoryview(stored)[max(0, written - len(page)) :] if written >= len(page) else None
+    if rest is None:
+        raise OSError(errno.EIO, f"only {written} bytes of the header were written")
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.fsync(fd)
 
 
 def rename(temporary: Path, path: Path) -> None:
@@ -71,14 +72,24 @@ def unlink(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        logging.warning("%s: cannot be deleted: %s", path, error.strerror)
+        logging.log_every_n_seconds(logging.WARNING, "%s: cannot be deleted: %s", 5, path, error.strerror)
         return False
     return True
 
 
 def is_same_file(fd: int, path: Path) -> bool:
-    """Whether `path` still names the open file, or nothing."""
+    """Whether `path` still names the open file, or nothing that can be looked at."""
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
+        return os.path.samestat(os.fstat(fd), path.lstat())
+    except OSError:
         return True
+
+
+def opens(path: Path) -> bool:
+    """Whether there is a file that can be opened."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    os.close(fd)
+    return True

@@ -1,7 +1,8 @@
 """Bytes of the store: reserved before they are written, committed when they stand, released when they do not (pure).
 
-Invariant (I-4), at every moment: `stored_bytes + reserved_bytes <= quota_bytes`, unless the quota was just reduced;
-until enough was removed nothing can be reserved then. Not thread-safe: its owner locks.
+Invariant (I-4), at every moment: `stored_bytes + reserved_bytes + aside_bytes <= quota_bytes`, unless the quota was
+just reduced or more was set aside; until enough was removed nothing can be reserved then. Not thread-safe: its owner
+locks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class Ledger:
         self._quota_bytes = quota_bytes
         self._stored_bytes = 0
         self._reserved_bytes = 0
+        self._aside_bytes = 0
 
     @property
     def quota_bytes(self) -> int:
@@ -32,17 +34,33 @@ class Ledger:
     @property
     def free_bytes(self) -> int:
         """Not taken; negative when the quota was just reduced."""
-        return self._quota_bytes - self._stored_bytes - self._reserved_bytes
+        return self._quota_bytes - self._stored_bytes - self._reserved_bytes - self._aside_bytes
 
     @property
     def excess_bytes(self) -> int:
         """How much must be removed until the quota is kept."""
-        return max(0, self._stored_bytes + self._reserved_bytes - self._quota_bytes)
+        return max(0, -self.free_bytes)
 
     def reserve(self, size_bytes: int) -> None:
         """Sets bytes aside for an entry that is about to be written. Raises as `check`."""
         self.check(size_bytes)
         self._reserved_bytes += size_bytes
+
+    def trade(self, stored_bytes: int, size_bytes: int) -> int:
+        """As `reserve`, in the place of entries that will be deleted first; how much is reserved until they are.
+
+        They count as reserved from now on: nobody else gets their room, and the new entry must not be written while
+        they are there. Raises as `check`.
+        """
+        self.remove(stored_bytes)
+        try:
+            self.check(size_bytes)
+        except errors.ResourceExhaustedError:
+            self._stored_bytes += stored_bytes
+            raise
+        held_bytes = max(stored_bytes, size_bytes)
+        self._reserved_bytes += held_bytes
+        return held_bytes
 
     def check(self, size_bytes: int) -> None:
         """
@@ -66,13 +84,13 @@ class Ledger:
         self._stored_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """A reservation of that size has come to nothing."""
+        """So much of what was reserved is not needed."""
         if not 0 < size_bytes <= self._reserved_bytes:
             raise ValueError(f"{size_bytes} bytes of {self._reserved_bytes} reserved ones")
         self._reserved_bytes -= size_bytes
 
     def found(self, size_bytes: int) -> None:
-        """An entry of that size was on the disk already at the start; it may exceed the quota."""
+        """An entry of that size is on the disk though nothing was reserved for it; it may exceed the quota."""
         self._stored_bytes += size_bytes
 
     def remove(self, size_bytes: int) -> None:
@@ -86,3 +104,9 @@ class Ledger:
         if quota_bytes < 0:
             raise errors.InvalidArgumentError(f"a quota cannot be negative: {quota_bytes}")
         self._quota_bytes = quota_bytes
+
+    def set_aside(self, size_bytes: int) -> None:
+        """So much of the quota is used by files that are no entries; the caller removes `excess_bytes`."""
+        if size_bytes < 0:
+            raise ValueError(f"{size_bytes} bytes cannot be set aside")
+        self._aside_bytes = size_bytes
