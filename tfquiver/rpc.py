@@ -1,4 +1,4 @@
-"""gRPC plumbing: channels, servers, the error mapping, retries with a deadline, the shared token.
+"""gRPC plumbing: channels, servers, the error mapping, retries with a deadline, who calls.
 
 Only this module and the servicers import grpc.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import grpc
@@ -17,6 +17,7 @@ import grpc.aio
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.identity import EVERYBODY, Authority, Identity, check_call
 
 T = TypeVar("T")
 TOKEN_KEY = "x-tfquiver-token"
@@ -55,18 +56,30 @@ def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
     return errors.from_code(code, f"{what}: {details}")
 
 
-class _TokenInterceptor(grpc.aio.ServerInterceptor):
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
+class _Gate(grpc.aio.ServerInterceptor):
+    """Every call goes through here: who is it, and may they?"""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        for key, value in handler_call_details.invocation_metadata or ():
-            if key == TOKEN_KEY and hmac.compare_digest(value.encode(), self._token):
-                return await continuation(handler_call_details)
         handler = await continuation(handler_call_details)
-        return handler and _refusal(handler)
+        if handler is None:
+            return None
+        try:
+            caller = await self._authority.identify(_token(handler_call_details))
+            check_call(caller, handler_call_details.method)
+        except errors.TfquiverError as error:
+            return _refusal(handler, error)
+        return handler if caller is EVERYBODY else _called_by(caller, handler)
 
 
+def caller() -> Identity:
+    """Whose call is being served."""
+    return _CALLER.get()
+
+
+_CALLER: ContextVar[Identity] = ContextVar("caller", default=EVERYBODY)
 _HANDLERS = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
@@ -75,22 +88,47 @@ _HANDLERS = {
 }
 
 
-def _refusal(handler: Any) -> Any:
+def _token(details: Any) -> str:
+    for key, value in details.invocation_metadata or ():
+        if key == TOKEN_KEY:
+            return str(value)
+    return ""
+
+
+def _called_by(who: Identity, handler: Any) -> Any:
+    method = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        _CALLER.set(who)
+        return await method(request, context)
+
+    async def stream_behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        _CALLER.set(who)
+        async for reply in method(request, context):
+            yield reply
+
+    return _remade(handler, behaviour, stream_behaviour)
+
+
+def _refusal(handler: Any, error: errors.TfquiverError) -> Any:
     async def refuse(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token: see --auth_token_file")
+        await context.abort(error.code, str(error))
 
     async def refuse_stream(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token: see --auth_token_file")
+        await context.abort(error.code, str(error))
         yield None
 
+    return _remade(handler, refuse, refuse_stream)
+
+
+def _remade(handler: Any, behaviour: Any, stream_behaviour: Any) -> Any:
     make = _HANDLERS[bool(handler.request_streaming), bool(handler.response_streaming)]
-    behaviour = refuse_stream if handler.response_streaming else refuse
-    return make(behaviour, handler.request_deserializer, handler.response_serializer)
+    chosen = stream_behaviour if handler.response_streaming else behaviour
+    return make(chosen, handler.request_deserializer, handler.response_serializer)
 
 
-def new_server(token: str = "") -> grpc.aio.Server:
-    interceptors: Sequence[grpc.aio.ServerInterceptor] = [_TokenInterceptor(token)] if token else []
-    return grpc.aio.server(options=_OPTIONS, interceptors=interceptors)
+def new_server(authority: Authority) -> grpc.aio.Server:
+    return grpc.aio.server(options=_OPTIONS, interceptors=[_Gate(authority)])
 
 
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:

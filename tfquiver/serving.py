@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import ipaddress
 import json
 import os
 import re
 import signal
+import stat
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -18,6 +20,7 @@ from absl import app, flags, logging
 from tfquiver import errors
 
 _PR_SET_PDEATHSIG = 1
+_MAX_TOKEN_BYTES = 4096
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGTP", start=1):
     _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
@@ -55,17 +58,61 @@ def announce(server: str, **fields: Any) -> None:
     print(json.dumps({"server": server, "pid": os.getpid(), **fields}), flush=True)
 
 
+def is_loopback(host: str) -> bool:
+    """Is this, as a flag has it, an address that only this machine reaches?"""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+
+
+def check_exposure(host: str, token_flags: str, has_token: bool, allow_unauthenticated: bool) -> None:
+    """A port that asks for no token is for this machine alone, unless somebody says otherwise in words.
+
+    Args:
+      host: of --bind_host.
+      token_flags: what to give instead, for the message.
+
+    Raises InvalidArgumentError naming the flags.
+    """
+    if has_token:
+        return
+    if is_loopback(host):
+        logging.warning(
+            "no token is asked for: every process of this machine may read, change and remove what is cached (give %s)",
+            token_flags,
+        )
+    elif allow_unauthenticated:
+        logging.warning("--allow_unauthenticated: whoever reaches --bind_host=%s may read and change everything", host)
+    else:
+        raise errors.InvalidArgumentError(
+            f"--bind_host={host!r} lets other machines in, and no token is asked for: give {token_flags}, or say "
+            "--allow_unauthenticated where nobody else reaches that address"
+        )
+
+
 def read_token(path: str) -> str:
-    """The shared token: first line of the file, or "" when no file is named."""
+    """What this process shows: first line of the file, or "" when no file is named. Raises InvalidArgumentError."""
     if not path:
         return ""
     try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"--auth_token_file={path}: {error.strerror}") from error
-    if not lines or not lines[0].strip():
+        with Path(path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            line = file.readline(_MAX_TOKEN_BYTES + 1).decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise errors.InvalidArgumentError(f"--auth_token_file={path}: the first line is not ASCII text") from error
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise errors.InvalidArgumentError(f"--auth_token_file={path}: {what}") from error
+    if not line:
         raise errors.InvalidArgumentError(f"--auth_token_file={path}: the first line is empty")
-    return lines[0].strip()
+    if len(line) > _MAX_TOKEN_BYTES or not line.isprintable():
+        raise errors.InvalidArgumentError(
+            f"--auth_token_file={path}: the first line is longer than {_MAX_TOKEN_BYTES} characters, or not printable"
+        )
+    if mode & stat.S_IROTH:
+        logging.warning("--auth_token_file=%s can be read by every user of this machine: chmod 600", path)
+    return line
 
 
 def stop_event() -> asyncio.Event:

@@ -10,6 +10,8 @@ from absl import flags, logging
 from tfquiver import serving
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.coordinator.servicer import Tokens
+from tfquiver.tokens import SharedToken, TokenFile
 
 _DEFAULTS = CoordinatorOptions()
 
@@ -17,7 +19,7 @@ _PORT = flags.DEFINE_integer(
     "port", 0, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
 )
 _BIND_HOST = flags.DEFINE_string(
-    "bind_host", "127.0.0.1", "Address to listen on. 0.0.0.0 or [::]: all; then give --auth_token_file too."
+    "bind_host", "127.0.0.1", "Address to listen on. 0.0.0.0 or [::]: all; then give --tokens_file too."
 )
 _WORK_DIR = flags.DEFINE_string(
     "work_dir", "", "Directory for the commit log and the digests; made when missing. One coordinator a directory."
@@ -56,8 +58,19 @@ _MAX_SESSIONS = flags.DEFINE_integer(
 _MAX_DIGEST_SIZE = flags.DEFINE_string(
     "max_digest_size", "1GiB", "Largest digest that may be registered; a shard takes about 60 bytes of it."
 )
+_TOKENS_FILE = flags.DEFINE_string(
+    "tokens_file",
+    "",
+    "File of who may call, a line `role name sha256` for each token (tfquiver token new makes one); read again when it "
+    "changes.",
+)
 _AUTH_TOKEN_FILE = flags.DEFINE_string(
-    "auth_token_file", "", "File whose first line every caller must show as token; empty: no token is asked for."
+    "auth_token_file",
+    "",
+    "File whose first line is a token that may do everything. Without --tokens_file: the one that all share.",
+)
+_ALLOW_UNAUTHENTICATED = flags.DEFINE_bool(
+    "allow_unauthenticated", False, "Let callers of other machines in without a token."
 )
 _DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
 
@@ -73,10 +86,8 @@ async def _serve() -> None:
     if _DIE_WITH_PARENT.value:
         serving.die_with_parent()
     stop = serving.stop_event()
-    token = serving.read_token(_AUTH_TOKEN_FILE.value)
-    host = _BIND_HOST.value
-    if not token and host not in ("127.0.0.1", "localhost", "[::1]", "::1"):
-        logging.warning("--bind_host=%s without --auth_token_file: whoever reaches the port may use it", host)
+    host, tokens = _BIND_HOST.value, _tokens()
+    serving.check_exposure(host, "--tokens_file", tokens is not None, _ALLOW_UNAUTHENTICATED.value)
     options = CoordinatorOptions(
         node_timeout_s=_NODE_TIMEOUT_MS.value / 1000,
         session_idle_s=_SESSION_TIMEOUT_MS.value / 1000,
@@ -86,12 +97,19 @@ async def _serve() -> None:
         max_digest_bytes=serving.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
     server = CoordinatorServer()
-    await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", token, options)
+    await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", tokens, options)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value)
         await stop.wait()
         logging.info("stopping")
+
+
+def _tokens() -> Tokens | None:
+    shared = serving.read_token(_AUTH_TOKEN_FILE.value)
+    if _TOKENS_FILE.value:
+        return TokenFile(Path(_TOKENS_FILE.value), shared)
+    return SharedToken(shared) if shared else None
 
 
 def run() -> None:

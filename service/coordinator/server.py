@@ -8,10 +8,11 @@ from pathlib import Path
 import grpc.aio
 
 from tfquiver import errors, rpc
+from tfquiver.identity import Open
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.servicer import CoordinatorServicer
+from tfquiver.service.coordinator.servicer import CoordinatorServicer, Tokens
 
 _STOP_GRACE_S = 1.0
 
@@ -30,17 +31,25 @@ class CoordinatorServer:
         return self._bound_port
 
     async def start(
-        self, work_dir: Path, address: str, token: str = "", options: CoordinatorOptions | None = None
+        self,
+        work_dir: Path,
+        address: str,
+        tokens: Tokens | None = None,
+        options: CoordinatorOptions | None = None,
     ) -> None:
         """Serves on `address` (host:port, port 0: any; or unix:/path); returns when it does.
+
+        `tokens`: None: nobody is asked for one.
 
         Raises as Coordinator does, and UnavailableError when `address` cannot be listened on.
         """
         coordinator = Coordinator(work_dir, options or CoordinatorOptions())
         try:
             await coordinator.start()
-            self._server = rpc.new_server(token)
-            coordinator_pb2_grpc.add_CoordinatorServicer_to_server(CoordinatorServicer(coordinator), self._server)
+            self._server = rpc.new_server(tokens or Open())
+            coordinator_pb2_grpc.add_CoordinatorServicer_to_server(
+                CoordinatorServicer(coordinator, tokens), self._server
+            )
             try:
                 port = self._server.add_insecure_port(address)
             except RuntimeError as error:

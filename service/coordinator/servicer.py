@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Protocol
 
 from tfquiver import errors
+from tfquiver.identity import Authority, Identity, Role
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
@@ -23,9 +24,17 @@ _STATES = {
 }
 
 
+_ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}
+
+
+class Tokens(Authority, Protocol):
+    def by_hash(self, hash: bytes) -> Identity | None: ...
+
+
 class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
+        """`tokens`: None: nobody is asked for one."""
+        self._coordinator, self._tokens = coordinator, tokens
 
     @handled
     async def RegisterDataset(
@@ -112,6 +121,15 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
     async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
         await self._coordinator.leave(request.node_id, request.incarnation)
         return pb2.LeaveReply()
+
+    @handled
+    async def Identify(self, request: pb2.IdentifyRequest, context: Any) -> pb2.IdentifyReply:
+        checks.hash_("token_sha256", request.token_sha256)
+        if self._tokens is None:
+            return pb2.IdentifyReply(open=True)
+        if (found := self._tokens.by_hash(request.token_sha256)) is None:
+            raise errors.NotFoundError("token_sha256: no token has this hash")
+        return pb2.IdentifyReply(role=_ROLES[found.role], name=found.name)
 
     @handled
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:

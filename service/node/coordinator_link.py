@@ -133,6 +133,12 @@ class CoordinatorLink:
         reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)
         return reply
 
+    # Callers.
+
+    async def identify(self, request: pb.IdentifyRequest, within_s: float) -> pb.IdentifyReply:
+        reply: pb.IdentifyReply = await self._call(self._stub.Identify, request, within_s, within_s)
+        return reply
+
     # Orders.
 
     async def missing(self, digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
@@ -15,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digest import Digest
+from tfquiver.identity import Authority, check_data_port
 from tfquiver.service.node import data_frames as frames
 from tfquiver.service.node.body_receiver import BodyReceiver
 from tfquiver.service.node.body_sender import Body, BodySender
@@ -39,7 +39,7 @@ class Services:
     source: ShardSource
     disk: DiskStore
     digests: Callable[[bytes], Awaitable[Digest]]
-    token: str
+    authority: Authority
     pool: Executor
     fetch_deadline_s: float
     stall_s: float
@@ -84,8 +84,7 @@ class DataConnection:
             raise errors.DeadlineError(f"no HELLO came within {HELLO_S:g} s") from error
         if not isinstance(hello, frames.Hello):
             raise errors.ProtocolError(f"the first frame is {type(hello).__name__}, not Hello")
-        if not hmac.compare_digest(hello.token.encode(), services.token.encode()):
-            raise errors.UnauthenticatedError("wrong or missing token: see --auth_token_file")
+        check_data_port(await services.authority.identify(hello.token))
         self._peer = f"{hello.node_id} ({self._peer})"
         await self._send(frames.Welcome(services.node_id))
         self._spawn(self._say_working)

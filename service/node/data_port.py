@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digest import Digest
+from tfquiver.identity import Authority
 from tfquiver.service.node.data_connection import DataConnection, Services
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store.disk import DiskStore
@@ -37,13 +38,13 @@ class DataPort:
         source: ShardSource,
         disk: DiskStore,
         digests: Callable[[bytes], Awaitable[Digest]],
-        token: str,
+        authority: Authority,
         *,
         fetch_deadline_s: float = 120.0,
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
-        self._services = Services(node_id, source, disk, digests, token, self._pool, fetch_deadline_s, stall_s)
+        self._services = Services(node_id, source, disk, digests, authority, self._pool, fetch_deadline_s, stall_s)
         self._connections: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None

@@ -20,7 +20,6 @@ from tfquiver.service.node.directory import CacheDirectory
 
 FLAGS = flags.FLAGS
 _STOP_S = 4.0
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def define_flags() -> None:
@@ -35,7 +34,10 @@ def define_flags() -> None:
     flags.DEFINE_integer("data_port", 0, "Port of the data port; 0: any free one. Only with --coordinator.", 0, 65535)
     flags.DEFINE_string("bind_host", "localhost", "Address that the two ports listen on.")
     flags.DEFINE_string("advertise_host", "", "Host name that peers use for this node; empty: --bind_host.")
-    flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
+    flags.DEFINE_string(
+        "auth_token_file", "", "File whose first line is the token that this node shows. Callers must show one, too."
+    )
+    flags.DEFINE_bool("allow_unauthenticated", False, "Let callers of other machines in without a token.")
     flags.DEFINE_float("fetch_deadline_s", 120.0, "A shard that cannot be had for so long is given up.", 0.1, 86400.0)
     flags.DEFINE_float("coordinator_connect_s", 20.0, "The coordinator must answer so soon at the start.", 0.1, 3600.0)
     flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
@@ -122,8 +124,8 @@ async def _stop(node: node_parts.Node, directory: CacheDirectory) -> None:
 def _options(directory: CacheDirectory) -> node_parts.Options:
     host = FLAGS.advertise_host or (FLAGS.bind_host if FLAGS.bind_host != "0.0.0.0" else socket.gethostname())
     token = serving.read_token(FLAGS.auth_token_file)
-    if not token and (FLAGS.coordinator or FLAGS.port is not None) and FLAGS.bind_host not in _LOOPBACK:
-        logging.warning("--bind_host=%s without --auth_token_file: whoever reaches it may use it", FLAGS.bind_host)
+    if FLAGS.coordinator or FLAGS.port is not None:
+        serving.check_exposure(FLAGS.bind_host, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
     quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else default_quota_bytes(directory.path)
     return node_parts.Options(
         quota_bytes=quota, hot_bytes=serving.parse_bytes(FLAGS.hot), codec=FLAGS.codec,

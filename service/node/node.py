@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from absl import logging
 
 from tfquiver import errors, rpc
+from tfquiver.identity import Authority, Open
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.node.callers import Callers
 from tfquiver.service.node.chunk_orders import ChunkOrders, Elsewhere
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
 from tfquiver.service.node.data_port import DataPort
@@ -31,6 +33,7 @@ from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import codec
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.hot import HotSet
+from tfquiver.tokens import SharedToken
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
@@ -119,6 +122,7 @@ class Node:
             lambda: self._orders.was_away(),
         )
         self._undo.append(self._link.leave)
+        self._callers = self._authority()
         self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_store)
         self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
@@ -160,6 +164,12 @@ class Node:
             self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
         )
 
+    def _authority(self) -> Authority:
+        token = self._options.token
+        if not token:
+            return Open()
+        return Callers(token, self._link.identify, self._loop.time) if self._options.coordinator else SharedToken(token)
+
     def _peers(self) -> PeerClient | None:
         """None where there is no cluster."""
         if not self._options.coordinator:
@@ -175,7 +185,7 @@ class Node:
             self._source,
             self._disk,
             self._digests.get,
-            options.token,
+            self._callers,
             fetch_deadline_s=options.fetch_deadline_s,
         )
         self.data_port = await data_port.start(options.bind_host, options.data_port)
@@ -184,7 +194,7 @@ class Node:
 
     async def _start_control(self) -> None:
         options = self._options
-        server = rpc.new_server(options.token)
+        server = rpc.new_server(self._callers)
         servicer = NodeServicer(self._status, self._scans, self._asked)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         addresses = [self.control]

@@ -109,13 +109,13 @@ def world(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
             coordinator = f"{hosts.address('a')}:5040"
             serve(
                 "coordinator", "a", "--port=5040", "--bind_host=0.0.0.0", f"--work_dir={tmp_path / 'coordinator'}",
-                "--node_timeout_ms=1500",
+                "--node_timeout_ms=1500", "--allow_unauthenticated",
             )  # fmt: skip
             nodes = {
                 host: serve(
                     "node", host, f"--cache_dir={tmp_path / host}", "--quota=64MiB", "--port=5041", "--data_port=5042",
                     f"--coordinator={coordinator}", "--bind_host=0.0.0.0", f"--advertise_host={hosts.address(host)}",
-                    "--hot=0", f"--lease_ahead={LEASED_AHEAD * rotating.RECORD_BYTES}",
+                    "--allow_unauthenticated", "--hot=0", f"--lease_ahead={LEASED_AHEAD * rotating.RECORD_BYTES}",
                 )
                 for host in NODES
             }  # fmt: skip

@@ -12,6 +12,7 @@ from tests.support import records
 from tfquiver import digest_build, listing, stores
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
+from tfquiver.identity import Open
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.fetcher import Fetcher
@@ -25,6 +26,7 @@ from tfquiver.service.node.store import codec
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.hot import HotSet
 from tfquiver.stores import ObjectStore
+from tfquiver.tokens import SharedToken
 
 Members = list[types_pb2.NodeInfo]
 
@@ -57,7 +59,9 @@ class StoreNode:
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=store_for)
         self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s, store_for=store_for)
         self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
-        self.port = DataPort(node_id, self.source, self.disk, self._digest, token, stall_s=2.0)
+        self.port = DataPort(
+            node_id, self.source, self.disk, self._digest, SharedToken(token) if token else Open(), stall_s=2.0
+        )
         self.address = ""
 
     async def __aenter__(self) -> StoreNode:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tfquiver import errors
-from tfquiver.cli import dataset, digest, status
+from tfquiver.cli import dataset, digest, status, token
 from tfquiver.demo import run as demo
 
 
@@ -16,6 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     dataset.add_parser(subparsers)
     digest.add_parser(subparsers)
     status.add_parser(subparsers)
+    token.add_parser(subparsers)
     demo.add_parser(subparsers)
     arguments = parser.parse_args(argv)
     try:

@@ -5,7 +5,8 @@ The coordinator: data-set registry, membership, sessions.
 
 Called by nodes (on behalf of readers), by the Python API (data sets) and by the command line.
 Every call is safe to repeat; how is said at each. Errors everywhere: UNAVAILABLE (starting or stopping; retry until
-your deadline), INVALID_ARGUMENT (the message names the field), UNAUTHENTICATED (wrong or missing token).
+your deadline), INVALID_ARGUMENT (the message names the field), UNAUTHENTICATED (wrong or missing token), PERMISSION_DENIED
+(not for this role, or what it names belongs to another; docs/trust.md has the table).
 """
 
 from collections import abc as _abc
@@ -24,6 +25,25 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Role:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROLE_UNSPECIFIED: _Role.ValueType  # 0
+    ROLE_ADMIN: _Role.ValueType  # 1
+    ROLE_NODE: _Role.ValueType  # 2
+    ROLE_JOB: _Role.ValueType  # 3
+
+class Role(_Role, metaclass=_RoleEnumTypeWrapper): ...
+
+ROLE_UNSPECIFIED: Role.ValueType  # 0
+ROLE_ADMIN: Role.ValueType  # 1
+ROLE_NODE: Role.ValueType  # 2
+ROLE_JOB: Role.ValueType  # 3
+Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
 class RegisterDatasetRequest(_message.Message):
@@ -504,6 +524,52 @@ class LeaveReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaveReply: _TypeAlias = LeaveReply  # noqa: Y015
+
+@_typing.final
+class IdentifyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_SHA256_FIELD_NUMBER: _builtins.int
+    token_sha256: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        token_sha256: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_sha256", b"token_sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IdentifyRequest: _TypeAlias = IdentifyRequest  # noqa: Y015
+
+@_typing.final
+class IdentifyReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    role: Global___Role.ValueType
+    name: _builtins.str
+    """empty: nobody in particular"""
+    open: _builtins.bool
+    """this coordinator asks nobody for a token: whatever is shown counts for nothing"""
+    def __init__(
+        self,
+        *,
+        role: Global___Role.ValueType = ...,
+        name: _builtins.str = ...,
+        open: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "open", b"open", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IdentifyReply: _TypeAlias = IdentifyReply  # noqa: Y015
 
 @_typing.final
 class ListNodesRequest(_message.Message):

@@ -85,6 +85,11 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveReply.FromString,
                 _registered_method=True)
+        self.Identify = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Identify',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListNodes',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesRequest.SerializeToString,
@@ -208,6 +213,13 @@ class CoordinatorServicer:
 
     def Leave(self, request, context):
         """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Identify(self, request, context):
+        """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -339,6 +351,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Leave,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveReply.SerializeToString,
+            ),
+            'Identify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Identify,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -656,6 +673,33 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/Leave',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.LeaveReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Identify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/Identify',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.FromString,
             options,
             channel_credentials,
             insecure,

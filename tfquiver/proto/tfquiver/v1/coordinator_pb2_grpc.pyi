@@ -5,7 +5,8 @@ The coordinator: data-set registry, membership, sessions.
 
 Called by nodes (on behalf of readers), by the Python API (data sets) and by the command line.
 Every call is safe to repeat; how is said at each. Errors everywhere: UNAVAILABLE (starting or stopping; retry until
-your deadline), INVALID_ARGUMENT (the message names the field), UNAUTHENTICATED (wrong or missing token).
+your deadline), INVALID_ARGUMENT (the message names the field), UNAUTHENTICATED (wrong or missing token), PERMISSION_DENIED
+(not for this role, or what it names belongs to another; docs/trust.md has the table).
 """
 
 from collections import abc as _abc
@@ -70,6 +71,8 @@ class CoordinatorStub:
     """
     Leave: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
+    Identify: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]
+    """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
     """Read-only."""
     Ticket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TicketRequest, _coordinator_pb2.TicketReply]
@@ -143,6 +146,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     Leave: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]  # type: ignore[assignment]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
+    Identify: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]  # type: ignore[assignment]
+    """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]  # type: ignore[assignment]
     """Read-only."""
     Ticket: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TicketRequest, _coordinator_pb2.TicketReply]  # type: ignore[assignment]
@@ -273,6 +278,14 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.LeaveReply, _abc.Awaitable[_coordinator_pb2.LeaveReply]]:
         """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def Identify(
+        self,
+        request: _coordinator_pb2.IdentifyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.IdentifyReply, _abc.Awaitable[_coordinator_pb2.IdentifyReply]]:
+        """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
 
     @_abc_1.abstractmethod
     def ListNodes(

@@ -1,0 +1,44 @@
+"""`tfquiver token new`: makes a token, and the line by which the coordinator knows it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors, tokens
+from tfquiver.identity import Role
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("token", help="tokens: who may call the coordinator and the nodes")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    new = commands.add_parser("new", help="a token, and its line for the coordinator's --tokens_file")
+    new.add_argument("role", choices=[str(role) for role in Role], help="admin: people who run the cluster; node: "
+                     "tfquiver-node, -dispatcher, -worker; job: trainers and those who start them")  # fmt: skip
+    new.add_argument("name", help="whose it is; what is registered with it belongs to that name")
+    new.add_argument("--out", default="", metavar="FILE", help="write the token there (mode 0600), print only its line")
+    new.set_defaults(run=_new)
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    token, line = tokens.new_token(Role(arguments.role), arguments.name)
+    if arguments.out:
+        _write(Path(arguments.out), token)
+    else:
+        print(f"token (for --auth_token_file; it is shown only now): {token}", file=sys.stderr)
+    print(line)
+    return 0
+
+
+def _write(path: Path, token: str) -> None:
+    """Never over another file: what stood there may be in use."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise errors.InvalidArgumentError(f"--out={path}: {what}") from error
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
