@@ -12,15 +12,18 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Coroutine
+from logging import LogRecord as Record
 from pathlib import Path
 from typing import Any
 
 from absl import app, flags, logging
 
 from tfquiver import errors
+from tfquiver.plain_text import plain
 
 _PR_SET_PDEATHSIG = 1
 _MAX_TOKEN_BYTES = 4096
+_MOST_LOGGED = 4000  # characters of one message
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGTP", start=1):
     _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
@@ -124,6 +127,16 @@ def stop_event() -> asyncio.Event:
     return stop
 
 
+class PlainFormatter(logging.PythonFormatter):
+    """Names and messages that came from others cannot forge lines of the log, or steer the terminal that shows it."""
+
+    def formatMessage(self, record: Record) -> str:
+        return plain(super().formatMessage(record), _MOST_LOGGED)
+
+    def formatException(self, info: Any) -> str:
+        return "\n".join(plain(line) for line in super().formatException(info).split("\n"))
+
+
 def run_server(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A server's entry point: parses flags, logs to standard error; a typed error is one line and exit code 1."""
 
@@ -131,6 +144,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"unexpected argument: {argv[1]}")
         logging.use_absl_handler()
+        logging.get_absl_handler().setFormatter(PlainFormatter())
         try:
             asyncio.run(serve())
         except errors.TfquiverError as error:

@@ -15,7 +15,9 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digest import Digest
 from tfquiver.identity import Authority, check_data_port
+from tfquiver.plain_text import plain
 from tfquiver.service.node import data_frames as frames
+from tfquiver.service.node import peer_proof
 from tfquiver.service.node.body_receiver import BodyReceiver
 from tfquiver.service.node.body_sender import Body, BodySender
 from tfquiver.service.node.insert import insert_received
@@ -43,6 +45,7 @@ class Services:
     pool: Executor
     fetch_deadline_s: float
     stall_s: float
+    own_token: str  # that WELCOME proves
     room: Room = field(default_factory=lambda: Room(_ROOM_BYTES))
 
 
@@ -85,8 +88,9 @@ class DataConnection:
         if not isinstance(hello, frames.Hello):
             raise errors.ProtocolError(f"the first frame is {type(hello).__name__}, not Hello")
         check_data_port(await services.authority.identify(hello.token))
-        self._peer = f"{hello.node_id} ({self._peer})"
-        await self._send(frames.Welcome(services.node_id))
+        self._peer = f"{plain(hello.node_id)} ({self._peer})"
+        shown = peer_proof.proof(services.own_token, hello.nonce, services.node_id)
+        await self._send(frames.Welcome(services.node_id, shown))
         self._spawn(self._say_working)
         while True:
             frame = await self._receiver.frame()

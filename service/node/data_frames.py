@@ -16,7 +16,7 @@ from tfquiver.service.node.frame_fields import MAX_STRING_BYTES, Fields, text
 from tfquiver.service.node.store import entry
 
 MAGIC = 0x5154
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 8
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_ITEMS = 1024
@@ -34,13 +34,19 @@ _FIRST_TYPE = 32
 
 @dataclass(frozen=True, slots=True)
 class Hello:
+    """`nonce` is new each time; WELCOME's proof is over it."""
+
     token: str
     node_id: str
+    nonce: bytes = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
+    """`proof`: see peer_proof.py."""
+
     node_id: str
+    proof: bytes = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +141,8 @@ def _put(fields: Fields) -> Put:
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
-    Hello: lambda f: Hello(f.text("token"), f.text("node_id")),
-    Welcome: lambda f: Welcome(f.text("node_id")),
+    Hello: lambda f: Hello(f.text("token"), f.text("node_id"), f.id("nonce")),
+    Welcome: lambda f: Welcome(f.text("node_id"), f.id("proof")),
     Get: _get,
     Item: _item,
     Put: _put,
@@ -156,9 +162,9 @@ def _pack_body(body: entry.Header | None) -> bytes:
 def _payload(frame: Frame) -> bytes:
     match frame:
         case Hello():
-            return text(frame.token) + text(frame.node_id)
+            return text(frame.token) + text(frame.node_id) + frame.nonce
         case Welcome():
-            return text(frame.node_id)
+            return text(frame.node_id) + frame.proof
         case Get():
             head = frame.digest_id + struct.pack("<II", frame.request, len(frame.wants))
             return head + b"".join(_WANT.pack(*want) for want in frame.wants)
@@ -193,7 +199,7 @@ def decode_header(header: bytes) -> tuple[type[Frame], int]:
     if number - _FIRST_TYPE not in range(len(_TYPES)):
         raise ProtocolError(f"the data port has no frame type {number}")
     cls = _TYPES[number - _FIRST_TYPE]
-    limit = MAX_PAYLOAD_BYTES if cls is Get else _MAX_SMALL_BYTES  # what may come before HELLO has been checked
+    limit = MAX_PAYLOAD_BYTES if cls is Get else _MAX_SMALL_BYTES
     if length > limit:
         raise ProtocolError(f"{cls.__name__} frame: {length} bytes of payload, more than {limit}")
     return cls, length

@@ -29,6 +29,7 @@ class DataPort:
 
     Args:
       digests: the digest with an id; raises NotFoundError. Who cannot name digest and hash of a shard does not get it.
+      own_token: what this node proves to hold.
       fetch_deadline_s: a shard that takes longer to be had is answered with "not here".
     """
 
@@ -40,11 +41,14 @@ class DataPort:
         digests: Callable[[bytes], Awaitable[Digest]],
         authority: Authority,
         *,
+        own_token: str = "",
         fetch_deadline_s: float = 120.0,
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
-        self._services = Services(node_id, source, disk, digests, authority, self._pool, fetch_deadline_s, stall_s)
+        self._services = Services(
+            node_id, source, disk, digests, authority, self._pool, fetch_deadline_s, stall_s, own_token
+        )
         self._connections: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None

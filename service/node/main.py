@@ -38,6 +38,10 @@ def define_flags() -> None:
         "auth_token_file", "", "File whose first line is the token that this node shows. Callers must show one, too."
     )
     flags.DEFINE_bool("allow_unauthenticated", False, "Let callers of other machines in without a token.")
+    flags.DEFINE_bool(
+        "trust_peers_with_node_credential", False,
+        "Do not hash what a peer sends that proves to hold this node's own token. Only where trainers do not hold it.",
+    )  # fmt: skip
     flags.DEFINE_float("fetch_deadline_s", 120.0, "A shard that cannot be had for so long is given up.", 0.1, 86400.0)
     flags.DEFINE_float("coordinator_connect_s", 20.0, "The coordinator must answer so soon at the start.", 0.1, 3600.0)
     flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
@@ -134,7 +138,7 @@ def _options(directory: CacheDirectory) -> node_parts.Options:
         fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
         lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
         refill_bytes_per_s=serving.parse_bytes(FLAGS.refill_bytes_per_s),
-        incarnation=uuid.uuid4().hex,
+        incarnation=uuid.uuid4().hex, trust_peers=FLAGS.trust_peers_with_node_credential,
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ class Options:
     ahead_bytes: int
     refill_bytes_per_s: int
     incarnation: str
+    trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here
 
 
 class Node:
@@ -174,7 +175,9 @@ class Node:
         """None where there is no cluster."""
         if not self._options.coordinator:
             return None
-        peers = PeerClient(self._directory.node_id, self._link.members, self._options.token)
+        peers = PeerClient(
+            self._directory.node_id, self._link.members, self._options.token, trust=self._options.trust_peers
+        )
         self._undo.append(peers.close)
         return peers
 
@@ -186,6 +189,7 @@ class Node:
             self._disk,
             self._digests.get,
             self._callers,
+            own_token=options.token,
             fetch_deadline_s=options.fetch_deadline_s,
         )
         self.data_port = await data_port.start(options.bind_host, options.data_port)

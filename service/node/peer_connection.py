@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import google_crc32c
 import grpc
 
 from tfquiver import errors
+from tfquiver.plain_text import plain
+from tfquiver.service.node import addresses, peer_proof
 from tfquiver.service.node import data_frames as frames
-from tfquiver.service.node.ready_shard import SEALED_MEMORY, ReadyShard
-from tfquiver.service.node.store import codec, entry, memory
+from tfquiver.service.node.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peer_socket import PeerSocket
+from tfquiver.service.node.ready_shard import ReadyShard
+from tfquiver.service.node.store import entry
+from tfquiver.service.node.store.memory import NoMemoryError
 
-CONNECT_S = 3.0
-SILENCE_S = 5.0  # a living peer says WORKING every second
-ITEM_S = 150.0  # and answers sooner than that, if only to say that a shard cannot be had
-_PIECE_BYTES = 2 << 20
+ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -29,37 +29,54 @@ class Want:
     shard: int
     hash: bytes
     length_bytes: int
-    suspect: bool = False  # check its CRC here and not only where it is read
+    suspect: bool = False  # check it even where the peer is trusted
 
 
 Outcome = ReadyShard | errors.TfquiverError
 
 
-class PeerConnection:
-    """Raises UnavailableError naming the peer when it cannot be reached, does not answer or breaks the protocol."""
+class LyingPeerError(errors.UnavailableError):
+    """It sent other bytes than those it was asked for."""
 
-    def __init__(self, peer: str, address: str, token: str, node_id: str) -> None:
-        self._peer = f"node {peer} at {address}"
-        host, _, port = address.rpartition(":")
+
+class PeerConnection:
+    """Raises UnavailableError naming the peer when it cannot be reached, does not answer, breaks the protocol or is
+    another than was dialled; NoMemoryError when it is this process that is at its end.
+
+    Args:
+      peer: node id of the one that is dialled.
+      trust: what a peer sends that proves to hold `token` is not checked here.
+    """
+
+    def __init__(self, peer: str, address: str, token: str, node_id: str, trust: bool = False) -> None:
+        self._peer = f"node {plain(peer)} at {plain(address)}"
         self._request = 0
-        self._buffer = bytearray(_PIECE_BYTES)
         try:
-            self._sock = socket.create_connection((host.strip("[]"), int(port)), CONNECT_S)
+            self._socket = PeerSocket(*addresses.split(address))
         except (OSError, ValueError) as error:
             raise errors.UnavailableError(f"{self._peer}: {error}") from error
-        self._sock.settimeout(SILENCE_S)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._intake = BodyIntake(self._socket.fill, self._peer)
         try:
             with self._typed():
-                self._send(frames.Hello(token, node_id))
-                if not isinstance(self._receive(), frames.Welcome):
+                nonce = os.urandom(peer_proof.NONCE_BYTES)
+                self._send(frames.Hello(token, node_id, nonce))
+                welcome = self._receive()
+                if not isinstance(welcome, frames.Welcome):
                     raise errors.ProtocolError("it does not say WELCOME")
+                if welcome.node_id != peer:
+                    raise errors.UnavailableError(
+                        f"there answers node {plain(welcome.node_id)}: see --advertise_host and --data_port of both"
+                    )
+                self._trusted = trust and peer_proof.is_proven(token, nonce, peer, welcome.proof)
         except BaseException:
-            self._sock.close()
+            self._socket.close()
             raise
 
     def get(self, digest_id: bytes, wants: Sequence[Want], on_item: Callable[[Want, Outcome], None]) -> None:
-        """Calls `on_item` once for each want, as they come. When this raises, the rest will not come."""
+        """Calls `on_item` once for each want, as they come. When this raises, the rest will not come.
+
+        Raises LyingPeerError, besides what is said above, behind the item that was another.
+        """
         with self._typed():
             self._request += 1
             open_wants = {want.shard: want for want in wants}
@@ -82,93 +99,68 @@ class PeerConnection:
                 outcome = self._outcome(digest_id, want, item)
                 del open_wants[item.shard]
                 on_item(want, outcome)
+                if isinstance(outcome, WrongBodyError):
+                    raise LyingPeerError("it sent other bytes than those it was asked for")
 
     def put(self, header: entry.Header, stored: bytes) -> None:
         """Raises what the peer answers: ResourceExhaustedError, DataLossError and so on."""
         with self._typed():
-            self._sock.sendall(frames.encode(frames.Put(header)))
-            view = memoryview(stored)  # in pieces: the time limit is one for a whole sendall
-            for at in range(0, len(view), _PIECE_BYTES):
-                self._sock.sendall(view[at : at + _PIECE_BYTES])
+            self._send(frames.Put(header))
+            self._socket.send(stored)
+            give_up_at = time.monotonic() + ITEM_S
             while isinstance(reply := self._receive(), frames.Working):
-                pass
+                if time.monotonic() > give_up_at:
+                    raise errors.DeadlineError(f"it has been working on a PUT for {ITEM_S:g} s")
             if not isinstance(reply, frames.PutReply) or reply.hash != header.hash:
                 raise errors.ProtocolError(f"it sends {type(reply).__name__} where the reply to a PUT was due")
         if reply.code:
-            raise errors.from_code(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), f"{self._peer}: {reply.message}")
+            raise errors.from_code(_code(reply.code), f"{self._peer}: {plain(reply.message)}")
 
     def shut_down(self) -> None:
         """From any thread: whoever waits here is released."""
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        self._socket.shut_down()
 
     def close(self) -> None:
-        self._sock.close()
+        self._socket.close()
 
     def _outcome(self, digest_id: bytes, want: Want, item: frames.Item) -> Outcome:
         if item.body is None:
-            return errors.UnavailableError(f"{self._peer}: {item.message}")
+            return errors.UnavailableError(f"{self._peer}: {plain(item.message)}")
         if item.body.raw_length != want.length_bytes:
             raise errors.ProtocolError(f"shard {want.shard} of {item.body.raw_length} bytes, not {want.length_bytes}")
         try:
-            return self._receive_body(item.body, want.suspect)
-        except errors.DataLossError as error:
+            return self._intake.receive(want.hash, item.body, self._trusted and not want.suspect)
+        except DamagedBodyError as error:
             self._send(frames.Bad(digest_id, want.shard, want.hash))
             return error
-
-    def _receive_body(self, body: entry.Header, check: bool) -> ReadyShard:
-        if body.codec == entry.ZSTD or check:
-            stored = bytearray(body.stored_length)
-            self._fill(memoryview(stored))
-            data = bytes(stored)
-            if google_crc32c.value(data) != body.crc32c_stored:
-                raise errors.DataLossError(f"{self._peer}: the body is damaged")
-            raw = data if body.codec == entry.RAW else codec.decompress(data, body.raw_length, self._peer)
-            return ReadyShard.from_bytes(raw, body.crc32c_raw, "peer")
-        # The reader checks the CRC of what it is given; checking it here, too, would cost a tenth of the rate.
-        fd = memory.create()
-        try:
-            left = body.raw_length
-            while left:
-                piece = memoryview(self._buffer)[: min(left, _PIECE_BYTES)]
-                self._fill(piece)
-                while piece:
-                    piece = piece[os.write(fd, piece) :]
-                left -= min(left, _PIECE_BYTES)
-            memory.seal(fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        return ReadyShard(SEALED_MEMORY, fd, 0, body.raw_length, body.crc32c_raw, "peer")
+        except WrongBodyError as error:
+            return error
 
     def _send(self, frame: frames.Frame) -> None:
-        self._sock.sendall(frames.encode(frame))
+        self._socket.send(frames.encode(frame))
 
     def _receive(self) -> frames.Frame:
         header = bytearray(frames.HEADER_BYTES)
-        self._fill(memoryview(header))
+        self._socket.fill(memoryview(header))
         cls, length = frames.decode_header(bytes(header))
         payload = bytearray(length)
-        self._fill(memoryview(payload))
+        self._socket.fill(memoryview(payload))
         frame = frames.decode_payload(cls, payload)
         if isinstance(frame, frames.Error):
-            raise errors.from_code(_CODES.get(frame.code, grpc.StatusCode.UNKNOWN), frame.message)
+            raise errors.from_code(_code(frame.code), plain(frame.message))
         return frame
-
-    def _fill(self, view: memoryview) -> None:
-        while view:
-            got = self._sock.recv_into(view)
-            if not got:
-                raise EOFError("it has closed the connection")
-            view = view[got:]
 
     @contextlib.contextmanager
     def _typed(self) -> Iterator[None]:
         try:
             yield
-        except TimeoutError as error:
-            raise errors.UnavailableError(f"{self._peer}: silent for {SILENCE_S:g} s") from error
-        except (OSError, EOFError) as error:
+        except NoMemoryError:
+            raise
+        except LyingPeerError as error:
+            raise LyingPeerError(f"{self._peer}: {error}") from error
+        except (OSError, EOFError, errors.TfquiverError) as error:
             raise errors.UnavailableError(f"{self._peer}: {error}") from error
-        except errors.TfquiverError as error:
-            raise errors.UnavailableError(f"{self._peer}: {error}") from error
+
+
+def _code(number: int) -> grpc.StatusCode:
+    return _CODES.get(number, grpc.StatusCode.UNKNOWN)

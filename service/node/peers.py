@@ -16,16 +16,19 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digest import Digest, ShardRef
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.peer_connection import Outcome, PeerConnection, Want
+from tfquiver.service.node.peer_body import DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peer_connection import LyingPeerError, Outcome, PeerConnection, Want
+from tfquiver.service.node.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.ready_shard import ReadyShard
 from tfquiver.service.node.store import entry
+from tfquiver.service.node.store.memory import NoMemoryError
 from tfquiver.service.node.store.verified import VerifiedShard
 
 _CONNECTIONS = 2  # to one peer, that get
 _BATCH_SHARDS = 32
 _BATCH_BYTES = 32 << 20
 _THREADS = 32
-_AVOID_S = 3.0  # a peer that failed, or was full, is left alone for so long
+_FULL_S = UNREACHABLE_S  # a peer that was full is not offered more for so long
 
 
 @dataclass(slots=True)
@@ -45,7 +48,6 @@ class _Peer:
     busy: int = 0  # threads that work the orders off
     idle: list[PeerConnection] = field(default_factory=list)
     retired: bool = False
-    avoid_until_s: float = 0.0
     full_until_s: float = 0.0
 
 
@@ -54,12 +56,22 @@ class PeerClient:
 
     Args:
       members: every live node, as the coordinator last said.
+      trust: what comes from a peer that proves to hold `token` is not checked against its hash.
     """
 
     def __init__(
-        self, node_id: str, members: Callable[[], Sequence[types_pb2.NodeInfo]], token: str, threads: int = _THREADS
+        self,
+        node_id: str,
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        token: str,
+        *,
+        trust: bool = False,
+        threads: int = _THREADS,
     ) -> None:
-        self._node_id, self._members, self._token = node_id, members, token
+        self._node_id, self._members, self._token, self._trust = node_id, members, token, trust
+        self.mismatches = 0
+        """Bodies that were not what was asked for, damaged or another's, since start."""
+        self._standings: dict[str, Standing] = {}  # by node id: a rogue that moves to another port stays one
         self._pool = ThreadPoolExecutor(threads, "peers")
         self._lock = threading.Lock()
         self._peers: dict[str, _Peer] = {}
@@ -74,8 +86,9 @@ class PeerClient:
     async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False) -> ReadyShard:
         """The shard from the node that owns it, in sealed memory; the caller closes it.
 
-        Several that are wanted at the same time travel together. Raises UnavailableError, or DataLossError when a
-        `suspect` one came damaged again; the caller goes on without that node.
+        Several that are wanted at the same time travel together. Raises UnavailableError, DataLossError when what came
+        was damaged or another (a `suspect` one is checked even where the peer is trusted), NoMemoryError; the caller
+        goes on without that node.
         """
         future: Future[ReadyShard] = Future()
         order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future)
@@ -106,7 +119,7 @@ class PeerClient:
         try:
             self._with_connection(peer, lambda connection: connection.put(header, shard.raw))
         except errors.ResourceExhaustedError:
-            peer.full_until_s = time.monotonic() + _AVOID_S
+            peer.full_until_s = time.monotonic() + _FULL_S
             raise
 
     def members_changed(self) -> None:
@@ -152,16 +165,26 @@ class PeerClient:
         peer = self._peers.get(node_id)
         if peer is None or peer.retired:
             peer = self._peers[node_id] = _Peer(node_id, address)
-        if peer.avoid_until_s > time.monotonic():
-            raise errors.UnavailableError(f"node {node_id} could not be reached a moment ago")
+        if why := self._standing(node_id).avoided(time.monotonic()):
+            raise errors.UnavailableError(f"node {node_id} {why}")
         return peer
+
+    def _standing(self, node_id: str) -> Standing:
+        """Under the lock."""
+        standing = self._standings.get(node_id)
+        if standing is None:
+            live = {node.node_id for node in self._members()}
+            for gone in [other for other in self._standings if other not in live]:
+                del self._standings[gone]
+            standing = self._standings[node_id] = Standing()
+        return standing
 
     def _work_off(self, peer: _Peer) -> None:
         while batch := self._next_batch(peer):
             open_orders = {order.want.shard: order for order in batch}
             trouble: errors.TfquiverError
             try:
-                self._with_connection(peer, functools.partial(_transfer, batch[0].digest_id, open_orders))
+                self._with_connection(peer, functools.partial(self._transfer, peer, batch[0].digest_id, open_orders))
                 continue
             except errors.TfquiverError as error:
                 trouble = error
@@ -202,13 +225,17 @@ class PeerClient:
         while True:
             try:
                 if connection is None:
-                    connection = PeerConnection(peer.node_id, peer.address, self._token, self._node_id)
+                    connection = PeerConnection(peer.node_id, peer.address, self._token, self._node_id, self._trust)
                 self._hold(connection, peer.node_id)
                 use(connection)
+            except (LyingPeerError, NoMemoryError):
+                self._let_go(peer, connection, broken=True)
+                raise
             except errors.UnavailableError as error:
                 self._let_go(peer, connection, broken=True)
                 if fresh or self._address(peer.node_id) is None:
-                    peer.avoid_until_s = time.monotonic() + _AVOID_S
+                    with self._lock:
+                        self._standing(peer.node_id).unreachable(time.monotonic())
                     logging.warning("%s", error)
                     raise
                 connection, fresh = None, True  # the peer may have been restarted since: once more
@@ -236,18 +263,37 @@ class PeerClient:
                 return
         connection.close()
 
+    def _transfer(
+        self, peer: _Peer, digest_id: bytes, open_orders: dict[int, _Order], connection: PeerConnection
+    ) -> None:
+        """Settles and removes every order that gets an answer."""
 
-def _transfer(digest_id: bytes, open_orders: dict[int, _Order], connection: PeerConnection) -> None:
-    """Settles and removes every order that gets an answer."""
+        def on_item(want: Want, outcome: Outcome) -> None:
+            self._judge(peer, outcome)
+            future = open_orders.pop(want.shard).future
+            if isinstance(outcome, ReadyShard):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
 
-    def on_item(want: Want, outcome: Outcome) -> None:
-        future = open_orders.pop(want.shard).future
-        if isinstance(outcome, ReadyShard):
-            future.set_result(outcome)
-        else:
-            future.set_exception(outcome)
+        connection.get(digest_id, [order.want for order in open_orders.values()], on_item)
 
-    connection.get(digest_id, [order.want for order in open_orders.values()], on_item)
+    def _judge(self, peer: _Peer, outcome: Outcome) -> None:
+        with self._lock:
+            standing, now_s = self._standing(peer.node_id), time.monotonic()
+            match outcome:
+                case ReadyShard():
+                    standing.good()
+                    return
+                case WrongBodyError():
+                    standing.wrong(now_s)
+                case DamagedBodyError():
+                    standing.damaged(now_s)
+                case _:
+                    return
+            self.mismatches += 1
+            avoided = standing.avoided(now_s)
+        logging.error("%s%s", outcome, f"; it is left alone for {DISTRUST_S:g} s" if avoided else "")
 
 
 def _close_outcome(future: Future[ReadyShard]) -> None:

@@ -31,11 +31,15 @@ _MAX_SUSPECTS = 4096
 
 
 class Peers(Protocol):
+    @property
+    def mismatches(self) -> int:
+        """Bodies from peers that were not what was asked for."""
+
     def knows(self, node_id: str) -> bool:
         """Is it a live node other than this one?"""
 
     async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool) -> ReadyShard:
-        """`suspect`: check the bytes, and have the peer check its copy if they are bad.
+        """Bytes that have the shard's hash. `suspect`: check them even where the peer is trusted.
 
         Raises UnavailableError and others: the caller goes on without that node.
         """
@@ -60,6 +64,7 @@ class Stats:
     loaded_bytes: int = 0
     hit_bytes: int = 0
     peer_bytes: int = 0
+    peer_mismatches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,7 @@ class ShardSource:
         self._stats.hot_bytes = self._hot.size_bytes
         self._stats.evictions = self._disk.evictions
         self._stats.evicted_bytes = self._disk.evicted_bytes
+        self._stats.peer_mismatches = self._peers.mismatches if self._peers else 0
         return self._stats
 
     async def close(self) -> None:

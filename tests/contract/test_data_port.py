@@ -83,10 +83,10 @@ async def is_alive(node: StoreNode, digest: Digest) -> bool:
 BAD_STARTS = {
     "no protocol of ours": (b"GET / HTTP/1.1\r\n\r\n", "begins with"),
     "another version": (struct.pack("<HBBI", 0x5154, 9, 32, 0), "version 9"),
-    "a frame of the other socket": (struct.pack("<HBBI", 0x5154, 1, 6, 0), "no frame type 6"),
-    "too long": (struct.pack("<HBBI", 0x5154, 1, 34, 1 << 31), "more than 1048576"),
+    "a frame of the other socket": (struct.pack("<HBBI", 0x5154, frames.VERSION, 6, 0), "no frame type 6"),
+    "too long": (struct.pack("<HBBI", 0x5154, frames.VERSION, 34, 1 << 31), "more than 1048576"),
     "not HELLO": (frames.encode(frames.Working()), "first frame is Working"),
-    "HELLO with more behind it": (struct.pack("<HBBI", 0x5154, 1, 32, 5) + bytes(5), "too many"),
+    "HELLO with more behind it": (struct.pack("<HBBI", 0x5154, frames.VERSION, 32, 37) + bytes(37), "too many"),
     "wrong token": (frames.encode(frames.Hello("wrong", "x")), "--auth_token_file"),
 }
 
@@ -110,7 +110,9 @@ def put(header: entry.Header) -> bytes:
 BAD_FRAMES = {
     "a server's frame": frames.encode(frames.Welcome("x")),
     "HELLO again": frames.encode(frames.Hello("", "x")),
-    "a PUT that cannot be": struct.pack("<HBBI", 0x5154, 1, 36, 57) + bytes(32) + struct.pack("<BQQII", 7, 1, 1, 0, 0),
+    "a PUT that cannot be": struct.pack("<HBBI", 0x5154, frames.VERSION, 36, 57)
+    + bytes(32)
+    + struct.pack("<BQQII", 7, 1, 1, 0, 0),
     "too many shards": b"".join(
         frames.encode(frames.Get(bytes(32), i, tuple((shard, bytes(32)) for shard in range(1024)))) for i in range(5)
     ),

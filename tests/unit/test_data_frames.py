@@ -21,8 +21,8 @@ ITEM = st.builds(frames.Item, U32, U32, st.just(frames.HERE), BODY, TEXT) | st.b
     frames.Item, U32, U32, st.sampled_from([frames.NOT_HERE, frames.NOT_THAT_SHARD]), st.none(), TEXT
 )
 FRAME = st.one_of(
-    st.builds(frames.Hello, TEXT, TEXT),
-    st.builds(frames.Welcome, TEXT),
+    st.builds(frames.Hello, TEXT, TEXT, ID),
+    st.builds(frames.Welcome, TEXT, ID),
     st.builds(frames.Get, ID, U32, st.lists(st.tuples(U32, ID), min_size=1, max_size=20).map(tuple)),
     ITEM,
     st.builds(frames.Put, headers()),
@@ -87,11 +87,11 @@ def test_any_header_is_bounded_or_refused(header: bytes) -> None:
     ("header", "complaint"),
     [
         (struct.pack("<HBBI", 0x5155, 1, 32, 0), "begins with 0x5155"),
-        (struct.pack("<HBBI", 0x5154, 2, 32, 0), "version 2"),
-        (struct.pack("<HBBI", 0x5154, 1, 31, 0), "no frame type 31"),
-        (struct.pack("<HBBI", 0x5154, 1, 41, 0), "no frame type 41"),
-        (struct.pack("<HBBI", 0x5154, 1, 34, (1 << 20) + 1), "Get frame: 1048577 bytes"),
-        (struct.pack("<HBBI", 0x5154, 1, 32, 40_000), "Hello frame: 40000 bytes"),
+        (struct.pack("<HBBI", 0x5154, 9, 32, 0), "version 9"),
+        (struct.pack("<HBBI", 0x5154, frames.VERSION, 31, 0), "no frame type 31"),
+        (struct.pack("<HBBI", 0x5154, frames.VERSION, 41, 0), "no frame type 41"),
+        (struct.pack("<HBBI", 0x5154, frames.VERSION, 34, (1 << 20) + 1), "Get frame: 1048577 bytes"),
+        (struct.pack("<HBBI", 0x5154, frames.VERSION, 32, 40_000), "Hello frame: 40000 bytes"),
     ],
 )
 def test_the_complaint_says_what_is_off(header: bytes, complaint: str) -> None:

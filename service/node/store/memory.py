@@ -5,25 +5,42 @@ from __future__ import annotations
 import fcntl
 import os
 
+from tfquiver import errors
+
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
+class NoMemoryError(errors.ResourceExhaustedError):
+    """This process is out of descriptors or memory; what others keep of them helps when they give it up."""
+
+
 def create() -> int:
-    """An empty memory file that can be sealed. Raises OSError when descriptors or memory run out."""
-    return os.memfd_create("tfquiver-shard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """An empty memory file that can be sealed. Raises NoMemoryError."""
+    try:
+        return os.memfd_create("tfquiver-shard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        raise NoMemoryError(f"no memory file for a shard: {error.strerror}") from error
+
+
+def write(fd: int, data: bytes | memoryview) -> None:
+    """Appends all of it. Raises NoMemoryError."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as error:
+        raise NoMemoryError(f"no memory for a shard: {error.strerror}") from error
 
 
 def seal(fd: int) -> None:
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
 
 
-def sealed(data: bytes) -> int:
-    """A descriptor of sealed memory that holds `data`; the caller closes it."""
+def sealed(data: bytes | memoryview) -> int:
+    """A descriptor of sealed memory that holds `data`; the caller closes it. Raises NoMemoryError."""
     fd = create()
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write(fd, data)
         seal(fd)
     except BaseException:
         os.close(fd)

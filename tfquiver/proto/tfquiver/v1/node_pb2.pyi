@@ -58,6 +58,7 @@ class StatusReply(_message.Message):
     LOADED_BYTES_FIELD_NUMBER: _builtins.int
     HIT_BYTES_FIELD_NUMBER: _builtins.int
     PEER_BYTES_FIELD_NUMBER: _builtins.int
+    PEER_MISMATCHES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -92,6 +93,8 @@ class StatusReply(_message.Message):
     """raw bytes of the hits"""
     peer_bytes: _builtins.int
     """raw bytes of the peer hits"""
+    peer_mismatches: _builtins.int
+    """Bodies from peers, since start, that were damaged or other bytes than those asked for. None of them was used."""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     def __init__(
@@ -117,10 +120,11 @@ class StatusReply(_message.Message):
         loaded_bytes: _builtins.int = ...,
         hit_bytes: _builtins.int = ...,
         peer_bytes: _builtins.int = ...,
+        peer_mismatches: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,62 @@
+"""Hosts and ports as text, and which of this machine's addresses others can use."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+ALL = ""  # as a host to listen on: every address of this machine
+_ANY = ("", "0.0.0.0", "::", "[::]", "*")
+
+
+def split(address: str) -> tuple[str, int]:
+    """(host, port) of `host:port` or `[v6]:port`. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        raise ValueError(f"{address!r} is not host:port")
+    return bare(host), int(port)
+
+
+def joined(host: str, port: int) -> str:
+    host = bare(host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bare(host: str) -> str:
+    """An IPv6 address without its brackets."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def is_all(host: str) -> bool:
+    """Whether listening there is listening on every address."""
+    return host in _ANY
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host says of itself that it is this machine and no other; names are not looked up."""
+    host = bare(host).rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def towards(host: str, port: int) -> str:
+    """This machine's address on the way to a host: what the hosts there can use. Nothing is sent.
+
+    Raises OSError when the host has no address or there is no way to it.
+    """
+    trouble: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(bare(host), port, type=socket.SOCK_DGRAM):
+        with socket.socket(family, kind, protocol) as sock:
+            try:
+                sock.connect(address)
+            except OSError as error:
+                trouble = error
+                continue
+            return str(sock.getsockname()[0])
+    raise trouble or OSError(f"{host}: no address")

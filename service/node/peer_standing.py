@@ -1,0 +1,42 @@
+"""Whether a peer is asked for shards now, by what came of it before. Pure."""
+
+from __future__ import annotations
+
+UNREACHABLE_S = 3.0
+DISTRUST_S = 60.0
+_DAMAGED_IN_A_ROW = 3  # a bad sector is one shard; a bad link or disk is many
+
+
+class Standing:
+    """Not thread-safe: its owner locks."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._why = ""
+        self._damaged = 0
+
+    def avoided(self, now_s: float) -> str:
+        """Why it is left alone; "" when it is not."""
+        return self._why if now_s < self._until_s else ""
+
+    def good(self) -> None:
+        """It sent what it was asked for."""
+        self._damaged = 0
+
+    def unreachable(self, now_s: float) -> None:
+        self._avoid(now_s + UNREACHABLE_S, "could not be reached a moment ago")
+
+    def damaged(self, now_s: float) -> None:
+        """It sent bytes that do not have the checksum that it gave of them: its disk, or the way here."""
+        self._damaged += 1
+        if self._damaged >= _DAMAGED_IN_A_ROW:
+            self._damaged = 0
+            self._avoid(now_s + DISTRUST_S, "has sent one damaged shard after the other")
+
+    def wrong(self, now_s: float) -> None:
+        """It sent bytes that have the checksum it gave, but not the hash they were asked for by: no accident."""
+        self._avoid(now_s + DISTRUST_S, "has sent other bytes than those it was asked for")
+
+    def _avoid(self, until_s: float, why: str) -> None:
+        if until_s > self._until_s:
+            self._until_s, self._why = until_s, why

@@ -1,0 +1,185 @@
+"""A peer that sends other bytes than those it was asked for: nobody is given them, and readers get theirs elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+from absl import logging
+
+from tests.support.aio import on_loop
+from tests.support.rogue_peer import Answer, RoguePeer, raw_body
+from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of, write_files
+from tfquiver import errors, stores
+from tfquiver.digest import Digest
+from tfquiver.service.node import peer_standing
+from tfquiver.service.node.peers import PeerClient
+from tfquiver.service.node.store import entry
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    return build(write_files(tmp_path / "data", files=1))
+
+
+def shard_bytes(digest: Digest, shard: int) -> bytes:
+    ref = digest.shard(shard)
+    return stores.for_uri(ref.file.uri).read(ref.file.uri, ref.offset, ref.length_bytes, ref.file.generation, 10.0)
+
+
+def others(digest: Digest) -> Answer:
+    """Other bytes, with checksums that are right for them."""
+    return lambda shard, _: raw_body(bytes(digest.shard(shard).length_bytes))
+
+
+def squeezed(digest: Digest) -> Answer:
+    """The same, as zstd."""
+
+    def answer(shard: int, _: bytes) -> tuple[entry.Header, bytes]:
+        header, raw = raw_body(bytes(digest.shard(shard).length_bytes))
+        stored = zstandard.compress(raw)
+        crc32c = raw_body(stored)[0].crc32c_stored
+        return dataclasses.replace(header, codec=entry.ZSTD, stored_length=len(stored), crc32c_stored=crc32c), stored
+
+    return answer
+
+
+def bomb(digest: Digest) -> Answer:
+    """A frame of a gigabyte that says so itself, under a header that does not."""
+    stored = zstandard.compress(bytes(1 << 30))[: 1 << 15]
+
+    def answer(shard: int, _: bytes) -> tuple[entry.Header, bytes]:
+        size = digest.shard(shard).length_bytes
+        part = stored[:size]
+        crc32c = raw_body(part)[0].crc32c_stored
+        return entry.Header(entry.ZSTD, size, len(part), 0, crc32c, bytes(32)), part
+
+    return answer
+
+
+LIES = {"other bytes": others, "other bytes as zstd": squeezed, "a zstd bomb": bomb}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@on_loop
+async def test_no_reader_is_given_what_is_not_the_shard(tmp_path: Path, digest: Digest, lie: str) -> None:
+    with RoguePeer(LIES[lie](digest)) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            for _ in range(2):  # the second time from the hot set, where there is one
+                got = [await a.source.get(digest, index, "rogue") for index in range(digest.num_shards)]
+                right = [is_shard(ready, digest, index) for index, ready in enumerate(got)]
+                assert all(right)
+            assert a.source.stats().peer_mismatches == len(rogue.asked) == 1, "it is asked no more for a while"
+            assert a.source.stats().peer_hits == 0
+
+
+@on_loop
+async def test_the_log_names_peer_and_hash(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(logging, "error", lambda text, *arguments: said.append(text % arguments))
+    with RoguePeer(others(digest)) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            (await a.source.get(digest, 3, "rogue")).close()
+        (line,) = said
+        assert f"node rogue at {rogue.member.data_address}" in line
+        assert digest.hashes[3].tobytes().hex() in line
+        assert f"left alone for {peer_standing.DISTRUST_S:g} s" in line
+
+
+@on_loop
+async def test_it_is_not_asked_through_another_address_either(tmp_path: Path, digest: Digest) -> None:
+    with RoguePeer(others(digest)) as rogue, RoguePeer(others(digest)) as moved:
+        members = [rogue.member]
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a:
+            (await a.source.get(digest, 0, "rogue")).close()
+            members[0] = moved.member
+            (await a.source.get(digest, 1, "rogue")).close()
+            assert (len(rogue.asked), moved.asked) == (1, [])
+
+
+@on_loop
+async def test_right_bytes_under_a_wrong_checksum_are_used_with_the_right_one(tmp_path: Path, digest: Digest) -> None:
+    def answer(shard: int, _: bytes) -> tuple[entry.Header, bytes]:
+        header, body = raw_body(shard_bytes(digest, shard))
+        return dataclasses.replace(header, crc32c_raw=header.crc32c_raw ^ 1), body
+
+    with RoguePeer(answer) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            ready = await a.source.get(digest, 0, "rogue")
+            assert ready.source == "peer"
+            assert ready.crc32c == raw_body(raw_of(ready))[0].crc32c_raw
+
+
+@on_loop
+async def test_one_damaged_shard_is_told_and_three_in_a_row_end_the_trust(tmp_path: Path, digest: Digest) -> None:
+    def answer(shard: int, _: bytes) -> tuple[entry.Header, bytes]:
+        header, body = raw_body(shard_bytes(digest, shard))
+        return header, body if shard == 1 else body[:-1] + bytes([body[-1] ^ 1])
+
+    with RoguePeer(answer) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            for index in range(8):
+                assert is_shard(await a.source.get(digest, index, "rogue"), digest, index)
+            assert rogue.asked == [0, 1, 2, 3, 4]
+            assert rogue.connections == 1, "a connection lives through a damaged body"
+            assert a.source.stats().peer_mismatches == 4
+        assert rogue.told_bad[:3] == [digest.hashes[index].tobytes() for index in (0, 2, 3)]
+
+
+@pytest.mark.parametrize(("proven", "hits"), [("the token", 1), ("another", 0)])
+@on_loop
+async def test_only_who_proves_the_token_is_trusted_and_only_when_told_to(
+    digest: Digest, proven: str, hits: int
+) -> None:
+    with RoguePeer(others(digest), token=proven) as rogue:
+        peers = PeerClient("a", lambda: [rogue.member], "the token", trust=True)
+        try:
+            (await peers.get("rogue", digest, digest.shard(0))).close()
+            got = 1
+        except (errors.UnavailableError, errors.DataLossError):
+            got = 0
+        await peers.close()
+        assert got == hits
+
+
+@on_loop
+async def test_who_answers_must_be_who_was_dialled(tmp_path: Path, digest: Digest) -> None:
+    with RoguePeer(others(digest), says="someone\nelse") as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            with pytest.raises(errors.UnavailableError, match=r"answers node someone\\nelse: see --advertise_host"):
+                await a.peers.get("rogue", digest, digest.shard(0))
+            assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)
+            assert rogue.asked == []
+
+
+@on_loop
+async def test_a_node_whose_address_leads_to_itself_does_not_wait_for_itself(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with asyncio.timeout(5), StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a:
+        members.append(type(members[0])(node_id="b", data_address=a.address, quota_bytes=1))
+        assert is_shard(await a.source.get(digest, 0, "b"), digest, 0)
+
+
+@on_loop
+async def test_a_body_that_trickles_is_given_up(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes in time; all of them would not."""
+    monkeypatch.setattr("tfquiver.service.node.peer_socket.SILENCE_S", 0.3)
+
+    def trickle(sock: socket.socket, body: bytes) -> None:
+        for at in range(0, len(body), 16):
+            sock.sendall(body[at : at + 16])
+            time.sleep(0.05)
+
+    answer: Answer = lambda shard, _: raw_body(shard_bytes(digest, shard))  # noqa: E731
+    with RoguePeer(answer, send=trickle) as rogue:
+        async with asyncio.timeout(5), StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            with pytest.raises(errors.UnavailableError, match="slower than"):
+                await a.peers.get("rogue", digest, digest.shard(0))
+            assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver.plain_text import plain
+from tfquiver.serving import PlainFormatter
+
+
+@pytest.mark.parametrize(
+    ("text", "harmless"),
+    [
+        ("node-a", "node-a"),
+        ("größer als 東京", "größer als 東京"),
+        ("a\nERROR forged", r"a\nERROR forged"),
+        ("\x1b[2Jx", r"\x1b[2Jx"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("a\u2028b", r"a\u2028b"),
+        (ValueError("x\r"), r"x\r"),
+    ],
+)
+def test_what_could_steer_is_escaped_and_the_rest_is_left(text: object, harmless: str) -> None:
+    assert plain(text) == harmless
+
+
+@given(st.text(), st.integers(0, 50))
+def test_it_is_one_printable_line_of_bounded_length(text: str, most: int) -> None:
+    assert plain(text, most).isprintable()
+    assert len(plain(text, most)) <= 10 * most + 3
+
+
+def test_a_name_cannot_forge_a_line_of_the_log() -> None:
+    try:
+        raise ValueError("bad\nERROR forged")
+    except ValueError:
+        record = logging.LogRecord("x", logging.WARNING, "f", 1, "from %s", ("a\x1b[2K\nb",), sys.exc_info())
+    lines = PlainFormatter().format(record).split("\n")
+    assert lines[0].endswith(r"from a\x1b[2K\nb")
+    assert "Traceback" in lines[1]
+    assert "".join(lines).isprintable()
