@@ -16,6 +16,7 @@ class Bitmap:
     def __init__(self, size: int) -> None:
         self._size = size
         self._bytes = bytearray((size + 7) // 8)
+        self._shared = False  # with a still, which must not change
         self.count = 0
 
     def __contains__(self, index: int) -> bool:
@@ -29,9 +30,18 @@ class Bitmap:
         mask = 1 << (index & 7)
         if self._bytes[index >> 3] & mask:
             return False
+        if self._shared:
+            self._bytes, self._shared = bytearray(self._bytes), False
         self._bytes[index >> 3] |= mask
         self.count += 1
         return True
+
+    def still(self) -> Bitmap:
+        """As it is now, for another thread. Costs nothing; only the next change copies."""
+        still = Bitmap(0)
+        still._size, still._bytes, still.count = self._size, self._bytes, self.count
+        still._shared = self._shared = True
+        return still
 
     def as_array(self) -> npt.NDArray[np.bool_]:
         """Shape [size]."""

@@ -11,7 +11,7 @@ import fcntl
 import os
 import random
 import uuid
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from absl import logging
@@ -84,7 +84,7 @@ class Coordinator:
         self.sessions.restored()
         if records:
             self.caching.restored()
-            await self._log.compact()
+            self._log.start_compaction()
             logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
         self._caretaker = asyncio.get_running_loop().create_task(self._take_care())
 
@@ -299,7 +299,7 @@ class Coordinator:
                 self._look_after_all(loop.time() - due)
                 await self._log.synced()
             except errors.TfquiverError as error:
-                logging.error("%s", error)
+                logging.log_every_n_seconds(logging.ERROR, "%s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
                 logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
 
@@ -319,10 +319,10 @@ class Coordinator:
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)
 
-    def _snapshot(self) -> Iterable[CommitRecord]:
-        yield from self.registry.snapshot()
-        yield from self.caching.placement.snapshot()
-        yield from self.sessions.snapshot()
+    def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
+        first = [*self.registry.snapshot(), *self.caching.placement.snapshot()]
+        yield lambda: first
+        yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:
         for session_id in list(self._waiters):

@@ -112,6 +112,23 @@ def _next_record(data: bytes, offset: int) -> int | None:
     return None
 
 
+class NewLog:
+    """A log that is to take the place of another one. Blocking. `write` and opening it raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.end = path, 0
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes) -> None:
+        _write_all(self.file, data, self.end)
+        self.end += len(data)
+
+    def discard(self) -> None:
+        os.close(self.file)
+        with contextlib.suppress(OSError):  # the next one is written over it
+            self.path.unlink(missing_ok=True)
+
+
 class LogFile:
     """Not thread-safe: one caller at a time. Blocking."""
 
@@ -161,25 +178,46 @@ class LogFile:
             raise _failure(error, self._path) from error
         self._end += len(data)
 
-    def replace(self, records: Iterable[bytes]) -> None:
-        """Puts a new log of these framed records in the place of this one. Errors as in `append`."""
-        temporary = self._path.with_suffix(".tmp")
-        file = -1
+    def prepare(self, records: Iterable[bytes]) -> NewLog:
+        """Writes a new log of these framed records beside this one, of which other threads may make use meanwhile.
+
+        Raises as `append` does, and whatever `records` raises; then nothing is left of it.
+        """
         try:
-            file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            end = 0
-            for data in (header(), *records):
-                _write_all(file, data, end)
-                end += len(data)
-            os.fsync(file)
-            temporary.rename(self._path)
+            new = NewLog(self._path.with_suffix(".tmp"))
         except OSError as error:
-            if file >= 0:
-                os.close(file)
-            temporary.unlink(missing_ok=True)
+            raise _failure(error, self._path) from error
+        try:
+            new.write(header())
+            for data in records:
+                new.write(data)
+            os.fsync(new.file)
+        except OSError as error:
+            new.discard()
+            raise _failure(error, self._path) from error
+        except BaseException:
+            new.discard()
+            raise
+        return new
+
+    def switch(self, new: NewLog, tail: bytes) -> None:
+        """Puts a new log, and `tail` behind it, in the place of this one; durable with the next `append`.
+
+        Raises as `append` does; then this one stays.
+        """
+        try:
+            new.write(tail)
+            os.fsync(new.file)
+            new.path.rename(self._path)
+        except OSError as error:
+            new.discard()
             raise _failure(error, self._path) from error
         os.close(self._file)
-        self._file, self._end, self._moved = file, end, True
+        self._file, self._end, self._moved = new.file, new.end, True
+
+    def replace(self, records: Iterable[bytes]) -> None:
+        """Puts a new log of these framed records in the place of this one. Errors as in `append`."""
+        self.switch(self.prepare(records), b"")
         self.append(b"")
 
     def close(self) -> None:

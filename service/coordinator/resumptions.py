@@ -7,7 +7,7 @@ it in turn: a first iteration is often only a look at one batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
@@ -51,7 +51,10 @@ class Resumptions:
         """The session that was asked for has been made."""
         asked = self._asked.get(created.session_key)
         if asked is not None:
-            asked.session_id = created.session_id
+            begun = log_pb2.ResumeAsked()
+            begun.CopyFrom(asked)  # a snapshot may be reading the other one
+            begun.session_id = created.session_id
+            self._asked[created.session_key] = begun
 
     def start(self, session_key: str, digest_id: bytes, restored: bool = False) -> Start | None:
         """None: the next session of this key is a new epoch. `restored`: by a provider of a restarted dispatcher."""
@@ -83,10 +86,10 @@ class Resumptions:
         before = _newest(s for s in of_key if s.number < newest.number)
         return before if before and before.ended and before.delivered().count < before.shards else newest
 
-    def records(self) -> Iterator[log_pb2.CommitRecord]:
-        """For a snapshot, after the sessions."""
-        for asked in self._asked.values():
-            yield log_pb2.CommitRecord(resume_asked=asked)
+    def still(self) -> Callable[[], Iterator[log_pb2.CommitRecord]]:
+        """For a snapshot, after the sessions: what gives the records as of now, in any thread."""
+        asked_now = list(self._asked.values())
+        return lambda: (log_pb2.CommitRecord(resume_asked=asked) for asked in asked_now)
 
 
 def position_of(session: Session) -> types_pb2.Position:

@@ -10,6 +10,7 @@ and when the log is read again. Invariants, at every moment:
 
 from __future__ import annotations
 
+import copy
 import enum
 import hashlib
 import random
@@ -153,6 +154,15 @@ class Session:
     def all_given(self) -> bool:
         """Nothing is pending: what is not acked is leased."""
         return not self.waits_for_readers and self.acked_shards + self.leased_shards == self.shards
+
+    def still(self) -> Session:
+        """As far as a snapshot needs it, as it is now: another thread may read it."""
+        still = copy.copy(self)
+        still.acked, still.readers, still.labels = self.acked.still(), dict(self.readers), set(self.labels)
+        still.presumed, still.sampler = set(self.presumed), None
+        still.counters = log_pb2.Counters()
+        still.counters.CopyFrom(self.counters)
+        return still
 
     def draws(self) -> random.Random:
         """What its sampler draws with from here on. Jobs of a sweep share a seed, and so do a job's epochs: neither

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.resumptions import Resumptions
 from tfquiver.service.coordinator.session import Reader, Session
-from tfquiver.service.coordinator.session_records import records_of
+from tfquiver.service.coordinator.session_records import still
 from tfquiver.service.coordinator.tickets import Tickets
 
 Record = log_pb2.CommitRecord
@@ -103,13 +103,17 @@ class SessionBook:
             counted = record.epochs_counted
             self._epochs[counted.job, counted.digest_id] = counted.sessions
 
-    def snapshot(self) -> Iterator[Record]:
-        """Records that bring an empty object here."""
+    def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
+        """Give the records that bring an empty object where this one is when they are asked for: each in any thread,
+        also while this object goes on."""
         for session in self._sessions.values():
-            yield from records_of(session, self.tickets)
-        yield from self.resumptions.records()
-        for (job, digest_id), sessions in self._epochs.items():
-            yield Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
+            yield still(session, self.tickets)
+        yield self.resumptions.still()
+        epochs = dict(self._epochs)
+        yield lambda: (
+            Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
+            for (job, digest_id), sessions in epochs.items()
+        )
 
     def _session_created(self, created: log_pb2.SessionCreated) -> None:
         self._count += 1

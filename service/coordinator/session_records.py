@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.session import Session
-from tfquiver.service.coordinator.tickets import Tickets
+from tfquiver.service.coordinator.tickets import TicketName, Tickets
 
 Record = log_pb2.CommitRecord
 
 
-def records_of(session: Session, tickets: Tickets) -> Iterator[Record]:
-    """In an order in which they can be applied."""
+def still(session: Session, tickets: Tickets) -> Callable[[], Iterator[Record]]:
+    """What gives the records of a session as it is now, in an order in which they can be applied; in any thread."""
+    given, end_told = tickets.of(session.session_id), tickets.end_told(session.session_id)
+    return functools.partial(_records_of, session.still(), given, end_told)
+
+
+def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_told: bool) -> Iterator[Record]:
     session_id = session.session_id
     yield Record(session_created=_created(session))
-    end_told = tickets.end_told(session_id)
-    for (_, provider_id, repetition), adopted in tickets.of(session_id):
+    for (_, provider_id, repetition), adopted in tickets:
         given = log_pb2.TicketGiven(
             session_id=session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end_told
         )

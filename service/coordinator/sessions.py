@@ -306,9 +306,14 @@ class Sessions:
                 reader.leases_unknown = True
                 reader.deadline = now + self._limits.grace_s
 
+    def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
+        """See SessionBook."""
+        return self._book.still()
+
     def snapshot(self) -> Iterator[Record]:
         """Records that bring an empty object here."""
-        return self._book.snapshot()
+        for records in self.still():
+            yield from records()
 
     # Inside.
 
