@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.test_sessions import END, Bench
 from tfquiver import errors
-from tfquiver.service.coordinator.session_records import records_of
+from tfquiver.service.coordinator.session_records import still
 from tfquiver.service.coordinator.tickets import Tickets
 
 
@@ -39,7 +39,7 @@ def test_readers_that_ack_nothing_end_by_draining_and_what_they_took_along_is_th
     assert bench.session(session_id).shortfall == 2
     bench.restart(list(bench.log))
     assert bench.session(session_id).shortfall == 2
-    bench.restart(list(records_of(bench.session(session_id), Tickets())))
+    bench.restart(list(still(bench.session(session_id), Tickets())()))
     assert bench.session(session_id).shortfall == 2
     bench.sessions.ack(session_id, "", leased)
     session = bench.session(session_id)
