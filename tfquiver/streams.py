@@ -82,6 +82,10 @@ def decompress(chunks: Iterable[bytes], compression: str, name: str) -> Iterator
     for chunk in chunks:
         rest = chunk
         while rest:
+            if inflater.eof and compression == "gzip":
+                rest = rest.lstrip(b"\0")  # gzip members may be padded (tapes, block devices), as `gzip -d` accepts
+                if not rest:
+                    break
             if inflater.eof:
                 inflater = zlib.decompressobj(_WINDOW_BITS[compression])
             fresh = False

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from absl import logging
-
 from tfquiver import errors, stores
 from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.file_passes import FilePasses
 from tfquiver.service.node.metered_store import Meter, MeteredStore
 from tfquiver.service.node.store.verified import VerifiedShard
 from tfquiver.stores import ObjectStore
-
-_ATTEMPTS = 2  # a shard that comes with the wrong hash twice is not damaged on the way
+from tfquiver.stores.attempts import Attempts
 
 
 class Fetcher:
@@ -23,6 +21,7 @@ class Fetcher:
 
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
+      store_for: the store of a URI, reached as the users of a data set (its digest id) reach it.
     """
 
     def __init__(
@@ -32,13 +31,14 @@ class Fetcher:
         *,
         deadline_s: float,
         parallel_reads: int = 16,
-        store_for: Callable[[str], ObjectStore] = stores.for_uri,
+        store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
     ) -> None:
         self.meter = meter
         self._deadline_s = deadline_s
         self._store_for = store_for
         self._pool = ThreadPoolExecutor(parallel_reads, "fetch")
-        self._passes = FilePasses(self._store, place, deadline_s)
+        self._again = Attempts()
+        self._passes = FilePasses(self._store, place, self._again, deadline_s)
 
     async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
         """The shard; None: look in the disk store again, another reader's pass over its file has just gone by it.
@@ -53,29 +53,34 @@ class Fetcher:
         """
         if ref.file.compression != "none":
             return await self._passes.fetch(digest, ref, keep)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, ref)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, digest, ref)
 
     async def close(self) -> None:
         """Stops what is under way and waits for its threads."""
         self.meter.stop()
+        self._again.stop()
         await self._passes.close()
         await asyncio.to_thread(self._pool.shutdown, True, cancel_futures=True)
 
-    def _store(self, uri: str) -> MeteredStore:
-        return MeteredStore(self._store_for(uri), self.meter)
+    def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
+        return MeteredStore(self._store_for(uri, digest_id), self.meter)
 
-    def _read(self, ref: ShardRef) -> VerifiedShard:
-        where = f"{ref.file.uri} at {ref.offset}"
-        for attempt in range(1, _ATTEMPTS + 1):
-            data = self._store(ref.file.uri).read(
-                ref.file.uri, ref.offset, ref.length_bytes, ref.file.generation, self._deadline_s
-            )
+    def _read(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
+        """Bytes that do not have the hash may have been damaged on the way: they are read again, with backoff."""
+        file = ref.file
+        store = self._store(file.uri, digest.digest_id)
+        where = f"{file.uri} at {ref.offset}"
+
+        def attempt(_: float) -> VerifiedShard:
+            data = store.read(file.uri, ref.offset, ref.length_bytes, file.generation, self._deadline_s)
             try:
                 return VerifiedShard.check(ref.hash, data, where)
             except errors.DataLossError as error:
-                logging.warning("read %d of %d: %s", attempt, _ATTEMPTS, error)
-                trouble = error
-        raise errors.StaleDigestError(
-            f"{trouble}: the {ref.length_bytes} bytes there are not those that the digest was built from "
-            f"(generation {ref.file.generation or 'unknown'}); build the digest again"
-        )
+                raise Damaged(str(error).removeprefix(f"{where}: ")) from error
+
+        try:
+            return self._again.run(where, patience_s(store, self._deadline_s), attempt)
+        except errors.UnavailableError as error:
+            if isinstance(error.__cause__, Damaged):
+                raise stale(error, file) from error
+            raise

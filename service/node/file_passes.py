@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors, streams
 from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.metered_store import MeteredStore
 from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.stores.attempts import Attempts
 
 _PARALLEL_PASSES = 4
 
@@ -42,9 +44,13 @@ class _Pass:
 
 class FilePasses:
     def __init__(
-        self, store_for: Callable[[str], MeteredStore], place: Callable[[VerifiedShard], object], deadline_s: float
+        self,
+        store_for: Callable[[str, bytes], MeteredStore],
+        place: Callable[[VerifiedShard], object],
+        again: Attempts,
+        deadline_s: float,
     ) -> None:
-        self._store_for, self._place, self._deadline_s = store_for, place, deadline_s
+        self._store_for, self._place, self._again, self._deadline_s = store_for, place, again, deadline_s
         self._passes: dict[tuple[bytes, int], _Pass] = {}
         self._pool = ThreadPoolExecutor(_PARALLEL_PASSES, "file-pass")
 
@@ -95,23 +101,42 @@ class FilePasses:
         current.over.set_result(None)
 
     def _go(self, current: _Pass) -> None:
+        """A damaged stream is read again from its start, with backoff, for as long as that gets it further."""
+        file = current.digest.files[current.file_index]
+        store = self._store_for(file.uri, current.digest.digest_id)
+        while True:
+            before = current.next_index
+            try:
+                self._again.run(
+                    file.uri, patience_s(store, self._deadline_s), lambda _: self._pass_over(current, store)
+                )
+                return
+            except errors.UnavailableError as error:
+                if not isinstance(error.__cause__, Damaged):
+                    raise
+                if current.next_index == before:
+                    raise stale(error, file) from error
+
+    def _pass_over(self, current: _Pass, store: MeteredStore) -> None:
         digest = current.digest
         file = digest.files[current.file_index]
-        reader = _Reader(streams.raw_chunks(file, self._store_for(file.uri), 0, self._deadline_s))
-        for index in digest.file_shards(current.file_index):
-            if current.stop:
-                raise errors.CancelledError_(f"{file.uri}: the node is stopping")
-            ref = digest.shard(index)
-            where = f"{file.uri} at {ref.offset} of its uncompressed bytes"
-            raw = reader.take(ref.length_bytes)
-            try:
+        reader = _Reader(streams.raw_chunks(file, store, 0, self._deadline_s))
+        try:
+            for index in digest.file_shards(current.file_index):
+                if current.stop:
+                    raise errors.CancelledError_(f"{file.uri}: the node is stopping")
+                ref = digest.shard(index)
+                raw = reader.take(ref.length_bytes)
+                if index < current.next_index:  # it has gone by in an attempt before this one
+                    continue
+                where = f"{file.uri} at {ref.offset} of its uncompressed bytes"
                 shard = VerifiedShard.check(ref.hash, raw, where)
-            except errors.DataLossError as error:
-                raise errors.StaleDigestError(f"{error}: the digest was built from others; build it again") from error
-            if current.keep:
-                self._place(shard)
-            if future := current.has_come(index):
-                future.set_result(shard)
+                if current.keep:
+                    self._place(shard)
+                if future := current.has_come(index):
+                    future.set_result(shard)
+        except errors.DataLossError as error:
+            raise Damaged(str(error)) from error
 
 
 class _Reader:

@@ -50,7 +50,8 @@ def test_a_store_that_goes_on_failing_is_named_in_time(emulator: GcsEmulator, st
 @pytest.mark.parametrize("code", [401, 403])
 def test_a_refusal_is_final_and_names_the_object(emulator: GcsEmulator, store: GcsStore, code: int) -> None:
     emulator.faults += [status(code)]
-    with pytest.raises(errors.PermissionError_, match="gs://bucket/f: the store refused"):
+    kind = errors.UnauthenticatedError if code == 401 else errors.PermissionError_
+    with pytest.raises(kind, match=r"gs://bucket/f: the (store refused|credentials are not taken)"):
         store.read("gs://bucket/f", 0, 10, "", 20.0)
     assert len(emulator.downloads) == 1
 

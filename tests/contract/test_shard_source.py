@@ -23,6 +23,7 @@ from tfquiver.file_entry import FileEntry
 from tfquiver.service.node.ready_shard import SEALED_MEMORY
 from tfquiver.service.node.store import codec
 from tfquiver.stores.gcs import GcsStore
+from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)
 
@@ -139,11 +140,43 @@ async def test_other_bytes_under_the_same_generation_are_named_and_the_rest_goes
         file.write(b"changed")
     os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
     async with StoreNode(tmp_path / "cache") as node:
-        with pytest.raises(errors.StaleDigestError, match=f"{path} at {ref.offset}.*build the digest again"):
+        with pytest.raises(errors.StaleDigestError, match=f"{path} at {ref.offset}.*tfquiver digest build"):
             await node.source.get(digest, 1, "node-a")
         for index in (0, 2):
             assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
         assert ref.hash not in node.disk
+
+
+class Damaging(LocalStore):
+    """Flips a bit in what it reads until `until`, as a proxy or a network card gone wrong does."""
+
+    remote = True
+
+    def __init__(self, for_s: float) -> None:
+        self._until = time.monotonic() + for_s
+        self.damaged = 0
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        data = super().read(uri, offset, length, generation, deadline_s)
+        if time.monotonic() > self._until:
+            return data
+        self.damaged += 1
+        return data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@on_loop
+async def test_bodies_that_are_damaged_for_a_while_are_waited_out(tmp_path: Path, compressed: bool) -> None:
+    pattern = write_files(tmp_path / "data", files=1)
+    path = tmp_path / "data" / "0.tfrecord"
+    if compressed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    digest = build(pattern)
+    store = Damaging(1.0)
+    async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node:
+        for index in range(2):
+            assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
+    assert 2 <= store.damaged <= 12  # tried again, but with pauses
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"other")])

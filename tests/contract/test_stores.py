@@ -204,3 +204,10 @@ def test_local_directories_and_odd_files_are_refused(local: Place, tmp_path: Pat
 def test_a_local_name_with_brackets_means_itself(local: Place, tmp_path: Path) -> None:
     local.put("a[1].tfrecord", b"x")
     assert [info.uri for info in local.store.list(f"{tmp_path}/a[1].tfrecord")] == [f"file://{tmp_path}/a[1].tfrecord"]
+
+
+def test_a_local_link_to_nothing_is_named(local: Place, tmp_path: Path) -> None:
+    local.put("a.tfrecord", b"x")
+    (tmp_path / "b.tfrecord").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(errors.NotFoundError, match=r"b.tfrecord: a symbolic link to nothing"):
+        local.store.list(f"{tmp_path}/*.tfrecord")

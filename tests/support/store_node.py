@@ -56,7 +56,7 @@ class StoreNode:
         self.peers = PeerClient(node_id, lambda: self.members, token)
         self.meter = Meter(limit_bytes_per_s)
         self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
-        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=store_for)
+        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
         self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s, store_for=store_for)
         self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
         self.port = DataPort(

@@ -4,7 +4,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores.attempts import Attempts, Transient, Unreachable, on_retry
 
 
 class Timed:
@@ -73,3 +73,32 @@ def test_closing_the_store_ends_the_wait() -> None:
         attempts.run("gs://b/o", 3600.0, attempt)
     with pytest.raises(errors.CancelledError_):
         attempts.run("gs://b/o", 3600.0, attempt)
+
+
+def test_a_store_that_never_answered_is_given_up_soon_and_one_that_did_is_waited_for() -> None:
+    timed = Timed()
+    timed.attempts = Attempts(timed.clock, timed.pause, lambda low, high: high, "check the endpoint")
+
+    def nobody(_: float) -> None:
+        raise Unreachable("connection refused")
+
+    with pytest.raises(errors.UnavailableError, match=r"connection refused .*; check the endpoint"):
+        timed.attempts.run("s3://b/o", 60.0, nobody)
+    assert timed.clock.now() <= 2.0
+    timed.attempts.run("s3://b/o", 60.0, lambda _: None)
+    start = timed.clock.now()
+    with pytest.raises(errors.UnavailableError):
+        timed.attempts.run("s3://b/o", 60.0, nobody)
+    assert timed.clock.now() - start > 50.0
+
+
+def test_whoever_waits_is_told_that_it_is_tried_again() -> None:
+    timed, told = Timed(), []
+    token = on_retry.set(told.append)
+    try:
+        with pytest.raises(errors.UnavailableError):
+            timed.attempts.run("gs://b/o", 1.0, timed.fail)
+    finally:
+        on_retry.reset(token)
+    assert len(told) == len(timed.pauses) > 1
+    assert told[0].startswith("gs://b/o: 503 busy; trying again for 1 s")

@@ -42,6 +42,12 @@ def test_damage_names_the_file(compression: str) -> None:
         inflate(bytes(packed), compression)
 
 
+@given(st.lists(st.tuples(st.binary(max_size=50), st.integers(0, 3000)), min_size=1, max_size=3), st.integers(1, 99))
+def test_zeros_between_and_after_gzip_members_are_padding(members: list[tuple[bytes, int]], chunk_bytes: int) -> None:
+    packed = b"".join(gzip.compress(data) + bytes(zeros) for data, zeros in members)
+    assert inflate(packed, "gzip", chunk_bytes) == b"".join(data for data, _ in members)
+
+
 def test_garbage_after_the_stream_is_told() -> None:
     with pytest.raises(errors.DataLossError, match="f: damaged gzip"):
         inflate(gzip.compress(b"x") + b"garbage", "gzip")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfquiver import errors
+from tfquiver.stores.access import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ObjectStore(Protocol):
         """Objects that match a glob (`*`, `?`, `[...]` within a name, `**` across `/`), sorted by URI."""
 
     def stat(self, uri: str) -> ObjectInfo:
-        """Raises NotFoundError, PermissionError_, UnavailableError."""
+        """Raises NotFoundError, PermissionError_, UnauthenticatedError, UnavailableError."""
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         """Exactly `length` bytes from `offset` of that generation ("": of whichever is there).
@@ -40,7 +41,7 @@ class ObjectStore(Protocol):
         Raises:
           StaleDigestError: the object is gone, is of another generation, or is shorter.
           NotFoundError: no generation was asked for and the object is not there.
-          PermissionError_: the store refused.
+          PermissionError_, UnauthenticatedError: the store refused; no credentials, or wrong ones.
           UnavailableError: the store could not be reached, or failed, until the deadline.
         """
 
@@ -58,14 +59,14 @@ def scheme_of(uri: str) -> str:
 
 
 def for_uri(uri: str) -> ObjectStore:
-    """The store that serves `uri`; one per scheme and process.
+    """The store that serves `uri`, reached as this process's environment says; one per scheme and process.
 
-    Raises InvalidArgumentError that says which extra to install when none does.
+    Raises InvalidArgumentError that says which extra to install when none does, UnauthenticatedError.
     """
     scheme = scheme_of(uri)
     with _lock:
         if scheme not in _stores:
-            _stores[scheme] = _open(scheme)
+            _stores[scheme] = _open(scheme, None)
         return _stores[scheme]
 
 
@@ -78,7 +79,13 @@ def close_all() -> None:
         store.close()
 
 
-def _open(scheme: str) -> ObjectStore:
+def open_with(access: Access) -> ObjectStore:
+    """A store reached in just that way; the caller closes it. Raises as `for_uri`."""
+    return _open(access.scheme, access.fields)
+
+
+def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
+    """`options`: as stores/access.py resolves them; None: the store's library looks for itself."""
     if scheme == "file":
         from tfquiver.stores.local import LocalStore
 
@@ -86,9 +93,9 @@ def _open(scheme: str) -> ObjectStore:
     if scheme == "gs":
         from tfquiver.stores.gcs import GcsStore
 
-        return GcsStore()
+        return GcsStore(options)
     for attempt in (_fsspec, _gfile):
-        store = attempt(scheme)
+        store = attempt(scheme, options)
         if store is not None:
             return store
     raise errors.InvalidArgumentError(
@@ -97,15 +104,15 @@ def _open(scheme: str) -> ObjectStore:
     )
 
 
-def _fsspec(scheme: str) -> ObjectStore | None:
+def _fsspec(scheme: str, options: dict[str, Any] | None) -> ObjectStore | None:
     try:
         from tfquiver.stores.fsspec import FsspecStore
     except ImportError:
         return None
-    return FsspecStore.open(scheme)
+    return FsspecStore.open(scheme, options)
 
 
-def _gfile(scheme: str) -> ObjectStore | None:
+def _gfile(scheme: str, _: dict[str, Any] | None) -> ObjectStore | None:
     from tfquiver.stores.gfile import GfileStore
 
     return GfileStore.open(scheme)

@@ -6,6 +6,9 @@ asked for, so were the bytes.
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,10 +19,12 @@ from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
 from tfquiver.stores import ObjectInfo, scheme_of
-from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 
 T = TypeVar("T")
+_S3 = ("s3", "s3a")
 _LIST_DEADLINE_S = 60.0
+_NO_CONNECTION = ("ClientConnectorError", "ClientConnectorDNSError", "ServiceRequestError")  # of aiohttp and azure-core
 _VERSION_KEYS = ("generation", "ETag", "etag", "version_id", "VersionId", "mtime", "LastModified", "last_modified")
 
 
@@ -33,13 +38,26 @@ class FsspecStore:
         self._attempts = attempts or Attempts()
 
     @classmethod
-    def open(cls, scheme: str) -> FsspecStore | None:
-        """None when fsspec has nothing for the scheme, or what it has is not installed."""
+    def open(cls, scheme: str, options: dict[str, Any] | None = None) -> FsspecStore | None:
+        """None when fsspec has nothing for the scheme, or what it has is not installed.
+
+        `options`: arguments of the file system (stores/access.py); None: its library looks for itself.
+        """
         try:
             fsspec.get_filesystem_class(scheme)
         except (ImportError, ValueError):
             return None
-        return cls(fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True))
+        options = dict(options or {})
+        if scheme in _S3:
+            # Trying again is done here, where the deadline is known.
+            retries = {"retries": {"max_attempts": 0, "mode": "standard"}}
+            options["config_kwargs"] = retries | dict(options.get("config_kwargs") or {})
+        fs = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        if scheme in _S3:
+            fs.retries = 1
+        endpoint = options.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL")
+        hint = f"check the network and the endpoint{f' ({endpoint})' if endpoint else ''}"
+        return cls(fs, Attempts(hint=hint))
 
     def list(self, pattern: str) -> list[ObjectInfo]:
         scheme = scheme_of(pattern)
@@ -48,7 +66,10 @@ class FsspecStore:
             found = self._call("glob", left_s, pattern, detail=True)
             return [_info(scheme, path, info) for path, info in found.items() if info.get("type") == "file"]
 
-        return sorted(self._run(pattern, _LIST_DEADLINE_S, attempt), key=lambda info: info.uri)
+        try:
+            return sorted(self._run(pattern, _LIST_DEADLINE_S, attempt), key=lambda info: info.uri)
+        except errors.NotFoundError as error:
+            raise errors.NotFoundError(f"{'/'.join(pattern.split('/')[:3])}: no such bucket") from error
 
     def stat(self, uri: str) -> ObjectInfo:
         return self._run(uri, _LIST_DEADLINE_S, lambda left_s: self._stat(uri, left_s))
@@ -107,17 +128,33 @@ class FsspecStore:
                 return call(left_s)
             except FileNotFoundError as error:
                 raise errors.NotFoundError(f"{uri}: no such object") from error
-            except PermissionError as error:
-                raise errors.PermissionError_(f"{uri}: the store refused: {error}") from error
-            except (OSError, FSTimeoutError) as error:
-                raise Transient(f"{type(error).__name__}: {error}") from error
             except (errors.TfquiverError, Transient):
                 raise
             except Exception as error:
-                # Back ends raise their own libraries' types (botocore, azure, aiohttp, ...), which are unknown here.
-                raise Transient(f"{type(error).__name__}: {error}") from error
+                # Back ends raise their own libraries' types (botocore, azure, aiohttp, ...).
+                raise _meaning(uri, error) from error
 
         return self._attempts.run(uri, deadline_s, attempt)
+
+
+def _meaning(uri: str, error: Exception) -> Exception:
+    if scheme_of(uri) in _S3:
+        from tfquiver.stores import s3_errors
+
+        if known := s3_errors.classify(uri, error):
+            return known
+    if isinstance(error, PermissionError):
+        return errors.PermissionError_(f"{uri}: the store refused: {error}")
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, FSTimeoutError):
+        return Transient(what)
+    if isinstance(error, ConnectionRefusedError | socket.gaierror) or type(error).__name__ in _NO_CONNECTION:
+        return Unreachable(what)
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return Unreachable(what)
+    if isinstance(error, TypeError | ValueError | ImportError | AttributeError):  # arguments, not the network
+        return errors.InvalidArgumentError(f"{uri}: {what}; check how this kind of store is configured")
+    return Transient(what)
 
 
 def _info(scheme: str, path: str, info: dict[str, Any]) -> ObjectInfo:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import io
+import os
 import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import google.auth.credentials
 import google.auth.exceptions
+import google.oauth2.credentials
 import requests
 import requests.adapters
 import urllib3.exceptions
-from google.api_core import exceptions, retry
+from google.api_core import exceptions
 from google.cloud import storage
 
 from tfquiver import errors
-from tfquiver.stores import ObjectInfo, globs
-from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores import ObjectInfo, globs, google_login
+from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 
 T = TypeVar("T")
 _LIST_DEADLINE_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
 _IDLE_TIMEOUT_S = 30.0
 _CONNECTIONS = 64
+_PUBLIC = "https://storage.googleapis.com"
+_PIECE_BYTES = 1 << 20
 _TRANSIENT = (
     exceptions.ServerError,
     exceptions.TooManyRequests,
@@ -36,23 +40,25 @@ _TRANSIENT = (
 
 
 class GcsStore:
-    """STORAGE_EMULATOR_HOST is honoured (anonymous credentials then); otherwise application default credentials."""
+    """Args:
+    options: as google_login.resolve gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
+      credentials, which renew themselves.
+    """
 
     remote = True
 
-    def __init__(self, attempts: Attempts | None = None) -> None:
-        self._attempts = attempts or Attempts()
-        try:
-            self._client = storage.Client()
-        except google.auth.exceptions.DefaultCredentialsError as error:
-            raise errors.UnauthenticatedError(
-                "gs://: no Google credentials: run `gcloud auth application-default login`, or set "
-                "GOOGLE_APPLICATION_CREDENTIALS to the path of a service account's key"
-            ) from error
-        except OSError as error:  # no project known; only bucket creation would need it
-            if "project" not in str(error).lower():
-                raise
-            self._client = storage.Client(project="none")
+    def __init__(self, options: dict[str, Any] | None = None, attempts: Attempts | None = None) -> None:
+        endpoint = os.environ.get(google_login.EMULATOR) if options is None else options.get("endpoint")
+        named = f"; STORAGE_EMULATOR_HOST is {endpoint}" if endpoint else ""
+        self._attempts = attempts or Attempts(hint=f"check the network{named}")
+        if endpoint:
+            endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
+        # No project is needed to read; and without one the client would look for credentials to ask for it.
+        self._client = storage.Client(
+            project="none",
+            credentials=_credentials(options, endpoint),
+            client_options={"api_endpoint": endpoint or (_PUBLIC if options else None)},
+        )
         # Else the client asks for every bucket's metadata, for traces, in threads that outlive close().
         self._client._bucket_metadata_cache = None
         adapter = requests.adapters.HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
@@ -67,18 +73,27 @@ class GcsStore:
             except errors.NotFoundError:
                 return []
 
-        def attempt(left_s: float) -> list[ObjectInfo]:
+        matches = globs.compile_glob(glob).fullmatch
+        found: list[ObjectInfo] = []
+        page: str | None = None
+
+        def attempt(left_s: float) -> None:
+            nonlocal page
             blobs = self._client.list_blobs(
                 bucket,
                 prefix=globs.literal_prefix(glob) or None,
                 fields="items(name,size,generation),nextPageToken",
-                retry=retry.Retry(retry.if_exception_type(*_TRANSIENT), initial=0.1, maximum=5.0, timeout=left_s),
+                page_token=page,  # a listing of many pages that fails goes on with the page that failed
+                retry=None,
                 timeout=_timeout(left_s),
             )
-            matches = globs.compile_glob(glob).fullmatch
-            return [_info(bucket, blob) for blob in blobs if not blob.name.endswith("/") and matches(blob.name)]
+            for blobs_of_page in blobs.pages:
+                found.extend(
+                    _info(bucket, blob) for blob in blobs_of_page if not blob.name.endswith("/") and matches(blob.name)
+                )
+                page = blobs.next_page_token
 
-        found = self._run(pattern, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"gs://{bucket}: no bucket"))
+        self._run(pattern, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"gs://{bucket}: no such bucket"))
         return sorted(found, key=lambda info: info.uri)
 
     def stat(self, uri: str) -> ObjectInfo:
@@ -104,23 +119,35 @@ class GcsStore:
 
         def attempt(left_s: float) -> bytes:
             blob = self._client.bucket(bucket).blob(name, generation=int(generation) if generation else None)
-            sink = _Sink(length, time.monotonic() + left_s)
-            # Raw: an object stored with Content-Encoding gzip must come as it is stored, or ranges mean nothing.
-            blob.download_to_file(
-                sink,
-                start=offset,
-                end=offset + length - 1,
-                raw_download=True,
-                checksum=None,
-                retry=None,
-                timeout=_timeout(left_s),
-            )
-            data = sink.getvalue()
+            data = self._body(blob, offset, length, left_s)
             if len(data) != length:
                 raise Transient(f"{len(data)} bytes came where {length} were asked for at offset {offset}")
             return data
 
         return self._run(uri, deadline_s, attempt, missing)
+
+    def _body(self, blob: Any, offset: int, length: int, left_s: float) -> bytes:
+        """As the client's own download, which would hand it over in pieces of 8 KiB."""
+        give_up_at = time.monotonic() + left_s
+        with self._client._http.request(
+            "GET",
+            blob._get_download_url(self._client),
+            # gzip: an object stored with that Content-Encoding must come as it is stored, or ranges mean nothing.
+            headers={"range": f"bytes={offset}-{offset + length - 1}", "accept-encoding": "gzip"},
+            stream=True,
+            timeout=_timeout(left_s),
+        ) as response:
+            if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
+                raise exceptions.from_http_response(response)  # type: ignore[no-untyped-call]
+            pieces, room = [], length
+            while piece := response.raw.read1(_PIECE_BYTES, decode_content=False):
+                room -= len(piece)
+                if room < 0:
+                    raise Transient("more bytes came than were asked for")
+                if time.monotonic() > give_up_at:
+                    raise Transient("the body did not come in time")
+                pieces.append(piece)
+            return b"".join(pieces)
 
     def close(self) -> None:
         self._attempts.stop()
@@ -134,37 +161,44 @@ class GcsStore:
                 raise missing from error
             except exceptions.RequestRangeNotSatisfiable as error:
                 raise errors.StaleDigestError(f"{what}: the object is shorter than the digest says") from error
-            except exceptions.RetryError as error:
-                raise Transient(str(error.cause or error)) from error
             except _TRANSIENT as error:
-                raise Transient(f"{type(error).__name__}: {error}") from error
+                kind = Unreachable if _is_unreachable(error) else Transient
+                raise kind(f"{type(error).__name__}: {error}") from error
             except google.auth.exceptions.GoogleAuthError as error:
                 if error.retryable:
                     raise Transient(f"{type(error).__name__}: {error}") from error
-                raise errors.PermissionError_(f"{what}: the store refused: {error}") from error
-            except (exceptions.Forbidden, exceptions.Unauthorized) as error:
-                raise errors.PermissionError_(f"{what}: the store refused: {error}") from error
+                raise errors.UnauthenticatedError(
+                    f"{what}: the credentials are not taken: {error}; {google_login.WHAT_TO_DO}"
+                ) from error
+            except exceptions.Unauthorized as error:
+                raise errors.UnauthenticatedError(
+                    f"{what}: the store refused the credentials: {error}; {google_login.WHAT_TO_DO}"
+                ) from error
+            except exceptions.Forbidden as error:
+                raise errors.PermissionError_(
+                    f"{what}: the store refused: {error}; the account needs storage.objects.list and .get there"
+                ) from error
             except exceptions.GoogleAPICallError as error:
                 raise errors.InvalidArgumentError(f"{what}: {error}") from error
 
         return self._attempts.run(what, deadline_s, attempt)
 
 
-class _Sink(io.BytesIO):
-    """Takes a response body: not more of it than was asked for, and not after the deadline."""
+def _credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
+    if endpoint:
+        return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
+    if options is None:
+        return google_login.default()
+    token, project = options.get("token"), options.get("quota_project")
+    return google.oauth2.credentials.Credentials(token, quota_project_id=project)  # type: ignore[no-untyped-call]
 
-    def __init__(self, length: int, give_up_at: float) -> None:
-        super().__init__()
-        self._room = length
-        self._give_up_at = give_up_at
 
-    def write(self, data: Any) -> int:
-        self._room -= len(data)
-        if self._room < 0:
-            raise Transient("more bytes came than were asked for")
-        if time.monotonic() > self._give_up_at:
-            raise Transient("the body did not come in time")
-        return super().write(data)
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether not even a connection came about."""
+    if not isinstance(error, requests.ConnectionError):
+        return False
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, urllib3.exceptions.NewConnectionError)
 
 
 def _timeout(left_s: float) -> tuple[float, float]:

@@ -28,7 +28,7 @@ class LocalStore:
             raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
         # A name with brackets in it that is there means itself.
         names = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
-        return [_info(name, found) for name in names if stat.S_ISREG((found := Path(name).stat()).st_mode)]
+        return [_info(name, found) for name in names if stat.S_ISREG((found := _stat(name)).st_mode)]
 
     def stat(self, uri: str) -> ObjectInfo:
         path = str(Path(path_of(uri)).absolute())
@@ -72,6 +72,14 @@ class LocalStore:
                 f"{uri}: the file has changed since the digest was built (it was {generation}, it is "
                 f"{_generation(found)}); build the digest again"
             )
+
+
+def _stat(name: str) -> os.stat_result:
+    try:
+        return Path(name).stat()
+    except OSError as error:
+        what = "a symbolic link to nothing" if Path(name).is_symlink() else "it went while files were listed"
+        raise errors.from_os_error(error, f"{name}: {what}") from error
 
 
 def _generation(found: os.stat_result) -> str:

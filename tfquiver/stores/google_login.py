@@ -1,0 +1,67 @@
+"""gs:// credentials: what google-auth finds here, as an access token that can only read."""
+
+from __future__ import annotations
+
+import calendar
+import os
+from typing import Any
+
+import google.auth
+import google.auth.exceptions
+import google.auth.transport.requests
+import requests
+
+from tfquiver import errors
+
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+EMULATOR = "STORAGE_EMULATOR_HOST"
+_KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_ASK_S = 5.0
+WHAT_TO_DO = f"run `gcloud auth application-default login`, or set {_KEY_FILE} to the path of a service account's key"
+
+
+def resolve() -> tuple[dict[str, Any], float]:
+    """Options for GcsStore, and when they expire (Unix time, 0: never).
+
+    Raises:
+      UnauthenticatedError: no credentials, or ones that Google does not take.
+      UnavailableError: Google's token service does not answer.
+    """
+    if endpoint := os.environ.get(EMULATOR):
+        return {"endpoint": endpoint}, 0.0
+    credentials = default()
+    try:
+        credentials.refresh(google.auth.transport.requests.Request(session=_Impatient()))
+    except google.auth.exceptions.TransportError as error:
+        raise errors.UnavailableError(f"gs://: Google's token service does not answer: {error}") from error
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise errors.UnauthenticatedError(f"gs://: {_source()} are not taken: {error}; {WHAT_TO_DO}") from error
+    expiry = credentials.expiry
+    fields = {"token": credentials.token, "quota_project": getattr(credentials, "quota_project_id", None)}
+    return fields, float(calendar.timegm(expiry.timetuple())) if expiry else 0.0
+
+
+def default() -> Any:
+    """Application default credentials. Raises UnauthenticatedError that says which file is wrong."""
+    try:
+        credentials, _ = google.auth.default(scopes=[SCOPE])
+    except (google.auth.exceptions.GoogleAuthError, ValueError, AttributeError, TypeError, OSError) as error:
+        if named := os.environ.get(_KEY_FILE):
+            raise errors.UnauthenticatedError(
+                f"gs://: {_KEY_FILE}={named}: not usable as credentials: {error}"
+            ) from error
+        raise errors.UnauthenticatedError(f"gs://: no Google credentials: {WHAT_TO_DO}") from error
+    return credentials
+
+
+def _source() -> str:
+    named = os.environ.get(_KEY_FILE)
+    return f"the credentials of {_KEY_FILE}={named}" if named else "the application default credentials"
+
+
+class _Impatient(requests.Session):
+    """google-auth waits two minutes for a token; whoever has mistyped something is told sooner."""
+
+    def request(self, *arguments: Any, **options: Any) -> requests.Response:
+        options["timeout"] = _ASK_S
+        return super().request(*arguments, **options)
