@@ -7,6 +7,7 @@ TfquiverError
 ├── DataLossError            bytes that are damaged where they are kept: names file and offset
 │   └── CorruptDigestError   a digest file that fails a check
 ├── StaleDigestError         an object is no longer what the digest says
+├── InUseError               it is being read, and cannot go now
 ├── TakenOverError           another client goes on with the session of this one
 ├── ResourceExhaustedError   no room now (disk, quota, memory)
 │   └── NeverFitsError       larger than the limit: no waiting will help
@@ -52,6 +53,10 @@ class CorruptDigestError(DataLossError):
 
 
 class StaleDigestError(TfquiverError):
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class InUseError(TfquiverError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 

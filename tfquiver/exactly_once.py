@@ -51,6 +51,7 @@ class Origin:
     endpoint: str
     made: Any  # the data set itself: as long as it lives, the way to the node is open
     resumes: bool = False
+    session_key: str = ""
 
     @staticmethod
     def of(dataset: tf.data.Dataset) -> Origin:
@@ -124,7 +125,7 @@ def _tagged(library: Library, origin: Origin) -> tf.data.Dataset:
     options = replace(origin.options, drop_remainder=False).for_op(origin.endpoint)
     variant = library.quiver_dataset(
         digest_id=origin.registered.digest_id,
-        session_key=uuid.uuid4().hex,
+        session_key=f"{origin.session_key}:{uuid.uuid4().hex}",  # the claim of what stands before the colon holds
         options={**options, "tagged": True},
         num_records=origin.registered.records,
     )

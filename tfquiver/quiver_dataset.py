@@ -178,6 +178,8 @@ def dataset(
         assert coordinator is not None
         with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
             registered = described(registrar, name, report)
+            if token:
+                registrar.claim(session_key, registered.digest_id)
         if resume:
             resumption.resume(resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token))
         made = _make(registered, session_key, options, endpoint_name, library)
@@ -187,7 +189,7 @@ def dataset(
     if endpoint_name:
         weakref.finalize(made, endpoints.release, endpoint_name)
     whole = _without_autoshard(made)
-    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume)
+    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
     return whole
 
 

@@ -83,7 +83,9 @@ class Registrar:
             max_shard_bytes=policy.max_bytes,
         )
         control = self._control or self._some_node()
-        return self._retry(lambda: self._scan(control, request, progress), f"scanning on the node at {control}")
+        scanned = self._retry(lambda: self._scan(control, request, progress), f"scanning on the node at {control}")
+        # A node has registered it; who shows the listing that it was scanned from owns it.
+        return self.find(coordinator_pb2.FindDatasetRequest(listing_key=key)) or scanned
 
     def digest(self, path: Path) -> types_pb2.Dataset:
         """The data set of a digest file, registered if it is not yet. Raises CorruptDigestError, UnavailableError."""
@@ -114,6 +116,14 @@ class Registrar:
             )
         except errors.NotFoundError:
             return None
+
+    def claim(self, session_key: str, digest_id: bytes) -> None:
+        """Sessions of this key are those of the token's name: nodes open them for whoever has the key."""
+        request = coordinator_pb2.ClaimSessionRequest(session_key=session_key, digest_id=digest_id)
+        self._retry(
+            lambda: self._coordinator.ClaimSession(request, metadata=self._metadata, timeout=CALL_S),
+            f"claiming a session at the coordinator at {self._address}",
+        )
 
     def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:
         return self._retry(

@@ -70,6 +70,8 @@ def _line(fields: list[str]) -> tuple[Identity, bytes]:
 class SharedToken:
     """One token for all: whoever shows it may do everything."""
 
+    named = False
+
     def __init__(self, token: str) -> None:
         self._hash = hash_of(token)
 
@@ -91,6 +93,8 @@ class TokenFile:
 
     Raises InvalidArgumentError naming flag and line.
     """
+
+    named = True
 
     def __init__(self, path: Path, shared: str = "") -> None:
         self._path, self._shared = path, SharedToken(shared) if shared else None

@@ -34,6 +34,8 @@ using tensorflow::data::SplitProvider;
 constexpr char kState[] = "state";
 // Added to the job's name, for display, where a reader reads what others did not deliver.
 constexpr char kMopUp[] = " (mop-up)";
+// Added to the key: what is before the colon says whose the session is.
+constexpr std::string_view kMopUpKey = ":mop-up";
 constexpr size_t kMostJobBytes = 240;
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
@@ -187,7 +189,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     const Status read = ReadCheckpoint(text, where_.digest_id, Crc32c(), Zlib(), &checkpoint);
     if (!read.ok()) return ToAbsl(read);
     where_ = std::move(checkpoint);
-    session->session_key.clear();
+    if (!session->session_key.empty()) session->session_key += kMopUpKey;
     options->job = options->job.substr(0, kMostJobBytes) + kMopUp;
     return absl::OkStatus();
   }

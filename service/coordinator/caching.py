@@ -130,6 +130,14 @@ class Caching:
         self._announce()
         self._wake(digest_id)
 
+    def forget(self, digest_id: bytes) -> None:
+        """A data set has been removed; its sessions have been forgotten before."""
+        self.placement.settings.pop(digest_id, None)
+        self._used_at.pop(digest_id, None)
+        self.set(digest_id, None)
+        if digest_id in self.residency:
+            self.residency.close(digest_id)
+
     # What happens.
 
     def restored(self) -> None:
@@ -183,7 +191,7 @@ class Caching:
         except TimeoutError:
             return pb2.OrdersReply(version=version)
         reply = pb2.OrdersReply(version=self.version)
-        for digest_id, setting in self.placement.settings.items():
+        for digest_id, setting in self.placement.in_force.items():
             decision = self.rotations.decision(digest_id)
             reply.orders.add(
                 digest_id=digest_id,

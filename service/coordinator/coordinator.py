@@ -18,16 +18,18 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.identity import EVERYBODY, Identity, Role
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, ResumeAsked
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, ResumeAsked
 from tfquiver.service.coordinator.bitmap import Bitmap
 from tfquiver.service.coordinator.caching import Caching
 from tfquiver.service.coordinator.commit_log import CommitLog
 from tfquiver.service.coordinator.inventory import prefixes
 from tfquiver.service.coordinator.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.ownership import Ownership
 from tfquiver.service.coordinator.registry import Registry
 from tfquiver.service.coordinator.residency import Table
 from tfquiver.service.coordinator.resumptions import position_of
@@ -62,10 +64,12 @@ class Coordinator:
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
+        self.ownership = Ownership(self._journal)
         limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
         rng = random.Random(uuid.uuid4().int)
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
         self.caching = Caching(clock, self.membership, options.chunk_timeout_s, self._wake_readers_of)
+        self.caching.placement.known = self.registry.__contains__
         self.sessions = Sessions(clock, rng, self._journal, self.caching.view, self._wake, limits)
         self.caching.sessions, self.residency = self.sessions, self.caching.residency
 
@@ -78,9 +82,16 @@ class Coordinator:
                     self.registry.apply(record.dataset_registered)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
+                case "dataset_removed":
+                    self.registry.apply_removal(record.dataset_removed.digest_id)
+                    self.caching.placement.settings.pop(record.dataset_removed.digest_id, None)
+                    self.ownership.forget(record.dataset_removed.digest_id)
+                case "dataset_access" | "session_claimed":
+                    self.ownership.apply(record)
                 case _:
                     self.sessions.apply(record)
         self.registry.restored()
+        await self.registry.prune()
         self.sessions.restored()
         if records:
             self.caching.restored()
@@ -106,12 +117,76 @@ class Coordinator:
     # Data sets.
 
     async def register(
-        self, name: str, listing_key: bytes, terms: Terms | None, parts: AsyncIterable[bytes]
+        self,
+        name: str,
+        listing_key: bytes,
+        terms: Terms | None,
+        parts: AsyncIterable[bytes],
+        who: Identity = EVERYBODY,
     ) -> types_pb2.Dataset:
+        """A job's word for what a listing is counts for itself alone: only nodes have scanned it."""
         await self._log.writable()
-        dataset = await self.registry.register(name, listing_key, terms, parts)
+        listed_for = who.owner if who.role is Role.JOB else ""
+        ownership = self.ownership
+        dataset = await self.registry.register(
+            name, listing_key, terms, parts, listed_for,
+            lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id),
+        )  # fmt: skip
+        ownership.acquire(who, dataset.digest_id)
         await self._log.synced()
         return dataset
+
+    async def acquire(self, who: Identity, digest_id: bytes) -> None:
+        """They have shown the listing that it was scanned from."""
+        if who.owner and who.owner not in self.ownership.access(digest_id).owners:
+            await self._log.writable()
+            self.ownership.acquire(who, digest_id)
+            await self._log.synced()
+
+    async def share(self, digest_id: bytes, names: Sequence[str], everybody: bool) -> None:
+        await self._log.writable()
+        self.ownership.share(digest_id, names, everybody)
+        await self._log.synced()
+
+    async def claim(self, who: Identity, session_key: str) -> None:
+        await self._log.writable()
+        self.ownership.claim(who, session_key)
+        await self._log.synced()
+
+    async def delete(self, who: Identity, digest_id: bytes, force: bool) -> list[str]:
+        """Who owns it still, where a job is one of several owners; else it is gone. Raises InUseError."""
+        async with self._setting:
+            await self._log.writable()
+            if who.role is Role.JOB and set(self.ownership.access(digest_id).owners) - {who.owner}:
+                left = self.ownership.give_up(who, digest_id)
+                await self._log.synced()
+                return left
+            reading = sum(len(session.readers) for session in self.sessions if session.digest_id == digest_id)
+            if reading and not force:
+                raise errors.InUseError(
+                    f"digest_id: {reading} readers read data set {digest_id.hex()}: --force ends them"
+                )
+            for session_id in self.sessions.forget_data_set(digest_id):
+                self._wake(session_id)
+            self._journal(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))
+            self.registry.apply_removal(digest_id)
+            self.ownership.forget(digest_id)
+            self.caching.forget(digest_id)
+            await self._log.synced()
+        logging.info("data set %s was removed by %s", digest_id.hex(), who)
+        await self.registry.prune()
+        return []
+
+    async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
+        """Also of a data set that is not registered any more."""
+        async with self._setting:
+            await self._log.writable()
+            record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
+            self._journal(record)
+            self.caching.apply(record.cache_set)
+            self.caching.set(digest_id, None)
+            await self._log.synced()
+        return record.cache_set.setting
 
     async def set_cache(self, digest_id: bytes, asked: types_pb2.CacheSetting) -> types_pb2.CacheSetting:
         digest = await self.registry.digest(digest_id)
@@ -320,7 +395,7 @@ class Coordinator:
         self._log.append(record)
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
-        first = [*self.registry.snapshot(), *self.caching.placement.snapshot()]
+        first = [*self.registry.snapshot(), *self.ownership.snapshot(), *self.caching.placement.snapshot()]
         yield lambda: first
         yield from self.sessions.still()
 

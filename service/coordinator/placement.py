@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors, striping
 from tfquiver.digest import Digest
@@ -22,6 +22,9 @@ class Placement:
 
     def __init__(self) -> None:
         self.settings: dict[bytes, types_pb2.CacheSetting] = {}
+        # What is set for a data set that is not registered (its digest was lost) holds again when it is; it takes
+        # nothing until then.
+        self.known: Callable[[bytes], bool] = lambda digest_id: True
 
     def setting(self, digest_id: bytes) -> types_pb2.CacheSetting:
         return self.settings.get(digest_id, types_pb2.CacheSetting())
@@ -61,13 +64,20 @@ class Placement:
           quotas_bytes: of the live nodes.
         """
         there_bytes = sum(quotas_bytes)
-        taken_bytes = sum(setting.allocation_bytes for setting in self.settings.values())
+        taken_bytes = sum(setting.allocation_bytes for setting in self.in_force.values())
         if taken_bytes <= there_bytes:
             return 1.0
         return there_bytes * (1 - UNEVEN_SHARE) / taken_bytes
 
     def apply(self, record: log_pb2.CacheSet) -> None:
-        self.settings[record.digest_id] = record.setting
+        if record.setting.mode == types_pb2.CACHE_MODE_UNSPECIFIED:
+            self.settings.pop(record.digest_id, None)
+        else:
+            self.settings[record.digest_id] = record.setting
+
+    @property
+    def in_force(self) -> dict[bytes, types_pb2.CacheSetting]:
+        return {digest_id: setting for digest_id, setting in self.settings.items() if self.known(digest_id)}
 
     def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
         for digest_id, setting in self.settings.items():
@@ -75,7 +85,7 @@ class Placement:
 
     def _fix_allocation(self, digest_id: bytes, fixed: types_pb2.CacheSetting, quotas_bytes: list[int]) -> None:
         there_bytes = sum(quotas_bytes)
-        taken_bytes = sum(other.allocation_bytes for key, other in self.settings.items() if key != digest_id)
+        taken_bytes = sum(other.allocation_bytes for key, other in self.in_force.items() if key != digest_id)
         free_bytes = max(0, there_bytes - taken_bytes)
         if not fixed.allocation_bytes and fixed.mode in (COOPERATIVE, LRU):
             fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1))

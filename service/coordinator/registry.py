@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections import OrderedDict
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 MAX_DATASETS = 10_000
 MAX_LISTING_KEYS = 100_000
 MAX_NAMES = 100_000
+MAX_REMOVED = 10_000
 PART_BYTES = 1 << 20
 _OPEN_DIGESTS = 64
 
@@ -48,12 +50,18 @@ class Registry:
         self._max_digest_bytes = max_digest_bytes
         self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
         self._names: dict[str, bytes] = {}
-        self._listing_keys: dict[bytes, _Listed] = {}
+        self._listing_keys: dict[tuple[str, bytes], _Listed] = {}  # by who alone finds it ("": all), and key
+        self._removed: dict[bytes, None] = {}  # those removed last, as far as they were not registered again
+        self._removals = random.SystemRandom().getrandbits(62) + 1
         self._open: OrderedDict[bytes, Digest] = OrderedDict()
         self._uploads = 0
+        self._files = (
+            asyncio.Lock()
+        )  # held from a digest's rename until it is registered, and while digests are deleted
 
     def apply(self, record: log_pb2.DatasetRegistered) -> None:
         digest_id = record.dataset.digest_id
+        self._removed.pop(digest_id, None)
         self._datasets.pop(digest_id, None)
         self._datasets[digest_id] = record.dataset
         if record.dataset.name:
@@ -62,19 +70,33 @@ class Registry:
             while len(self._names) > MAX_NAMES:
                 del self._names[next(iter(self._names))]
         if record.listing_key:
-            self._listing_keys.pop(record.listing_key, None)
+            key = record.listed_for, record.listing_key
+            self._listing_keys.pop(key, None)
             terms = record.terms if record.HasField("terms") else None
-            self._listing_keys[record.listing_key] = _Listed(digest_id, terms)
+            self._listing_keys[key] = _Listed(digest_id, terms)
             while len(self._listing_keys) > MAX_LISTING_KEYS:
                 del self._listing_keys[next(iter(self._listing_keys))]
 
+    def apply_removal(self, digest_id: bytes) -> None:
+        """`prune` deletes the file, when the record is durable."""
+        if digest_id in self._datasets:
+            self._drop(digest_id)
+        self._open.pop(digest_id, None)
+        self._removed.pop(digest_id, None)
+        self._removed[digest_id] = None
+        self._removals += 1
+        while len(self._removed) > MAX_REMOVED:
+            del self._removed[next(iter(self._removed))]
+
     def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
+        for digest_id in self._removed:
+            yield log_pb2.CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=digest_id))
         last = {id_: dataset.name for id_, dataset in self._datasets.items()}
         for name, digest_id in self._names.items():
             if last[digest_id] != name:
                 yield self._record(digest_id, name, b"")
-        for listing_key, listed in self._listing_keys.items():
-            yield self._record(listed.digest_id, "", listing_key, listed.terms)
+        for (name, listing_key), listed in self._listing_keys.items():
+            yield self._record(listed.digest_id, "", listing_key, listed.terms, name)
         for digest_id, name in last.items():
             yield self._record(digest_id, name, b"")
 
@@ -84,9 +106,9 @@ class Registry:
             if not self._path(digest_id).exists():
                 logging.warning("data set %r: %s is gone; register it again", dataset.name, self._path(digest_id))
                 self._drop(digest_id)
-        for listing_key, listed in list(self._listing_keys.items()):
-            if listed.terms is None and not self._is_of(listed.digest_id, listing_key):
-                del self._listing_keys[listing_key]
+        for key, listed in list(self._listing_keys.items()):
+            if listed.terms is None and not self._is_of(listed.digest_id, key[1]):
+                del self._listing_keys[key]
 
     def find(self, digest_id: bytes) -> types_pb2.Dataset:
         """Raises NotFoundError."""
@@ -95,10 +117,24 @@ class Registry:
         except KeyError:
             raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered") from None
 
-    def find_listing(self, listing_key: bytes) -> types_pb2.Dataset:
-        if listing_key not in self._listing_keys:
-            raise errors.NotFoundError(f"listing_key: no data set of listing {listing_key.hex()} is registered")
-        return self.find(self._listing_keys[listing_key].digest_id)
+    def __contains__(self, digest_id: bytes) -> bool:
+        return digest_id in self._datasets
+
+    @property
+    def removals(self) -> int:
+        """Another number after every removal, and after every start."""
+        return self._removals
+
+    def removed(self, digest_ids: Iterable[bytes]) -> list[bytes]:
+        """Those that were removed, and not registered again."""
+        return [digest_id for digest_id in digest_ids if digest_id in self._removed]
+
+    def find_listing(self, listing_key: bytes, name: str = "") -> types_pb2.Dataset:
+        """`name`: who asks, who may have registered that listing for themselves."""
+        for key in (("", listing_key), (name, listing_key)):
+            if key in self._listing_keys:
+                return self.find(self._listing_keys[key].digest_id)
+        raise errors.NotFoundError(f"listing_key: no data set of listing {listing_key.hex()} is registered")
 
     def find_name(self, name: str) -> types_pb2.Dataset:
         if name not in self._names:
@@ -151,10 +187,30 @@ class Registry:
             if part:
                 yield part
 
+    async def prune(self) -> None:
+        """Deletes the digests of removed data sets. Raises UnavailableError and others naming the file."""
+        async with self._files:
+            paths = [path for digest_id in self._removed if (path := self._path(digest_id)).exists()]
+            try:
+                for path in paths:
+                    await asyncio.to_thread(path.unlink, missing_ok=True)
+            except OSError as error:
+                raise errors.from_os_error(error, str(self._root)) from error
+
     async def register(
-        self, name: str, listing_key: bytes, terms: Terms | None, parts: AsyncIterable[bytes]
+        self,
+        name: str,
+        listing_key: bytes,
+        terms: Terms | None,
+        parts: AsyncIterable[bytes],
+        listed_for: str = "",
+        may_rename: Callable[[bytes], bool] = lambda _: True,
     ) -> types_pb2.Dataset:
         """Checks and keeps a digest. The caller makes the journal durable.
+
+        Args:
+          listed_for: who alone finds it by the listing key; "": all.
+          may_rename: whether the data set of that digest id, if it is registered already, gets this name.
 
         Raises:
           InvalidArgumentError: the listing key is not that of the digest's files under these terms.
@@ -180,13 +236,30 @@ class Registry:
                     "listing_key: it is not that of the digest's own file table under `terms`"
                 )
             if digest.digest_id not in self._datasets and len(self._datasets) >= MAX_DATASETS:
-                raise errors.ResourceExhaustedError(f"{MAX_DATASETS} data sets are registered already")
-            temporary.rename(self._path(digest.digest_id))
-            await asyncio.to_thread(_sync_directory, self._root)
+                raise errors.ResourceExhaustedError(
+                    f"{MAX_DATASETS} data sets are registered already: remove some (tfquiver dataset delete)"
+                )
+            async with self._files:
+                temporary.rename(self._path(digest.digest_id))
+                await asyncio.to_thread(_sync_directory, self._root)
+                return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
         except OSError as error:
             raise errors.from_os_error(error, str(temporary)) from error
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _registered(
+        self,
+        digest: Digest,
+        name: str,
+        listing_key: bytes,
+        terms: Terms | None,
+        listed_for: str,
+        may_rename: Callable[[bytes], bool],
+    ) -> types_pb2.Dataset:
+        before = self._datasets.get(digest.digest_id)
+        if before and not may_rename(digest.digest_id):
+            name = before.name
         dataset = types_pb2.Dataset(
             digest_id=digest.digest_id,
             content_root=digest.content_root,
@@ -199,6 +272,7 @@ class Registry:
             dataset=dataset,
             listing_key=listing_key,
             terms=terms.message() if terms and listing_key else None,
+            listed_for=listed_for if listing_key else "",
         )
         self._journal(log_pb2.CommitRecord(dataset_registered=record))
         self.apply(record)
@@ -212,13 +286,20 @@ class Registry:
             return False
 
     def _record(
-        self, digest_id: bytes, name: str, listing_key: bytes, terms: types_pb2.ListingTerms | None = None
+        self,
+        digest_id: bytes,
+        name: str,
+        listing_key: bytes,
+        terms: types_pb2.ListingTerms | None = None,
+        listed_for: str = "",
     ) -> log_pb2.CommitRecord:
         dataset = types_pb2.Dataset()
         dataset.CopyFrom(self._datasets[digest_id])
         dataset.name = name
         return log_pb2.CommitRecord(
-            dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=listing_key, terms=terms)
+            dataset_registered=log_pb2.DatasetRegistered(
+                dataset=dataset, listing_key=listing_key, terms=terms, listed_for=listed_for
+            )
         )
 
     def _drop(self, digest_id: bytes) -> None:
@@ -252,6 +333,9 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _read(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(PART_BYTES)
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(PART_BYTES)
+    except OSError as error:
+        raise errors.from_os_error(error, str(path)) from error

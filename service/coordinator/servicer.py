@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 from tfquiver import errors
 from tfquiver.identity import Authority, Identity, Role
-from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
-from tfquiver.rpc import handled, handled_stream
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.rpc import caller, handled
 from tfquiver.service.coordinator import checks
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.session import LeaseState, Session
-from tfquiver.striping import MAX_CHUNKS
 
 DEFAULT_LIST_LIMIT = 1000
 _STATES = {
@@ -28,74 +26,22 @@ _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.RO
 
 
 class Tokens(Authority, Protocol):
+    named: bool  # whether tokens have names: then sessions are opened for those only who have claimed their key
+
     def by_hash(self, hash: bytes) -> Identity | None: ...
 
 
-class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
+class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer):
     def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
         """`tokens`: None: nobody is asked for one."""
         self._coordinator, self._tokens = coordinator, tokens
 
     @handled
-    async def RegisterDataset(
-        self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
-    ) -> types_pb2.Dataset:
-        first = await anext(aiter(request_iterator), None)
-        if first is None:
-            raise errors.InvalidArgumentError("part: the stream is empty")
-        checks.name("name", first.name, required=False)
-        checks.hash_("listing_key", first.listing_key, required=False)
-        terms = Terms.of(first.terms) if first.HasField("terms") else None
-
-        async def parts() -> AsyncIterator[bytes]:
-            yield first.part
-            async for request in request_iterator:
-                yield request.part
-
-        try:
-            return await self._coordinator.register(first.name, first.listing_key, terms, parts())
-        except errors.CorruptDigestError as error:
-            raise errors.InvalidArgumentError(f"part: {error}") from error
-
-    @handled
-    async def FindDataset(self, request: pb2.FindDatasetRequest, context: Any) -> types_pb2.Dataset:
-        registry = self._coordinator.registry
-        if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
-            raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
-        if request.digest_id:
-            found = registry.find(request.digest_id)
-        elif request.listing_key:
-            found = registry.find_listing(request.listing_key)
-        else:
-            found = registry.find_name(request.name)
-        return await registry.sound(found)
-
-    @handled_stream
-    async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
-        async for part in self._coordinator.registry.parts(request.digest_id):
-            yield pb2.DigestPart(part=part)
-
-    @handled
-    async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
-        return pb2.ListDatasetsReply(datasets=self._coordinator.registry.all())
-
-    @handled
-    async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:
-        checks.hash_("digest_id", request.digest_id)
-        checks.between("setting.chunks", request.setting.chunks, 0, MAX_CHUNKS)
-        checks.between("setting.partitions", request.setting.partitions, 0, checks.MAX_PARTITIONS)
-        checks.name("setting.rotation", request.setting.rotation, required=False)
-        return await self._coordinator.set_cache(request.digest_id, request.setting)
-
-    @handled
-    async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
-        checks.hash_("digest_id", request.digest_id)
-        return self._coordinator.cache(request.digest_id)
-
-    @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
-        return await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
+        reply = await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
+        reply.removals = self._coordinator.registry.removals
+        return reply
 
     @handled
     async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:
@@ -141,6 +87,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         checks.name("provider_id", request.provider_id)
         checks.name("job", request.job, required=False)
         checks.hash_("digest_id", request.digest_id)
+        request.job = self._job_of(request.session_key, request.digest_id, request.job)
         session_id = await self._coordinator.ticket(request)
         return pb2.TicketReply(end=session_id is None, session_id=session_id or "")
 
@@ -152,6 +99,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         for field in ("label", "job", "session_key"):
             checks.name(field, getattr(request, field), required=False)
         checks.hash_("digest_id", request.digest_id)
+        request.job = self._job_of(request.session_key, request.digest_id, request.job)
         session, dropped = await self._coordinator.open_reader(request)
         dataset = self._coordinator.registry.find(request.digest_id)
         return pb2.OpenReaderReply(
@@ -189,20 +137,31 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
         return pb2.CloseReaderReply()
 
     @handled
+    async def ClaimSession(self, request: pb2.ClaimSessionRequest, context: Any) -> pb2.ClaimSessionReply:
+        checks.name("session_key", request.session_key.partition(":")[0])
+        checks.name("session_key", request.session_key)
+        checks.hash_("digest_id", request.digest_id)
+        await self._claim(request.session_key, request.digest_id)
+        return pb2.ClaimSessionReply()
+
+    @handled
     async def Resume(self, request: pb2.ResumeRequest, context: Any) -> pb2.ResumeReply:
         checks.name("session_key", request.session_key)
         checks.name("job", request.job)
         checks.hash_("digest_id", request.digest_id)
+        await self._claim(request.session_key, request.digest_id)
+        request.job = self._job_of(request.session_key, request.digest_id, request.job)
         return await self._coordinator.resume(request)
 
     @handled
     async def GetPosition(self, request: pb2.GetPositionRequest, context: Any) -> pb2.GetPositionReply:
         checks.name("session_key", request.session_key)
+        self._coordinator.ownership.check_claim(caller(), request.session_key)
         return self._coordinator.position(request.session_key)
 
     @handled
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
-        reply = pb2.ListSessionsReply()
+        reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
         for session in reversed(list(self._coordinator.sessions)):
             if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
                 break
@@ -210,9 +169,31 @@ class CoordinatorServicer(coordinator_pb2_grpc.CoordinatorServicer):
                 (not request.session_key or session.session_key == request.session_key)
                 and (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
+                and ownership.has_claimed(who, session.session_key)
             ):
                 reply.sessions.append(_info(session))
         return reply
+
+    async def _claim(self, session_key: str, digest_id: bytes) -> None:
+        if self._named:
+            self._readable(caller(), digest_id)
+            await self._coordinator.claim(caller(), session_key)
+
+    def _job_of(self, session_key: str, digest_id: bytes, job: str) -> str:
+        """The job's name with that of its owner before it: nobody meets the jobs of others, whatever they call theirs.
+
+        Raises PermissionError_ (nobody has claimed the key), NotFoundError (they may not read the data set any more).
+        """
+        if not self._named:
+            return job
+        owner = self._coordinator.ownership.name_of(session_key)
+        if owner:
+            self._readable(Identity(Role.JOB, owner), digest_id)
+        return f"{owner}/{job}" if owner and job else job
+
+    @property
+    def _named(self) -> bool:
+        return self._tokens is not None and self._tokens.named
 
 
 def _info(session: Session) -> pb2.SessionInfo:

@@ -358,6 +358,13 @@ class Sessions:
             self._changed(created.takes_over)
         return self._book.session(created.session_id)
 
+    def forget_data_set(self, digest_id: bytes) -> list[str]:
+        """Whoever reads it will not find the session any more. Returns the ids of its sessions."""
+        gone = [session for session in self._book if session.digest_id == digest_id]
+        for session in gone:
+            self._forget(session)
+        return [session.session_id for session in gone]
+
     def _make_room(self) -> None:
         """Forgets some sessions that nobody reads: ended ones first, then those left alone for the longest, as of
         scripts that only look at a first batch. Some at a time, for to find them all sessions are looked at.

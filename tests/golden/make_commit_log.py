@@ -79,6 +79,16 @@ def records() -> list[CommitRecord]:
         created("resumed", 4, done_bitmap=zlib.compress(b"\x0f\x00"), takes_over="left", resumed=True, presumed=[3]),
         CommitRecord(epochs_counted=log_pb2.EpochsCounted(job="other", digest_id=DIGEST, sessions=7)),
         CommitRecord(cache_set=log_pb2.CacheSet(digest_id=DIGEST, setting=setting)),
+        CommitRecord(
+            dataset_access=log_pb2.DatasetAccess(
+                digest_id=DIGEST, owners=["blue", "green"], shared_with=["red"], everybody=True
+            )
+        ),
+        CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=DIGEST[::-1])),
+        CommitRecord(session_claimed=log_pb2.SessionClaimed(session_key="key", name="blue")),
+        CommitRecord(
+            dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST[::-1], listed_for="blue")
+        ),
     ]
 
 

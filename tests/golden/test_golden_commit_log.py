@@ -8,10 +8,13 @@ from pathlib import Path
 from tests.golden.make_commit_log import DIGEST, records
 from tests.unit.session_world import View
 from tfquiver.clock import ManualClock
+from tfquiver.identity import Identity, Role
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.log_file import framed, header, parse
+from tfquiver.service.coordinator.ownership import Ownership
 from tfquiver.service.coordinator.sessions import Sessions
 
+NOT_OF_SESSIONS = ("dataset_registered", "dataset_access", "dataset_removed", "session_claimed")
 LOG = Path(__file__).parent / "commit_log_v1"
 
 
@@ -31,7 +34,7 @@ def test_the_sessions_are_as_they_were() -> None:
     view = View(bytearray(12), [1] * 12)
     sessions = Sessions(ManualClock(), random.Random(1), journal.append, lambda _: view)
     for record in parse(LOG.read_bytes(), LOG.name)[0]:
-        if record.WhichOneof("record") != "dataset_registered":
+        if record.WhichOneof("record") not in NOT_OF_SESSIONS:
             sessions.apply(record)
     sessions.restored()
     open_, ended, settled = (sessions.session(name) for name in ("open", "ended", "settled"))
@@ -54,3 +57,16 @@ def test_the_sessions_are_as_they_were() -> None:
     for job, epoch in (("job", 5), ("other", 7)):
         made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch
+
+
+def test_what_belongs_to_whom_is_as_it_was() -> None:
+    ownership = Ownership([].append)
+    for record in parse(LOG.read_bytes(), LOG.name)[0]:
+        ownership.apply(record)
+    blue, red, other = (Identity(Role.JOB, name) for name in ("blue", "red", "other"))
+    assert (ownership.owns(blue, DIGEST), ownership.owns(red, DIGEST)) == (True, False)
+    assert ownership.may_read(other, DIGEST)
+    assert ownership.name_of("key:more") == "blue"
+    assert list(ownership.snapshot()) == [
+        record for record in records() if record.WhichOneof("record") in ("dataset_access", "session_claimed")
+    ]

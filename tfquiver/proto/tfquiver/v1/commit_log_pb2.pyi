@@ -37,6 +37,9 @@ class CommitRecord(_message.Message):
     EPOCHS_COUNTED_FIELD_NUMBER: _builtins.int
     CACHE_SET_FIELD_NUMBER: _builtins.int
     RESUME_ASKED_FIELD_NUMBER: _builtins.int
+    DATASET_ACCESS_FIELD_NUMBER: _builtins.int
+    DATASET_REMOVED_FIELD_NUMBER: _builtins.int
+    SESSION_CLAIMED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -59,6 +62,12 @@ class CommitRecord(_message.Message):
     def cache_set(self) -> Global___CacheSet: ...
     @_builtins.property
     def resume_asked(self) -> Global___ResumeAsked: ...
+    @_builtins.property
+    def dataset_access(self) -> Global___DatasetAccess: ...
+    @_builtins.property
+    def dataset_removed(self) -> Global___DatasetRemoved: ...
+    @_builtins.property
+    def session_claimed(self) -> Global___SessionClaimed: ...
     def __init__(
         self,
         *,
@@ -73,12 +82,15 @@ class CommitRecord(_message.Message):
         epochs_counted: Global___EpochsCounted | None = ...,
         cache_set: Global___CacheSet | None = ...,
         resume_asked: Global___ResumeAsked | None = ...,
+        dataset_access: Global___DatasetAccess | None = ...,
+        dataset_removed: Global___DatasetRemoved | None = ...,
+        session_claimed: Global___SessionClaimed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_registered", b"dataset_registered", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -91,8 +103,11 @@ class DatasetRegistered(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     LISTING_KEY_FIELD_NUMBER: _builtins.int
     TERMS_FIELD_NUMBER: _builtins.int
+    LISTED_FOR_FIELD_NUMBER: _builtins.int
     listing_key: _builtins.bytes
     """empty: none was given"""
+    listed_for: _builtins.str
+    """the listing key is found by this name alone, whose word it is; empty: by all"""
     @_builtins.property
     def dataset(self) -> _types_pb2.Dataset: ...
     @_builtins.property
@@ -105,10 +120,11 @@ class DatasetRegistered(_message.Message):
         dataset: _types_pb2.Dataset | None = ...,
         listing_key: _builtins.bytes = ...,
         terms: _types_pb2.ListingTerms | None = ...,
+        listed_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "listing_key", b"listing_key", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "listed_for", b"listed_for", "listing_key", b"listing_key", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,3 +507,80 @@ class ResumeAsked(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeAsked: _TypeAlias = ResumeAsked  # noqa: Y015
+
+@_typing.final
+class DatasetAccess(_message.Message):
+    """Who owns a data set, and who else may read it. The last one of a data set is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
+    SHARED_WITH_FIELD_NUMBER: _builtins.int
+    EVERYBODY_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    everybody: _builtins.bool
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def shared_with(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        owners: _abc.Iterable[_builtins.str] | None = ...,
+        shared_with: _abc.Iterable[_builtins.str] | None = ...,
+        everybody: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "everybody", b"everybody", "owners", b"owners", "shared_with", b"shared_with"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetAccess: _TypeAlias = DatasetAccess  # noqa: Y015
+
+@_typing.final
+class DatasetRemoved(_message.Message):
+    """It is registered no more; nor has it a setting, or anybody who owns it, until it is registered again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetRemoved: _TypeAlias = DatasetRemoved  # noqa: Y015
+
+@_typing.final
+class SessionClaimed(_message.Message):
+    """Sessions of this key are of the one with this name (of no one in particular: empty)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionClaimed: _TypeAlias = SessionClaimed  # noqa: Y015

@@ -107,6 +107,117 @@ class FindDatasetRequest(_message.Message):
 Global___FindDatasetRequest: _TypeAlias = FindDatasetRequest  # noqa: Y015
 
 @_typing.final
+class ShareDatasetRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    EVERYBODY_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    everybody: _builtins.bool
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        everybody: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "everybody", b"everybody", "names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareDatasetRequest: _TypeAlias = ShareDatasetRequest  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    force: _builtins.bool
+    """end the sessions of those who read it"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "force", b"force"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetRequest: _TypeAlias = DeleteDatasetRequest  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OWNERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """who owns it still; empty: it is removed"""
+
+    def __init__(
+        self,
+        *,
+        owners: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owners", b"owners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetReply: _TypeAlias = DeleteDatasetReply  # noqa: Y015
+
+@_typing.final
+class RemovedDatasetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_ids", b"digest_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovedDatasetsRequest: _TypeAlias = RemovedDatasetsRequest  # noqa: Y015
+
+@_typing.final
+class RemovedDatasetsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_ids", b"digest_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovedDatasetsReply: _TypeAlias = RemovedDatasetsReply  # noqa: Y015
+
+@_typing.final
 class GetDigestRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -370,8 +481,11 @@ class OrdersReply(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     ORDERS_FIELD_NUMBER: _builtins.int
+    REMOVALS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """unlike every other one, those of coordinators before included"""
+    removals: _builtins.int
+    """another number than before: data sets have been removed (RemovedDatasets says which)"""
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetOrders]:
         """every data set that has a setting; empty when `version` is the request's"""
@@ -381,10 +495,11 @@ class OrdersReply(_message.Message):
         *,
         version: _builtins.int = ...,
         orders: _abc.Iterable[Global___DatasetOrders] | None = ...,
+        removals: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "removals", b"removals", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1042,6 +1157,44 @@ class CloseReaderReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseReaderReply: _TypeAlias = CloseReaderReply  # noqa: Y015
+
+@_typing.final
+class ClaimSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    """one that holds a colon is claimed by what stands before it"""
+    digest_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimSessionRequest: _TypeAlias = ClaimSessionRequest  # noqa: Y015
+
+@_typing.final
+class ClaimSessionReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimSessionReply: _TypeAlias = ClaimSessionReply  # noqa: Y015
 
 @_typing.final
 class ResumeRequest(_message.Message):

@@ -55,6 +55,21 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsReply.FromString,
                 _registered_method=True)
+        self.ShareDataset = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ShareDataset',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ShareDatasetRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.Dataset.FromString,
+                _registered_method=True)
+        self.DeleteDataset = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/DeleteDataset',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetReply.FromString,
+                _registered_method=True)
+        self.RemovedDatasets = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/RemovedDatasets',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.FromString,
+                _registered_method=True)
         self.SetCache = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/SetCache',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.SerializeToString,
@@ -120,6 +135,11 @@ class CoordinatorStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.FromString,
                 _registered_method=True)
+        self.ClaimSession = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ClaimSession',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.FromString,
+                _registered_method=True)
         self.Resume = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Resume',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.SerializeToString,
@@ -170,9 +190,34 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ShareDataset(self, request, context):
+        """Says with whom a data set is shared: with these names, with everybody, or, when neither is set, with nobody. For its
+        owners and admins. Durable when it returns; idempotent. Errors: NOT_FOUND, PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDataset(self, request, context):
+        """Removes a data set: its digest, its setting, the sessions over it; nodes delete what they keep of it alone. One of
+        several owners only gives up its part. Durable when it returns; idempotent: an unknown one is removed already.
+        Errors: FAILED_PRECONDITION (readers are reading it, and `force` is not set), PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovedDatasets(self, request, context):
+        """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetCache(self, request, context):
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-        request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+        request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+        more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
         RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -274,6 +319,15 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClaimSession(self, request, context):
+        """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
+        session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
+        unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Resume(self, request, context):
         """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
         takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -321,6 +375,21 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListDatasets,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsReply.SerializeToString,
+            ),
+            'ShareDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShareDataset,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ShareDatasetRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.Dataset.SerializeToString,
+            ),
+            'DeleteDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDataset,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetReply.SerializeToString,
+            ),
+            'RemovedDatasets': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovedDatasets,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.SerializeToString,
             ),
             'SetCache': grpc.unary_unary_rpc_method_handler(
                     servicer.SetCache,
@@ -386,6 +455,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.CloseReader,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.SerializeToString,
+            ),
+            'ClaimSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimSession,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.SerializeToString,
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
@@ -511,6 +585,87 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/ListDatasets',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDatasetsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShareDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/ShareDataset',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ShareDatasetRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.Dataset.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/DeleteDataset',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.DeleteDatasetReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovedDatasets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/RemovedDatasets',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -862,6 +1017,33 @@ class Coordinator:
             '/tfquiver.v1.Coordinator/CloseReader',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.CloseReaderReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Coordinator/ClaimSession',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,9 +49,21 @@ class CoordinatorStub:
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]
     """Read-only."""
+    ShareDataset: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ShareDatasetRequest, _types_pb2.Dataset]
+    """Says with whom a data set is shared: with these names, with everybody, or, when neither is set, with nobody. For its
+    owners and admins. Durable when it returns; idempotent. Errors: NOT_FOUND, PERMISSION_DENIED.
+    """
+    DeleteDataset: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteDatasetRequest, _coordinator_pb2.DeleteDatasetReply]
+    """Removes a data set: its digest, its setting, the sessions over it; nodes delete what they keep of it alone. One of
+    several owners only gives up its part. Durable when it returns; idempotent: an unknown one is removed already.
+    Errors: FAILED_PRECONDITION (readers are reading it, and `force` is not set), PERMISSION_DENIED.
+    """
+    RemovedDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemovedDatasetsRequest, _coordinator_pb2.RemovedDatasetsReply]
+    """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
     SetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-    request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+    request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+    more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
     RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
     """
     GetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]
@@ -97,6 +109,11 @@ class CoordinatorStub:
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
     Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
     """
+    ClaimSession: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimSessionRequest, _coordinator_pb2.ClaimSessionReply]
+    """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
+    session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
+    unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
+    """
     Resume: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
     takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -124,9 +141,21 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]  # type: ignore[assignment]
     """Read-only."""
+    ShareDataset: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ShareDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
+    """Says with whom a data set is shared: with these names, with everybody, or, when neither is set, with nobody. For its
+    owners and admins. Durable when it returns; idempotent. Errors: NOT_FOUND, PERMISSION_DENIED.
+    """
+    DeleteDataset: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteDatasetRequest, _coordinator_pb2.DeleteDatasetReply]  # type: ignore[assignment]
+    """Removes a data set: its digest, its setting, the sessions over it; nodes delete what they keep of it alone. One of
+    several owners only gives up its part. Durable when it returns; idempotent: an unknown one is removed already.
+    Errors: FAILED_PRECONDITION (readers are reading it, and `force` is not set), PERMISSION_DENIED.
+    """
+    RemovedDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemovedDatasetsRequest, _coordinator_pb2.RemovedDatasetsReply]  # type: ignore[assignment]
+    """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
     SetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-    request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+    request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+    more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
     RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
     """
     GetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
@@ -171,6 +200,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     CloseReader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CloseReaderRequest, _coordinator_pb2.CloseReaderReply]  # type: ignore[assignment]
     """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
     Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+    """
+    ClaimSession: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimSessionRequest, _coordinator_pb2.ClaimSessionReply]  # type: ignore[assignment]
+    """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
+    session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
+    unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
     """
     Resume: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]  # type: ignore[assignment]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
@@ -222,13 +256,43 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """Read-only."""
 
     @_abc_1.abstractmethod
+    def ShareDataset(
+        self,
+        request: _coordinator_pb2.ShareDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Dataset, _abc.Awaitable[_types_pb2.Dataset]]:
+        """Says with whom a data set is shared: with these names, with everybody, or, when neither is set, with nobody. For its
+        owners and admins. Durable when it returns; idempotent. Errors: NOT_FOUND, PERMISSION_DENIED.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteDataset(
+        self,
+        request: _coordinator_pb2.DeleteDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeleteDatasetReply, _abc.Awaitable[_coordinator_pb2.DeleteDatasetReply]]:
+        """Removes a data set: its digest, its setting, the sessions over it; nodes delete what they keep of it alone. One of
+        several owners only gives up its part. Durable when it returns; idempotent: an unknown one is removed already.
+        Errors: FAILED_PRECONDITION (readers are reading it, and `force` is not set), PERMISSION_DENIED.
+        """
+
+    @_abc_1.abstractmethod
+    def RemovedDatasets(
+        self,
+        request: _coordinator_pb2.RemovedDatasetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RemovedDatasetsReply, _abc.Awaitable[_coordinator_pb2.RemovedDatasetsReply]]:
+        """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
+
+    @_abc_1.abstractmethod
     def SetCache(
         self,
         request: _coordinator_pb2.SetCacheRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-        request left it open. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
+        request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+        more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
         RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
         """
 
@@ -345,6 +409,17 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.CloseReaderReply, _abc.Awaitable[_coordinator_pb2.CloseReaderReply]]:
         """The reader leaves. Its unacked leases go back, unless it had been told END and says complete. Idempotent.
         Errors: NOT_FOUND (it says complete to a coordinator that was restarted since: call OpenReader with `held` first).
+        """
+
+    @_abc_1.abstractmethod
+    def ClaimSession(
+        self,
+        request: _coordinator_pb2.ClaimSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ClaimSessionReply, _abc.Awaitable[_coordinator_pb2.ClaimSessionReply]]:
+        """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
+        session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
+        unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
         """
 
     @_abc_1.abstractmethod

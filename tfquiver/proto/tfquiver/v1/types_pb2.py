@@ -24,29 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tfquiver/proto/tfquiver/v1/types.proto\x12\x0btfquiver.v1\"n\n\x08\x46ileInfo\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\t\x12-\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x18.tfquiver.v1.Compression\"u\n\x07\x44\x61taset\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_root\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06shards\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\"k\n\x0cListingTerms\x12\x17\n\x0fmin_shard_bytes\x18\x01 \x01(\x04\x12\x1a\n\x12target_shard_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_shard_bytes\x18\x03 \x01(\x04\x12\r\n\x05place\x18\x04 \x01(\t\"s\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\x12\x13\n\x0bquota_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\"\x84\x01\n\x0c\x43\x61\x63heSetting\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.tfquiver.v1.CacheMode\x12\x18\n\x10\x61llocation_bytes\x18\x02 \x01(\x04\x12\x10\n\x08rotation\x18\x03 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\"e\n\x0cSessionOrder\x12\x15\n\rdeterministic\x18\x01 \x01(\x08\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12\x12\n\norder_seed\x18\x03 \x01(\x04\x12\x15\n\rbatch_records\x18\x04 \x01(\r\"<\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x13\n\x0b\x64one_bitmap\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x04*l\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43OMPRESSION_NONE\x10\x01\x12\x14\n\x10\x43OMPRESSION_GZIP\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x84\x01\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41\x43HE_MODE_NONE\x10\x01\x12\x1a\n\x16\x43\x41\x43HE_MODE_COOPERATIVE\x10\x02\x12\x16\n\x12\x43\x41\x43HE_MODE_UNIFORM\x10\x03\x12\x12\n\x0e\x43\x41\x43HE_MODE_LRU\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tfquiver/proto/tfquiver/v1/types.proto\x12\x0btfquiver.v1\"n\n\x08\x46ileInfo\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\t\x12-\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x18.tfquiver.v1.Compression\"\xad\x01\n\x07\x44\x61taset\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_root\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06shards\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06owners\x18\n \x03(\t\x12\x13\n\x0bshared_with\x18\x0b \x03(\t\x12\x11\n\teverybody\x18\x0c \x01(\x08\"k\n\x0cListingTerms\x12\x17\n\x0fmin_shard_bytes\x18\x01 \x01(\x04\x12\x1a\n\x12target_shard_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_shard_bytes\x18\x03 \x01(\x04\x12\r\n\x05place\x18\x04 \x01(\t\"s\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\x12\x13\n\x0bquota_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\"\x84\x01\n\x0c\x43\x61\x63heSetting\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.tfquiver.v1.CacheMode\x12\x18\n\x10\x61llocation_bytes\x18\x02 \x01(\x04\x12\x10\n\x08rotation\x18\x03 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\"e\n\x0cSessionOrder\x12\x15\n\rdeterministic\x18\x01 \x01(\x08\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12\x12\n\norder_seed\x18\x03 \x01(\x04\x12\x15\n\rbatch_records\x18\x04 \x01(\r\"<\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x13\n\x0b\x64one_bitmap\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x04*l\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43OMPRESSION_NONE\x10\x01\x12\x14\n\x10\x43OMPRESSION_GZIP\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x84\x01\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41\x43HE_MODE_NONE\x10\x01\x12\x1a\n\x16\x43\x41\x43HE_MODE_COOPERATIVE\x10\x02\x12\x16\n\x12\x43\x41\x43HE_MODE_UNIFORM\x10\x03\x12\x12\n\x0e\x43\x41\x43HE_MODE_LRU\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfquiver.proto.tfquiver.v1.types_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMPRESSION']._serialized_start=812
-  _globals['_COMPRESSION']._serialized_end=920
-  _globals['_CACHEMODE']._serialized_start=923
-  _globals['_CACHEMODE']._serialized_end=1055
+  _globals['_COMPRESSION']._serialized_start=869
+  _globals['_COMPRESSION']._serialized_end=977
+  _globals['_CACHEMODE']._serialized_start=980
+  _globals['_CACHEMODE']._serialized_end=1112
   _globals['_FILEINFO']._serialized_start=55
   _globals['_FILEINFO']._serialized_end=165
-  _globals['_DATASET']._serialized_start=167
-  _globals['_DATASET']._serialized_end=284
-  _globals['_LISTINGTERMS']._serialized_start=286
-  _globals['_LISTINGTERMS']._serialized_end=393
-  _globals['_NODEINFO']._serialized_start=395
-  _globals['_NODEINFO']._serialized_end=510
-  _globals['_CACHESETTING']._serialized_start=513
-  _globals['_CACHESETTING']._serialized_end=645
-  _globals['_SESSIONORDER']._serialized_start=647
-  _globals['_SESSIONORDER']._serialized_end=748
-  _globals['_POSITION']._serialized_start=750
-  _globals['_POSITION']._serialized_end=810
+  _globals['_DATASET']._serialized_start=168
+  _globals['_DATASET']._serialized_end=341
+  _globals['_LISTINGTERMS']._serialized_start=343
+  _globals['_LISTINGTERMS']._serialized_end=450
+  _globals['_NODEINFO']._serialized_start=452
+  _globals['_NODEINFO']._serialized_end=567
+  _globals['_CACHESETTING']._serialized_start=570
+  _globals['_CACHESETTING']._serialized_end=702
+  _globals['_SESSIONORDER']._serialized_start=704
+  _globals['_SESSIONORDER']._serialized_end=805
+  _globals['_POSITION']._serialized_start=807
+  _globals['_POSITION']._serialized_end=867
 # @@protoc_insertion_point(module_scope)

@@ -3,8 +3,10 @@
 isort:skip_file
 Values shared by the services. Lengths are bytes, times are milliseconds, hashes are raw 32-byte SHA-256."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -114,6 +116,9 @@ class Dataset(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
+    SHARED_WITH_FIELD_NUMBER: _builtins.int
+    EVERYBODY_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     """names this copy: content and locations"""
     content_root: _builtins.bytes
@@ -124,6 +129,14 @@ class Dataset(_message.Message):
     records: _builtins.int
     size_bytes: _builtins.int
     """raw TFRecord bytes, framing included"""
+    everybody: _builtins.bool
+    """may read it"""
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In replies only, and only where tokens are asked for."""
+
+    @_builtins.property
+    def shared_with(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -133,10 +146,13 @@ class Dataset(_message.Message):
         shards: _builtins.int = ...,
         records: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
+        owners: _abc.Iterable[_builtins.str] | None = ...,
+        shared_with: _abc.Iterable[_builtins.str] | None = ...,
+        everybody: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_root", b"content_root", "digest_id", b"digest_id", "name", b"name", "records", b"records", "shards", b"shards", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "name", b"name", "owners", b"owners", "records", b"records", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,153 @@
+"""The calls on data sets, as each caller may see them: what somebody may not read is not there for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.identity import Identity, Role
+from tfquiver.listing_terms import Terms
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rpc import caller, handled, handled_stream
+from tfquiver.service.coordinator import checks
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.striping import MAX_CHUNKS
+
+MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
+_UNSET = types_pb2.CACHE_MODE_UNSPECIFIED
+
+
+class DatasetCalls:
+    _coordinator: Coordinator
+
+    @handled
+    async def RegisterDataset(
+        self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
+    ) -> types_pb2.Dataset:
+        who = caller()
+        first = await anext(aiter(request_iterator), None)
+        if first is None:
+            raise errors.InvalidArgumentError("part: the stream is empty")
+        checks.name("name", first.name, required=False)
+        checks.hash_("listing_key", first.listing_key, required=False)
+        terms = Terms.of(first.terms) if first.HasField("terms") else None
+        ownership = self._coordinator.ownership
+        if who.role is Role.JOB and ownership.owned_by(who.owner) >= MAX_OWNED:
+            raise errors.ResourceExhaustedError(
+                f"{who} owns {MAX_OWNED} data sets already: remove some (tfquiver dataset delete)"
+            )
+
+        async def parts() -> AsyncIterator[bytes]:
+            yield first.part
+            async for request in request_iterator:
+                yield request.part
+
+        try:
+            return self._told(await self._coordinator.register(first.name, first.listing_key, terms, parts(), who))
+        except errors.CorruptDigestError as error:
+            raise errors.InvalidArgumentError(f"part: {error}") from error
+
+    @handled
+    async def FindDataset(self, request: pb2.FindDatasetRequest, context: Any) -> types_pb2.Dataset:
+        who, registry = caller(), self._coordinator.registry
+        if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
+            raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
+        if request.digest_id:
+            found = self._readable(who, request.digest_id)
+        elif request.listing_key:
+            found = registry.find_listing(request.listing_key, who.owner)
+        else:
+            found = self._by_name(who, request.name)
+        found = await registry.sound(found)
+        if request.listing_key:
+            await self._coordinator.acquire(who, found.digest_id)
+        return self._told(found)
+
+    @handled_stream
+    async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
+        self._readable(caller(), request.digest_id)
+        async for part in self._coordinator.registry.parts(request.digest_id):
+            yield pb2.DigestPart(part=part)
+
+    @handled
+    async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
+        who, ownership = caller(), self._coordinator.ownership
+        readable = (one for one in self._coordinator.registry.all() if ownership.may_read(who, one.digest_id))
+        return pb2.ListDatasetsReply(datasets=map(self._told, readable))
+
+    @handled
+    async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:
+        checks.hash_("digest_id", request.digest_id)
+        found = self._owned(caller(), request.digest_id)
+        await self._coordinator.share(request.digest_id, request.names, request.everybody)
+        return self._told(found)
+
+    @handled
+    async def DeleteDataset(self, request: pb2.DeleteDatasetRequest, context: Any) -> pb2.DeleteDatasetReply:
+        checks.hash_("digest_id", request.digest_id)
+        who = caller()
+        try:
+            self._owned(who, request.digest_id)
+        except errors.NotFoundError:
+            return pb2.DeleteDatasetReply()
+        return pb2.DeleteDatasetReply(owners=await self._coordinator.delete(who, request.digest_id, request.force))
+
+    @handled
+    async def RemovedDatasets(self, request: pb2.RemovedDatasetsRequest, context: Any) -> pb2.RemovedDatasetsReply:
+        checks.between("digest_ids", len(request.digest_ids), 0, checks.MAX_INVENTORY_HASHES)
+        return pb2.RemovedDatasetsReply(digest_ids=self._coordinator.registry.removed(request.digest_ids))
+
+    @handled
+    async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("setting.chunks", request.setting.chunks, 0, MAX_CHUNKS)
+        checks.between("setting.partitions", request.setting.partitions, 0, checks.MAX_PARTITIONS)
+        checks.name("setting.rotation", request.setting.rotation, required=False)
+        who, unset = caller(), request.setting == types_pb2.CacheSetting(mode=_UNSET)
+        if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
+            self._owned(who, request.digest_id)
+        if unset:
+            return await self._coordinator.unset_cache(request.digest_id)
+        return await self._coordinator.set_cache(request.digest_id, request.setting)
+
+    @handled
+    async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        self._readable(caller(), request.digest_id)
+        return self._coordinator.cache(request.digest_id)
+
+    def _readable(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
+        """Raises NotFoundError, the same whether it is not there or not theirs to read."""
+        if not self._coordinator.ownership.may_read(who, digest_id):
+            raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered")
+        return self._coordinator.registry.find(digest_id)
+
+    def _owned(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
+        """Raises NotFoundError, PermissionError_."""
+        found = self._readable(who, digest_id)
+        self._coordinator.ownership.check_owner(who, digest_id)
+        return found
+
+    def _by_name(self, who: Identity, name: str) -> types_pb2.Dataset:
+        """Of several, one of their own before one that is shared with them, before one that is everybody's: nobody
+        puts another data set in the place of theirs by giving it the same name."""
+        registry, ownership = self._coordinator.registry, self._coordinator.ownership
+        if who.role is not Role.JOB:
+            return registry.find_name(name)
+        found = [one for one in registry.all() if one.name == name and ownership.may_read(who, one.digest_id)]
+        if not found:
+            raise errors.NotFoundError(f"name: no data set {name!r} is registered")
+
+        def nearness(one: types_pb2.Dataset) -> int:
+            access = ownership.access(one.digest_id)
+            return 0 if who.owner in access.owners else 1 if who.owner in access.shared_with else 2
+
+        return min(found, key=nearness)
+
+    def _told(self, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
+        access = self._coordinator.ownership.access(dataset.digest_id)
+        told = types_pb2.Dataset(owners=access.owners, shared_with=access.shared_with, everybody=access.everybody)
+        told.MergeFrom(dataset)
+        return told

@@ -1,0 +1,212 @@
+"""What belongs to whom, over the wire: two teams and one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.support.cluster import Server
+from tests.support.store_node import build, write_files
+from tests.support.trusted import Trusted, code_of
+from tfquiver.cutting import CutPolicy
+from tfquiver.digest import Digest
+from tfquiver.listing import expand
+from tfquiver.listing_terms import Terms
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registration import Registrar
+
+NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
+POLICY = CutPolicy(1024, 2048, 4096)
+UNIFORM = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trusted]:
+    trusted = Trusted(tmp_path_factory.mktemp("trusted"))
+    yield trusted
+    trusted.close()
+
+
+@pytest.fixture
+def digest(tmp_path: Path, request: pytest.FixtureRequest) -> Digest:
+    """Of files of this test alone."""
+    return build(write_files(tmp_path / "data", files=1, records_each=40), POLICY, request.node.name)
+
+
+def registrar(cluster: Trusted, who: str) -> Registrar:
+    control = cluster.node.ready["control"]
+    return Registrar(cluster.coordinator.address, control, cluster.tokens[who], 20.0)
+
+
+def register(cluster: Trusted, who: str, digest: Digest, **fields: Any) -> types_pb2.Dataset:
+    parts = iter([pb.RegisterDatasetRequest(part=digest.to_bytes(), **fields)])
+    dataset: types_pb2.Dataset = cluster.call(who, "RegisterDataset", parts)
+    return dataset
+
+
+def refusal(cluster: Trusted, who: str, method: str, request: Any) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as raised:
+        cluster.call(who, method, request)
+    return code_of(raised.value)
+
+
+def known(cluster: Trusted, who: str) -> set[bytes]:
+    return {one.digest_id for one in cluster.call(who, "ListDatasets", pb.ListDatasetsRequest()).datasets}
+
+
+def claim(cluster: Trusted, who: str, key: str, digest_id: bytes) -> None:
+    cluster.call(who, "ClaimSession", pb.ClaimSessionRequest(session_key=key, digest_id=digest_id))
+
+
+def opened(key: str, digest_id: bytes, job: str = "run", reader: str = "") -> pb.OpenReaderRequest:
+    return pb.OpenReaderRequest(
+        session_key=key, digest_id=digest_id, job=job, reader_id=reader or f"reader of {key}", node_id="n",
+        incarnation="1",
+    )  # fmt: skip
+
+
+def test_hashes_and_digests_are_for_those_alone_to_whom_they_belong(cluster: Trusted, digest: Digest) -> None:
+    made = register(cluster, "blue", digest)
+    assert list(made.owners) == ["blue"]
+    asked = (
+        ("GetDigest", pb.GetDigestRequest(digest_id=made.digest_id)),
+        ("FindDataset", pb.FindDatasetRequest(digest_id=made.digest_id)),
+        ("FindDataset", pb.FindDatasetRequest(name=made.name)),
+        ("GetCache", pb.GetCacheRequest(digest_id=made.digest_id)),
+        ("SetCache", pb.SetCacheRequest(digest_id=made.digest_id, setting=UNIFORM)),
+        ("ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"])),
+        ("Resume", pb.ResumeRequest(session_key="k", job="run", digest_id=made.digest_id)),
+        ("ClaimSession", pb.ClaimSessionRequest(session_key="k", digest_id=made.digest_id)),
+    )
+    for method, request in asked:
+        assert refusal(cluster, "green", method, request) is NOT_FOUND, method
+    assert made.digest_id not in known(cluster, "green")
+    assert made.digest_id in known(cluster, "blue") & known(cluster, "rack1") & known(cluster, "ann")
+    parts = cluster.call("blue", "GetDigest", pb.GetDigestRequest(digest_id=made.digest_id))
+    assert b"".join(part.part for part in parts) == digest.to_bytes()
+
+
+def test_it_can_be_shared_to_read_and_no_more(cluster: Trusted, digest: Digest) -> None:
+    made = register(cluster, "blue", digest)
+    shared = cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"]))
+    assert list(shared.shared_with) == ["green"]
+    assert made.digest_id in known(cluster, "green")
+    for method, request in (
+        ("SetCache", pb.SetCacheRequest(digest_id=made.digest_id, setting=UNIFORM)),
+        ("ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, everybody=True)),
+        ("DeleteDataset", pb.DeleteDatasetRequest(digest_id=made.digest_id)),
+    ):
+        assert refusal(cluster, "green", method, request) is DENIED, method
+    cluster.call("blue", "SetCache", pb.SetCacheRequest(digest_id=made.digest_id, setting=UNIFORM))
+    cluster.call("ann", "SetCache", pb.SetCacheRequest(digest_id=made.digest_id, setting=UNIFORM))
+    cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id))
+    assert made.digest_id not in known(cluster, "green")
+
+
+def test_two_teams_who_scan_the_same_files_own_them_both_and_scan_once(cluster: Trusted, tmp_path: Path) -> None:
+    files = expand(str(write_files(tmp_path / "data", files=1, records_each=40)))
+    with registrar(cluster, "blue") as blue, registrar(cluster, "green") as green:
+        first = blue.files(files, POLICY, "mine", None)
+        assert list(first.owners) == ["blue"]
+        assert first.digest_id not in known(cluster, "green")
+        second = green.files(files, POLICY, "theirs", None)
+    assert (second.digest_id, set(second.owners)) == (first.digest_id, {"blue", "green"})
+
+
+def test_the_digest_file_is_enough_to_own_it_too(cluster: Trusted, digest: Digest, tmp_path: Path) -> None:
+    register(cluster, "blue", digest, name="kept name")
+    digest.save(tmp_path / "copy.tfqd")
+    with registrar(cluster, "green") as green:
+        second = green.digest(tmp_path / "copy.tfqd")
+    assert set(second.owners) == {"blue", "green"}
+    assert second.name == "kept name"
+
+
+def test_a_jobs_word_for_a_listing_counts_for_itself_alone(cluster: Trusted, digest: Digest, tmp_path: Path) -> None:
+    key = Terms(POLICY).key(digest.files)
+    found = pb.FindDatasetRequest(listing_key=key)
+    register(cluster, "green", digest, listing_key=key, terms=Terms(POLICY).message())
+    assert cluster.call("green", "FindDataset", found).digest_id == digest.digest_id
+    assert refusal(cluster, "blue", "FindDataset", found) is NOT_FOUND
+    assert refusal(cluster, "rack1", "FindDataset", found) is NOT_FOUND
+
+
+def test_nobody_puts_another_data_set_in_the_place_of_ones_own(cluster: Trusted, tmp_path: Path) -> None:
+    mine = build(write_files(tmp_path / "mine", files=1, records_each=40), POLICY)
+    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
+    register(cluster, "blue", mine, name="train")
+    register(cluster, "green", other, name="train")
+    cluster.call("green", "ShareDataset", pb.ShareDatasetRequest(digest_id=other.digest_id, everybody=True))
+    found = cluster.call("blue", "FindDataset", pb.FindDatasetRequest(name="train"))
+    assert found.digest_id == mine.digest_id
+
+
+def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: Digest) -> None:
+    made = register(cluster, "blue", digest)
+    cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"]))
+    assert refusal(cluster, "rack1", "OpenReader", opened("nobody's", made.digest_id)) is DENIED
+    claim(cluster, "blue", "blue's", made.digest_id)
+    claim(cluster, "green", "green's", made.digest_id)
+    session_id = cluster.call("rack1", "OpenReader", opened("blue's", made.digest_id)).session_id
+    sessions = {
+        who: [one.session_id for one in cluster.call(who, "ListSessions", pb.ListSessionsRequest()).sessions]
+        for who in ("blue", "green", "rack1")
+    }
+    assert session_id in sessions["blue"] and session_id in sessions["rack1"]
+    assert session_id not in sessions["green"]
+    for method, request in (
+        ("ClaimSession", pb.ClaimSessionRequest(session_key="blue's", digest_id=made.digest_id)),
+        ("Resume", pb.ResumeRequest(session_key="blue's", job="run", digest_id=made.digest_id)),
+        ("GetPosition", pb.GetPositionRequest(session_key="blue's")),
+    ):
+        assert refusal(cluster, "green", method, request) is DENIED, method
+    cluster.call("blue", "GetPosition", pb.GetPositionRequest(session_key="blue's"))
+
+
+def test_jobs_of_one_name_in_two_teams_do_not_meet(cluster: Trusted, digest: Digest) -> None:
+    """A team that knows how another calls its job could else take its epoch over."""
+    made = register(cluster, "blue", digest)
+    register(cluster, "green", digest)
+    claim(cluster, "blue", "first", made.digest_id)
+    reader = cluster.call("rack1", "OpenReader", opened("first", made.digest_id, job="train"))
+    lease = pb.LeaseRequest(session_id=reader.session_id, reader_id="reader of first", sequence=1, max_shards=1)
+    shard = cluster.call("rack1", "Lease", lease).leases[0].shard
+    ack = pb.AckRequest(session_id=reader.session_id, reader_id="reader of first", shards=[shard])
+    cluster.call("rack1", "Ack", ack)
+    resume = {who: pb.ResumeRequest(session_key=f"{who} again", job="train", digest_id=made.digest_id)
+              for who in ("blue", "green")}  # fmt: skip
+    assert not cluster.call("green", "Resume", resume["green"]).resumed
+    assert cluster.call("rack1", "OpenReader", opened("green again", made.digest_id, job="train")).epoch == 0
+    assert cluster.call("blue", "Resume", resume["blue"]).resumed
+
+
+def test_who_lost_the_right_to_read_opens_no_further_session(cluster: Trusted, digest: Digest) -> None:
+    made = register(cluster, "blue", digest)
+    cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"]))
+    claim(cluster, "green", "shared", made.digest_id)
+    cluster.call("rack1", "OpenReader", opened("shared", made.digest_id, reader="1"))
+    cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id))
+    assert refusal(cluster, "rack1", "OpenReader", opened("shared", made.digest_id, reader="2")) is NOT_FOUND
+
+
+def test_what_belongs_to_whom_outlives_the_coordinator(tmp_path: Path, digest: Digest) -> None:
+    trusted = Trusted(tmp_path)
+    try:
+        made = register(trusted, "blue", digest)
+        trusted.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["red"]))
+        claim(trusted, "blue", "key", made.digest_id)
+        for _ in range(2):  # from the log, then from the snapshot of it
+            trusted.coordinator.kill()
+            coordinator: Server = trusted.coordinator.launch_again().await_ready()
+            assert coordinator.running
+            assert known(trusted, "green") == set()
+            found = trusted.call("blue", "FindDataset", pb.FindDatasetRequest(digest_id=made.digest_id))
+            assert (list(found.owners), list(found.shared_with)) == (["blue"], ["red"])
+            assert refusal(trusted, "green", "GetPosition", pb.GetPositionRequest(session_key="key")) is DENIED
+    finally:
+        trusted.close()
