@@ -74,10 +74,10 @@ def test_the_data_port_is_for_nodes(cluster: Trusted, who: str, complaint: str) 
     address = f"localhost:{cluster.node.ready['data_port']}"
     token = cluster.tokens.get(who, who)
     if not complaint:
-        PeerConnection("a", address, token, "peer").close()
+        PeerConnection(cluster.node.ready["node_id"], address, token, "peer").close()
         return
     with pytest.raises(errors.UnavailableError, match=complaint):
-        PeerConnection("a", address, token, "peer")
+        PeerConnection(cluster.node.ready["node_id"], address, token, "peer")
 
 
 def test_a_node_with_a_jobs_token_does_not_start(cluster: Trusted) -> None:
