@@ -16,7 +16,6 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.striping import MAX_CHUNKS
 
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
-_UNSET = types_pb2.CACHE_MODE_UNSPECIFIED
 
 
 class DatasetCalls:
@@ -105,7 +104,7 @@ class DatasetCalls:
         checks.between("setting.chunks", request.setting.chunks, 0, MAX_CHUNKS)
         checks.between("setting.partitions", request.setting.partitions, 0, checks.MAX_PARTITIONS)
         checks.name("setting.rotation", request.setting.rotation, required=False)
-        who, unset = caller(), request.setting == types_pb2.CacheSetting(mode=_UNSET)
+        who, unset = caller(), request.HasField("setting") and request.setting == types_pb2.CacheSetting()
         if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
             self._owned(who, request.digest_id)
         if unset:

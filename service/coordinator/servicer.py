@@ -40,7 +40,8 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
         reply = await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
-        reply.removals = self._coordinator.registry.removals
+        if reply.version != request.version:
+            reply.removals = self._coordinator.registry.removals
         return reply
 
     @handled

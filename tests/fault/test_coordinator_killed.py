@@ -82,7 +82,7 @@ async def _filled(work_dir: Path, acks: int = 3) -> str:
     """A session of one reader, with so many records of acks at the end of the log; its id."""
     digest = numbered_digest(20)
     server = CoordinatorServer()
-    await server.start(work_dir, "localhost:0", "", OPTIONS)
+    await server.start(work_dir, "localhost:0", None, OPTIONS)
     async with server, CoordinatorClient.connected(f"localhost:{server.bound_port}") as client:
         await client.upload([digest.to_bytes()])
         session_id = await client.ticket(digest)
@@ -106,7 +106,7 @@ async def test_a_log_torn_at_every_byte_of_its_last_record_starts(tmp_path: Path
         shutil.copytree(tmp_path / "work", work_dir)
         os.truncate(work_dir / "commit.log", size)
         server = CoordinatorServer()
-        await server.start(work_dir, f"unix:{tmp_path}/{size}", "", OPTIONS)
+        await server.start(work_dir, f"unix:{tmp_path}/{size}", None, OPTIONS)
         async with server, CoordinatorClient.connected(f"unix:{tmp_path}/{size}") as client:
             assert (await client.session(session_id)).acked == (3 if size == len(log) else 2)
 

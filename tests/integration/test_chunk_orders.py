@@ -168,6 +168,12 @@ async def test_settings_are_checked_and_survive(tmp_path: Path) -> None:
         assert await client.call("GetCache", get) == fixed
         (orders,) = (await client.call("Orders", pb.OrdersRequest(version=version, wait_ms=10_000))).orders
         assert orders.setting == fixed
+        unset = pb.SetCacheRequest(digest_id=DIGEST.digest_id, setting=types_pb2.CacheSetting())
+        for _ in range(2):
+            assert await client.call("SetCache", unset) == types_pb2.CacheSetting()
+        assert not (await client.call("Orders", pb.OrdersRequest())).orders
+    async with started(tmp_path) as client:
+        assert await client.call("GetCache", get) == types_pb2.CacheSetting()
 
 
 @on_loop

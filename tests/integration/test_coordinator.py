@@ -34,7 +34,7 @@ def with_coordinator(test: Any) -> Any:
     async def run(tmp_path: Path, **kwargs: Any) -> None:
         server = CoordinatorServer()
         options = CoordinatorOptions(max_digest_bytes=MAX_DIGEST_BYTES)
-        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket", "", options)
+        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket", None, options)
         async with server, CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
             await test(client, tmp_path, **kwargs)
 

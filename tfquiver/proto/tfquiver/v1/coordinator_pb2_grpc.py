@@ -216,7 +216,7 @@ class CoordinatorServicer:
 
     def SetCache(self, request, context):
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-        request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+        request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
         more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
         RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
         """

@@ -62,7 +62,7 @@ class CoordinatorStub:
     """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
     SetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-    request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+    request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
     more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
     RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
     """
@@ -154,7 +154,7 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
     SetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-    request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+    request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
     more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
     RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
     """
@@ -291,7 +291,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
-        request left it open. CACHE_MODE_UNSPECIFIED takes the setting away, that of a data set that is not registered any
+        request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
         more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
         RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
         """
