@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfquiver.version import VERSION as __version__  # noqa: F401 - public
+
 if TYPE_CHECKING:
     from tfquiver.cutting import CutPolicy as CutPolicy
     from tfquiver.distributed import distribute as distribute

@@ -127,6 +127,8 @@ class Digest:
             raise errors.NotFoundError(f"{os.fspath(path)}: no such digest file") from error
         except OSError as error:
             raise errors.from_os_error(error, os.fspath(path)) from error
+        except ValueError as error:  # a NUL in the name
+            raise errors.InvalidArgumentError(f"{os.fspath(path)!r}: {error}") from error
         return cls(digest_file.decode(np.asarray(mapped), os.fspath(path)))
 
     @classmethod

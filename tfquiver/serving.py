@@ -12,16 +12,19 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Coroutine
+from decimal import Decimal
 from logging import LogRecord as Record
 from pathlib import Path
 from typing import Any
 
 from absl import app, flags, logging
 
-from tfquiver import errors
+from tfquiver import errors, server_flags
 from tfquiver.plain_text import plain
 
 _PR_SET_PDEATHSIG = 1
+_MOST_BYTES = (1 << 60) - 1
+_SAID_CHARACTERS = 60
 _MAX_TOKEN_BYTES = 4096
 _MOST_LOGGED = 4000  # characters of one message
 _UNITS = {"": 1, "B": 1}
@@ -31,10 +34,18 @@ for _power, _letter in enumerate("KMGTP", start=1):
 
 def parse_bytes(text: str) -> int:
     """`"10GiB"`, `"500MB"`, `"4096"` as bytes. Raises InvalidArgumentError naming the text."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2] not in _UNITS:
-        raise errors.InvalidArgumentError(f"not a size: {text!r}; write for example 500MB, 10GiB or 4096")
-    return int(float(match[1]) * _UNITS[match[2]])
+        raise errors.InvalidArgumentError(f"not a size: {shortened(text)}; write for example 500MB, 10GiB or 4096")
+    size = int(Decimal(match[1]) * _UNITS[match[2]])
+    if size > _MOST_BYTES:
+        raise errors.InvalidArgumentError(f"a size of {shortened(text)} is more than any disk has")
+    return size
+
+
+def shortened(text: str) -> str:
+    """What a person wrote, in quotes; its beginning when it is long."""
+    return repr(text if len(text) <= _SAID_CHARACTERS else text[:_SAID_CHARACTERS] + "...")
 
 
 def is_size(text: str) -> bool:
@@ -46,9 +57,15 @@ def is_size(text: str) -> bool:
     return True
 
 
+def is_host_port(text: str) -> bool:
+    """host:port with a port that exists; an IPv6 address stands in brackets."""
+    match = re.fullmatch(r"(?:[^\s:/%]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", text)
+    return match is not None and 0 < int(match[1]) < 1 << 16
+
+
 def is_address(text: str) -> bool:
     """host:port, or unix:/path."""
-    return text.startswith("unix:") or bool(re.fullmatch(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", text))
+    return text.startswith("unix:/") or is_host_port(text)
 
 
 def die_with_parent() -> None:
@@ -137,19 +154,21 @@ class PlainFormatter(logging.PythonFormatter):
         return "\n".join(plain(line) for line in super().formatException(info).split("\n"))
 
 
-def run_server(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A server's entry point: parses flags, logs to standard error; a typed error is one line and exit code 1."""
+def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> None:
+    """A server's entry point: parses flags, logs to standard error; a typed error is one line and exit code 1.
+
+    Args:
+      about: what the server is, for `--help`.
+    """
 
     def main(argv: list[str]) -> None:
-        if len(argv) > 1:
-            raise app.UsageError(f"unexpected argument: {argv[1]}")
         logging.use_absl_handler()
         logging.get_absl_handler().setFormatter(PlainFormatter())
         try:
             asyncio.run(serve())
         except errors.TfquiverError as error:
-            print(f"{Path(argv[0]).name}: {error}", file=sys.stderr)
+            print(f"{Path(argv[0]).name}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
             raise SystemExit(1) from error
 
     flags.FLAGS.set_default("logtostderr", True)
-    app.run(main)
+    app.run(main, flags_parser=server_flags.parser(about))

@@ -16,7 +16,7 @@ from tfquiver.tokens import SharedToken, TokenFile
 _DEFAULTS = CoordinatorOptions()
 
 _PORT = flags.DEFINE_integer(
-    "port", 0, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
+    "port", 5040, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
 )
 _BIND_HOST = flags.DEFINE_string(
     "bind_host", "127.0.0.1", "Address to listen on. 0.0.0.0 or [::]: all; then give --tokens_file too."
@@ -113,7 +113,7 @@ def _tokens() -> Tokens | None:
 
 
 def run() -> None:
-    serving.run_server(_serve)
+    serving.run_server(_serve, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ define_flags()
 
 
 def run() -> None:
-    serving.run_server(serve)
+    serving.run_server(serve, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def _raise_descriptor_limit() -> None:
 def run() -> None:
     define_flags()
     os.umask(0o077)
-    serving.run_server(serve)
+    serving.run_server(serve, __doc__ or "")
 
 
 if __name__ == "__main__":

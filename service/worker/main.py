@@ -7,7 +7,6 @@ its port inside a private network.
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,10 +45,12 @@ def define_flags() -> None:
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
     )
     flags.DEFINE_float("connect_timeout_s", 30.0, "How long to wait at the start for the dispatcher to answer.", 0.1)
-    for name in ("dispatcher", "worker_address"):
-        flags.register_validator(
-            name, lambda text: bool(re.fullmatch(r"[^\s:/]+:(\d{1,5}|%port%)", text)), "must be host:port"
-        )
+    flags.register_validator("dispatcher", serving.is_host_port, "must be host:port")
+    flags.register_validator(
+        "worker_address",
+        lambda text: serving.is_host_port(text.replace("%port%", "1")),
+        "must be host:port or host:%port%",
+    )
     flags.register_validator(
         "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
     )
@@ -146,7 +147,7 @@ define_flags()
 
 
 def run() -> None:
-    serving.run_server(serve)
+    serving.run_server(serve, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict
 from rich import box
+from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
-from tfquiver import errors, node_child, rpc, serving
+from tfquiver import errors, node_child, plain_text, rpc, serving
+from tfquiver.cli import cache_setting
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 
-_CALL_S = 5.0
+CALL_S = 5.0
+_AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
 def coordinator_address(where: str) -> str:
     """`where` itself when it is an address; else that of the node that runs in this directory."""
-    if not Path(where).is_dir():
+    try:
+        is_directory = Path(where).is_dir()
+    except (OSError, ValueError):  # longer than a path can be, for one
+        is_directory = False
+    if not is_directory:
         if not serving.is_address(where):
-            raise errors.InvalidArgumentError(f"{where!r} is neither host:port nor a directory")
+            said = serving.shortened(where)
+            raise errors.InvalidArgumentError(f"{said} is neither host:port nor a directory")
         return where
     return node_child.read_endpoint(Path(where)).coordinator
 
 
-def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = _CALL_S) -> Any:
-    """The reply. Raises the typed error, which names `whom`."""
+def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:
+    """The reply. Raises the typed error, which names `whom`. `timeout_s` 0: CALL_S."""
     try:
-        return method(request, timeout=timeout_s, metadata=rpc.metadata(token), wait_for_ready=True)
+        return method(request, timeout=timeout_s or CALL_S, metadata=rpc.metadata(token), wait_for_ready=True)
     except grpc.RpcError as error:
         raise rpc.from_rpc_error(error, whom) from error
+
+
+Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
+
+
+def ask_all(questions: Sequence[Asked], token: str) -> Iterator[Any]:
+    """The replies in order, each a message or the typed error; a few hundred are asked at once."""
+    for at in range(0, len(questions), _AT_ONCE):
+        calls = [
+            (method.future(request, timeout=CALL_S, metadata=rpc.metadata(token), wait_for_ready=True), whom)  # type: ignore[attr-defined]
+            for method, request, whom in questions[at : at + _AT_ONCE]
+        ]
+        for call, whom in calls:
+            try:
+                yield call.result()
+            except grpc.RpcError as error:
+                yield rpc.from_rpc_error(error, whom)
 
 
 def plain(message: Any) -> dict[str, Any]:
@@ -55,9 +82,43 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def settings(stub: Any, datasets: Sequence[types_pb2.Dataset], token: str, whom: str) -> list[dict[str, Any]]:
+    """Data sets as plain values, each with its `cache` setting. One that is removed meanwhile is left out."""
+    questions = [(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=one.digest_id), whom) for one in datasets]
+    told = []
+    for dataset, reply in zip(datasets, ask_all(questions, token), strict=True):
+        if isinstance(reply, errors.NotFoundError):
+            continue
+        if isinstance(reply, errors.TfquiverError):
+            raise reply
+        told.append(plain(dataset) | {"cache": cache_setting.plain(reply)})
+    return told
+
+
+def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
+    """Of what `settings` gave."""
+    made = table("data set", "digest", "shards", "records", "size", "cache")
+    for one in told:
+        counts = (str(one["shards"]), str(one["records"]))
+        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"])
+        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, cache)
+    return made
+
+
+def console(**arguments: Any) -> Console:
+    """Takes text as it is: names that others chose may look like markup."""
+    return Console(markup=False, emoji=False, highlight=False, **arguments)
+
+
 def table(*headings: str) -> Table:
-    """Narrow: it is read in terminals of 80 columns."""
+    """Narrow: it is read in terminals of 80 columns. Headings and figures are never cut, names are."""
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if number else "left", no_wrap=True)
+        made.add_column(heading, justify="right" if number else "left", no_wrap=True, min_width=len(heading))
     return made
+
+
+def cut(name: str, most: int) -> str:
+    """A name that others chose, printable, and no longer than `most`."""
+    name = plain_text.plain(name)
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver import errors, rpc, serving
+from tfquiver import errors, plain_text, rpc, serving
 from tfquiver.cli import cache_setting, calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 
@@ -55,16 +54,12 @@ def _count(text: str) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
-        told = [_with_cache(ask, stub, dataset) for dataset in _all(ask, stub)]
+        whom = f"coordinator {calls.coordinator_address(arguments.service)}"
+        told = calls.settings(stub, _all(ask, stub), serving.read_token(arguments.auth_token_file), whom)
     if arguments.json:
         print(json.dumps({"datasets": told}))
         return 0
-    table = calls.table("data set", "digest", "shards", "records", "size", "cache")
-    for one in told:
-        counts = (str(one["shards"]), str(one["records"]))
-        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"])
-        table.add_row(one["name"], one["digest_id"][:8], *counts, size, cache)
-    Console().print(table)
+    calls.console().print(calls.datasets_table(told))
     return 0
 
 
@@ -145,7 +140,7 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
     for name, value in lines.items():
-        print(f"{name + ':':<12}{value}")
+        print(f"{name + ':':<12}{plain_text.plain(value)}")
 
 
 def _meaning(cache: dict[str, Any]) -> str:

@@ -20,14 +20,17 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Column, Table
+from rich.text import Text
 
-from tfquiver import digest_build, errors, listing
+from tfquiver import digest_build, errors, listing, plain_text
+from tfquiver.cli import calls
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.digest_verify import check_content
-from tfquiver.serving import parse_bytes
+from tfquiver.serving import parse_bytes, shortened
 
 _MANY = 10
+_MOST_WORKERS = 1024
 
 
 def add_parser(subparsers: Any) -> None:
@@ -47,7 +50,9 @@ def add_parser(subparsers: Any) -> None:
         build.add_argument(
             f"--{field}-shard", default=str(size), metavar="SIZE", help=f"{field} shard size; default {size >> 10}KiB"
         )
-    build.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="scanning processes; default: CPUs")
+    build.add_argument(
+        "--workers", type=_workers, default=os.cpu_count() or 1, help="scanning processes; default: CPUs"
+    )
     build.set_defaults(run=_build)
 
     show = commands.add_parser("show", help="what a digest says")
@@ -60,6 +65,25 @@ def add_parser(subparsers: Any) -> None:
     verify.add_argument("file", type=Path)
     verify.add_argument("--content", action="store_true", help="read every file from its store and hash it again")
     verify.set_defaults(run=_verify)
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 0 < int(text) <= _MOST_WORKERS):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number from 1 to {_MOST_WORKERS}")
+    return int(text)
+
+
+def _check_output(output: Path) -> None:
+    """Raises InvalidArgumentError before the scan: afterwards would be late."""
+    try:
+        if not output.name:
+            raise errors.InvalidArgumentError(f"--output={output}: give the name of a file")
+        if not output.parent.is_dir():
+            raise errors.InvalidArgumentError(f"--output={output}: {output.parent} is not a directory")
+        if output.is_dir():
+            raise errors.InvalidArgumentError(f"--output={output}: is a directory")
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"--output={output}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _bar(console: Console, *more: ProgressColumn) -> Progress:
@@ -77,9 +101,8 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
 def _build(arguments: argparse.Namespace) -> int:
     policy = CutPolicy(*(parse_bytes(getattr(arguments, f"{field}_shard")) for field in ("min", "target", "max")))
     output: Path = arguments.output
-    if not output.parent.is_dir():
-        raise errors.InvalidArgumentError(f"--output={output}: {output.parent} is not a directory")
-    console = Console(stderr=True)
+    _check_output(output)
+    console = calls.console(stderr=True)
     files = listing.expand(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
     with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:
@@ -110,8 +133,8 @@ def _show(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     digest = Digest.open(arguments.file)
     digest.verify_ids()
-    console = Console(stderr=True)
-    console.print(f"{arguments.file}: sound; digest {digest.digest_id.hex()}", soft_wrap=True)
+    console = calls.console(stderr=True)
+    console.print(f"{plain_text.plain(str(arguments.file))}: sound; digest {digest.digest_id.hex()}", soft_wrap=True)
     if not arguments.content:
         return 0
     problems = 0
@@ -121,7 +144,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             problems += 1
             at = "" if problem.offset is None else f" at offset {problem.offset}"
             about = "" if problem.uri in problem.what else f"{problem.uri}{at}: "
-            bar.console.print(f"{about}{problem.what}", soft_wrap=True, markup=False, highlight=False)
+            bar.console.print(plain_text.plain(f"{about}{problem.what}"), soft_wrap=True)
     console.print(
         f"{problems} problems" if problems else f"content: sound; {digest.num_shards} shards have their hashes"
     )
@@ -140,12 +163,12 @@ def _summary(digest: Digest) -> dict[str, Any]:
 
 
 def _print(digest: Digest, path: Path, with_files: bool) -> None:
-    console = Console()
-    table = Table(title=str(path), show_header=False)
+    console = calls.console()
+    table = Table(title=Text(plain_text.plain(str(path))), show_header=False)
     table.add_column()
     table.add_column(overflow="fold")  # an id that is cut short is of no use
     for key, value in _summary(digest).items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else plain_text.plain(value))
     table.add_row("files", f"{len(digest.files):,}")
     if digest.num_shards:
         table.add_row("mean shard", f"{digest.size_bytes // digest.num_shards:,} bytes")
@@ -158,5 +181,11 @@ def _print(digest: Digest, path: Path, with_files: bool) -> None:
     )
     for index, file in enumerate(digest.files):
         shards = len(digest.file_shards(index))
-        files.add_row(file.uri, f"{file.size_bytes:,}", file.compression, file.generation, f"{shards:,}")
+        files.add_row(
+            plain_text.plain(file.uri),
+            f"{file.size_bytes:,}",
+            plain_text.plain(file.compression),
+            plain_text.plain(file.generation),
+            f"{shards:,}",
+        )
     console.print(files)

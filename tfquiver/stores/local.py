@@ -24,10 +24,13 @@ class LocalStore:
 
     def list(self, pattern: str) -> list[ObjectInfo]:
         path = str(Path(path_of(pattern)).absolute())
-        if Path(path).is_dir():
-            raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
-        # A name with brackets in it that is there means itself.
-        names = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
+        try:
+            if Path(path).is_dir():
+                raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
+            # A name with brackets in it that is there means itself.
+            names = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
+        except OSError as error:  # longer than a path can be, for one
+            raise errors.from_os_error(error, pattern) from error
         return [_info(name, found) for name in names if stat.S_ISREG((found := _stat(name)).st_mode)]
 
     def stat(self, uri: str) -> ObjectInfo:

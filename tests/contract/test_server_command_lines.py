@@ -1,0 +1,83 @@
+"""The servers' command lines: help, version, and arguments nobody should type."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfquiver
+
+SERVERS = ("coordinator", "dispatcher", "node", "worker")
+
+
+def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=60, cwd=cwd)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_drawn_at_random(server: str, seed: int) -> None:
+    done = run("tests.support.flag_lines", server, str(seed))
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {"0", "1"}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
+    done = run(f"tfquiver.service.{server}.main", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"tfquiver-{server} [--flagfile=FILE]" in done.stdout
+    assert "\n  --auth_token_file=\n" in done.stdout
+    assert "--port=" in done.stdout
+    assert "logtostderr" not in done.stdout, "absl's own are --helpfull's"
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("program", ["tfquiver", *(f"tfquiver.service.{server}.main" for server in SERVERS)])
+def test_version(program: str) -> None:
+    done = run(program, "--version")
+    assert (done.returncode, done.stdout) == (0, f"tfquiver {tfquiver.__version__}\n")
+
+
+def test_the_package_is_a_program() -> None:
+    done = run("tfquiver", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: tfquiver ")
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    line = f"{sys.executable} -m tfquiver.service.node.main --help | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("server", "arguments", "said"),
+    [
+        ("node", ["--cache_dir=c", "--fetch_deadline_s=nan"], "--fetch_deadline_s=nan: must be a finite number"),
+        (
+            "worker",
+            ["--dispatcher=localhost:%port%", "--node_dir=n"],
+            "--dispatcher=localhost:%port%: must be host:port",
+        ),
+        ("worker", ["--dispatcher=localhost:99999", "--node_dir=n"], "must be host:port"),
+        ("node", ["--flagfile=binary"], "--flagfile: not a text file"),
+        ("node", ["--flagfile=."], "directory"),
+        ("node", ["--flagfile=none.flags"], "none.flags"),
+        ("node", ["--cache_dir=c", f"--quota={'9' * 400}"], "--quota="),
+        (
+            "coordinator",
+            ["--work_dir=w", "--auth_token_file=binary"],
+            "--auth_token_file=binary: the first line is not",
+        ),
+    ],
+)
+def test_one_line_says_what_is_wrong(server: str, arguments: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe" * 100)
+    done = run(f"tfquiver.service.{server}.main", *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert said in line

@@ -1,0 +1,48 @@
+"""`tfquiver status` and `dataset list` against a real coordinator: nodes that hang, names that look like markup."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.digests import numbered_digest
+from tfquiver.cli import calls, status
+from tfquiver.cli.main import main
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.registration import Registrar
+
+HANGING = 6
+
+
+def test_nodes_that_hang_and_names_that_look_like_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calls, "CALL_S", 2.0)
+    with Cluster(tmp_path / "cluster", workers=0) as cluster, ExitStack() as stack:
+        address = cluster.coordinator.address
+        numbered_digest(3, "set[/x]\x1b[31m").save(tmp_path / "one.tfqd")
+        with Registrar(address, None, "", 20.0) as registrar:
+            registrar.digest(tmp_path / "one.tfqd")
+        channel = stack.enter_context(grpc.insecure_channel(address))
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        for number in range(HANGING):
+            mute = stack.enter_context(socket.create_server(("localhost", 0)))  # takes connections, says nothing
+            info = types_pb2.NodeInfo(node_id=f"mute-{number}", control_address=f"localhost:{mute.getsockname()[1]}")
+            stub.Heartbeat(coordinator_pb2.HeartbeatRequest(node=info, incarnation="1"), timeout=10)
+        began = time.monotonic()
+        told = status.collect(address)
+        assert time.monotonic() - began < HANGING * calls.CALL_S / 2, "all were asked at once"
+        assert sorted("error" in node for node in told["nodes"]) == [False] + [True] * HANGING
+        for arguments in (
+            ["status", address],
+            ["status", "--service", address],
+            ["dataset", "list", "--service", address],
+        ):
+            assert main(arguments) == 0
+            assert "set[/x]\\x1b[31m" in capsys.readouterr().out

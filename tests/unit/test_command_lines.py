@@ -1,0 +1,122 @@
+"""`tfquiver` with arguments nobody should type: an exit code, one line that says what is wrong, never a traceback.
+
+No server is there, and nothing outside the test's directory is read. The four servers' own flags: tests/contract.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.bad_words import WORDS
+from tfquiver import errors, serving
+from tfquiver.cli import calls
+from tfquiver.cli.main import main
+
+COMMANDS = [
+    ["dataset", "list"],
+    ["dataset", "show"],
+    ["dataset", "set-cache"],
+    ["digest", "build"],
+    ["digest", "show"],
+    ["digest", "verify"],
+    ["status"],
+    ["token", "new"],
+    ["demo", "--no-such-option"],
+    [],
+]
+OPTIONS = [
+    "--service", "--auth_token_file", "--json", "--rotation", "--chunks", "--partitions", "--sessions", "-o", "--name",
+    "--min-shard", "--target-shard", "--max-shard", "--workers", "--files", "--content", "--out", "--version", "--",
+]  # fmt: skip
+LINES = 400
+
+
+def drawn(rng: random.Random) -> list[str]:
+    arguments = list(rng.choice(COMMANDS))
+    for _ in range(rng.randint(0, 5)):
+        arguments.append(rng.choice(OPTIONS) if rng.random() < 0.5 else rng.choice(WORDS))
+    return arguments
+
+
+def call(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    try:
+        code = main(arguments)
+    except SystemExit as stopped:  # argparse
+        code = int(stopped.code or 0)
+    return code, *capsys.readouterr()
+
+
+def test_drawn_at_random(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(calls, "CALL_S", 0.01)
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    codes = set()
+    for arguments in (["token", "new", "job", "x"], *(drawn(rng) for _ in range(LINES))):
+        code, out, err = call(arguments, capsys)
+        codes.add(code)
+        assert code in (0, 1, 2), arguments
+        assert "Traceback" not in err + out, arguments
+        if code == 1:
+            (line,) = err.strip().split("\n")
+            assert line.startswith("tfquiver: ") and line.isprintable(), (arguments, err)
+        if code == 2:
+            assert ": error: " in err.strip().rpartition("\n")[2], (arguments, err)
+    assert codes == {0, 1, 2}, "the words reach no command any more"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["digest", "build", "x", "-o", "/"], "--output=/: give the name of a file"),
+        (["digest", "build", "x", "-o", ""], "--output=.: give the name of a file"),
+        (["digest", "build", "x", "-o", "."], "--output=.: give the name of a file"),
+        (["digest", "build", "x", "-o", "o", "--min-shard", "9" * 400], "not a size: '9999"),
+        (["dataset", "set-cache", "x", "999999999PiB", "--service", "h:1"], "'999999999PiB' is not a cache setting"),
+        (["dataset", "set-cache", "x", "cooperative:" + "9" * 400, "--service", "h:1"], "is not a cache setting"),
+        (["status", "x" * 5000], "neither host:port nor a directory"),
+        (["status", "localhost:99999"], "neither host:port nor a directory"),
+        (["status", "\0"], "neither host:port nor a directory"),
+        (["status", "h:1", "--sessions", "9" * 400], "is not a number from 1"),
+        (["status", "h:1", "--sessions", "-1"], "is not a number from 1"),
+        (["status", "h:1", "--auth_token_file", "binary"], "--auth_token_file=binary: the first line is not ASCII"),
+        (["status"], "WHERE --service is required"),
+        (["digest", "build", "x", "-o", "o", "--workers", "0"], "is not a number from 1"),
+        (["digest", "show", "a\nb\x1b[31m"], "a\\nb\\x1b[31m"),
+        (["digest", "show", "x" * 5000], "File name too long"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    code, _, err = call(arguments, capsys)
+    assert code in (1, 2)
+    assert said in err.strip().rpartition("\n")[2]
+
+
+def test_sizes() -> None:
+    assert serving.parse_bytes("9007199254740993") == 9007199254740993, "not through a float"
+    assert serving.parse_bytes(" 1.5KiB ") == 1536
+    assert serving.parse_bytes("1023PiB") == 1023 << 50
+    for text in ("1024PiB", "9" * 400, "1e400", "inf", "nan", "-1", "", "٣MB", "1" * 20 + "PB"):
+        with pytest.raises(errors.InvalidArgumentError) as refused:
+            serving.parse_bytes(text)
+        assert len(str(refused.value)) < 200
+
+
+def test_an_address_has_a_port_that_exists() -> None:
+    for good in ("h:1", "10.0.0.1:65535", "[::1]:5040", "unix:/run/x"):
+        assert serving.is_address(good)
+    for bad in ("h", "h:0", "h:65536", "h:99999", "localhost:%port%", "h:1/2", "h:٣", "a b:1", "unix:x", ""):
+        assert not serving.is_address(bad)

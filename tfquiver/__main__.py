@@ -1,0 +1,6 @@
+"""`python -m tfquiver`: as `tfquiver`."""
+
+from tfquiver.cli.main import run
+
+if __name__ == "__main__":
+    run()
