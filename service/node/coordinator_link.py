@@ -69,6 +69,7 @@ class CoordinatorLink:
         self._on_new, self._on_lost = on_new, on_lost
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: Inventory
+        self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
         self._metadata = rpc.metadata(token)
         self._channel = rpc.aio_channel(address)
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
@@ -149,6 +150,14 @@ class CoordinatorLink:
         return reply
 
     # Data sets.
+
+    async def removed_datasets(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Those that were removed. Soon, or UnavailableError."""
+        request = pb.RemovedDatasetsRequest(digest_ids=digest_ids)
+        reply: pb.RemovedDatasetsReply = await self._call(
+            self._stub.RemovedDatasets, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S
+        )
+        return list(reply.digest_ids)
 
     async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
         try:
@@ -252,6 +261,7 @@ class CoordinatorLink:
                 continue
             try:
                 self._on_orders(reply.orders)
+                self.on_removals(reply.removals)
                 version = reply.version
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
                 logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)

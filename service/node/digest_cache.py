@@ -46,6 +46,11 @@ class DigestCache:
         """Keeps a digest that was made here."""
         await asyncio.to_thread(digest.save, self._path(digest.digest_id))
 
+    async def drop(self, digest_id: bytes) -> None:
+        """Forgets a digest that nobody needs any more, on the disk too; harmless when it is not here."""
+        self._open.pop(digest_id, None)
+        await asyncio.to_thread(self._path(digest_id).unlink, missing_ok=True)
+
     def _path(self, digest_id: bytes) -> Path:
         return self._directory / f"{digest_id.hex()}.tfqd"
 

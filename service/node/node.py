@@ -26,6 +26,7 @@ from tfquiver.service.node.inventory import Inventory
 from tfquiver.service.node.metered_store import Meter
 from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.reader_session import Limits
+from tfquiver.service.node.removals import Removals
 from tfquiver.service.node.scan import Scanner
 from tfquiver.service.node.servicer import NodeServicer
 from tfquiver.service.node.session_server import SessionServer
@@ -141,6 +142,13 @@ class Node:
         )  # fmt: skip
         self._undo.append(self._orders.close)
         self._orders.start()
+        removals = Removals(
+            directory.path / "digests", self._digests.get, self._digests.drop, self._link.removed_datasets,
+            self._source.give_up,
+        )  # fmt: skip
+        self._undo.append(removals.close)
+        self._link.on_removals = removals.told
+        removals.start()
         scanner = Scanner(meter, placer.place)
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan)

@@ -173,6 +173,13 @@ class ShardSource:
                 self._hot.drop(hash)
         return whole
 
+    async def give_up(self, hashes: Sequence[bytes]) -> None:
+        """Deletes these, on the disk and in memory, whatever the rules keep. Readers keep their descriptors."""
+        self._handed_over.difference_update(hashes)
+        await asyncio.to_thread(self._disk.give_up, hashes)
+        for hash in hashes:
+            self._hot.drop(hash)
+
     async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""
         whole = await asyncio.to_thread(self._disk.settle)

@@ -1,10 +1,11 @@
-"""`tfquiver dataset list | show | set-cache`: registered data sets, and how each is cached."""
+"""`tfquiver dataset list | show | set-cache | share | delete`: registered data sets, their caching, whose they are."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from tfquiver.cli import cache_setting, calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 
 _LEAST_DIGITS = 6
+_UNSET = "unset"
 _SET_S = 60.0  # striping millions of shards takes a while
 
 Ask = Callable[..., Any]
@@ -28,7 +30,11 @@ def add_parser(subparsers: Any) -> None:
     listing = commands.add_parser("list", help="every data set with its cache setting, newest first")
     show = commands.add_parser("show", help="one data set, its cache setting and what is being loaded")
     set_cache = commands.add_parser("set-cache", help="say how a data set is cached from now on")
-    for command, run in ((listing, _list), (show, _show), (set_cache, _set_cache)):
+    share = commands.add_parser("share", help="say who else may read a data set; nobody, when nobody is named")
+    delete = commands.add_parser("delete", help="remove a data set from the cluster; its files in the store stay")
+    for command, run in (
+        (listing, _list), (show, _show), (set_cache, _set_cache), (share, _share), (delete, _delete)
+    ):  # fmt: skip
         if command is not listing:
             command.add_argument("name", help="its name, or the first digits of its digest id")
         command.add_argument(
@@ -39,8 +45,12 @@ def add_parser(subparsers: Any) -> None:
         command.set_defaults(run=run)
     set_cache.add_argument(
         "setting",
-        help=f"{cache_setting.SYNTAX}; BYTES, for example 20GiB: on all nodes together; none given: all the quotas",
+        help=f"{cache_setting.SYNTAX} | {_UNSET}; BYTES, for example 20GiB: on all nodes together; "
+        "none given: all the quotas",
     )
+    share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
+    share.add_argument("--everybody", action="store_true", help="with whoever has a token")
+    delete.add_argument("--force", action="store_true", help="end the epochs of those who read it")
     set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help="default: relevance")
     set_cache.add_argument("--chunks", type=_count, default=0, metavar="N", help="default: by size and allocation")
     set_cache.add_argument("--partitions", type=_count, default=0, metavar="N", help="default: by size")
@@ -76,12 +86,40 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _set_cache(arguments: argparse.Namespace) -> int:
-    setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
+    setting = types_pb2.CacheSetting()
+    if arguments.setting != _UNSET:
+        setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
     with _service(arguments) as (ask, stub):
-        dataset = _named(_all(ask, stub), arguments.name)
+        dataset = _named_or_gone(_all(ask, stub), arguments.name)
         request = coordinator_pb2.SetCacheRequest(digest_id=dataset.digest_id, setting=setting)
         fixed = ask(stub.SetCache, request, _SET_S)
     _print(calls.plain(dataset) | {"cache": cache_setting.plain(fixed)}, arguments.json)
+    return 0
+
+
+def _share(arguments: argparse.Namespace) -> int:
+    names = [name for name in arguments.names.split(",") if name]
+    with _service(arguments) as (ask, stub):
+        dataset = _named(_all(ask, stub), arguments.name)
+        request = coordinator_pb2.ShareDatasetRequest(
+            digest_id=dataset.digest_id, names=names, everybody=arguments.everybody
+        )
+        told = _with_cache(ask, stub, ask(stub.ShareDataset, request))
+    _print(told, arguments.json)
+    return 0
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    with _service(arguments) as (ask, stub):
+        dataset = _named_or_gone(_all(ask, stub), arguments.name)
+        request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
+        owners = list(ask(stub.DeleteDataset, request).owners)
+    if arguments.json:
+        print(json.dumps({"digest_id": dataset.digest_id.hex(), "removed": not owners, "owners": owners}))
+    elif owners:
+        print(f"{arguments.name} is yours no more; it still belongs to {', '.join(owners)}")
+    else:
+        print(f"{arguments.name} is removed; nodes delete what they keep of it alone")
     return 0
 
 
@@ -115,6 +153,16 @@ def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
     return found[0]
 
 
+def _named_or_gone(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+    """As `_named`; a whole digest id needs not be registered any more."""
+    try:
+        return _named(datasets, name)
+    except errors.NotFoundError:
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", name):
+            raise
+        return types_pb2.Dataset(digest_id=bytes.fromhex(name))
+
+
 def _with_cache(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> dict[str, Any]:
     cache = ask(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=dataset.digest_id))
     return calls.plain(dataset) | {"cache": cache_setting.plain(cache)}
@@ -139,6 +187,9 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
         lines["chunks"] = f"{cache['chunks']} of {each}, from {cache['partitions']} partitions; {cache['rotation']}"
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
+    if told.get("owners"):
+        others = ["everybody"] if told["everybody"] else told["shared_with"]
+        lines["owners"] = ", ".join(told["owners"]) + (f"; shared with {', '.join(others)}" if others else "")
     for name, value in lines.items():
         print(f"{name + ':':<12}{plain_text.plain(value)}")
 

@@ -1,0 +1,90 @@
+"""What a node deletes when data sets have been removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.digests import digest_of
+from tfquiver import errors
+from tfquiver.digest import Digest
+from tfquiver.service.node.removals import Removals
+
+
+class Node:
+    """Digests on the disk; a coordinator that has removed `gone`."""
+
+    def __init__(self, directory: Path, *digests: Digest) -> None:
+        self.digests = {digest.digest_id: digest for digest in digests}
+        for digest in digests:
+            digest.save(directory / f"{digest.digest_id.hex()}.tfqd")
+        (directory / "odd name.tfqd").write_bytes(b"")
+        self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
+        self.damaged = set[bytes]()
+        self.fails = False
+        self.removals = Removals(directory, self.digest, self.drop, self.removed, self.give_up)
+
+    async def digest(self, digest_id: bytes) -> Digest:
+        if digest_id in self.damaged:
+            raise errors.NotFoundError("gone")
+        return self.digests[digest_id]
+
+    async def drop(self, digest_id: bytes) -> None:
+        (self.directory / f"{digest_id.hex()}.tfqd").unlink()
+
+    async def removed(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:
+        return [digest_id for digest_id in digest_ids if digest_id in self.gone]
+
+    async def give_up(self, hashes: Sequence[bytes]) -> None:
+        if self.fails:
+            raise errors.UnavailableError("the disk hangs")
+        self.deleted += hashes
+
+    def here(self) -> set[bytes]:
+        return {bytes.fromhex(path.stem) for path in self.directory.glob("?" * 64 + ".tfqd")}
+
+
+def hashes(*shards: int) -> list[bytes]:
+    return [bytes([shard]) * 32 for shard in shards]
+
+
+@on_loop
+async def test_nothing_goes_that_was_not_removed(tmp_path: Path) -> None:
+    node = Node(tmp_path, digest_of(hashes(1, 2)), digest_of(hashes(3)))
+    await node.removals.carry_out()
+    assert (node.deleted, len(node.here())) == ([], 2)
+
+
+@on_loop
+async def test_what_only_the_removed_have_goes(tmp_path: Path) -> None:
+    first, second, third = digest_of(hashes(1, 2, 3)), digest_of(hashes(3, 4)), digest_of(hashes(2, 5))
+    node = Node(tmp_path, first, second, third)
+    node.gone = {first.digest_id, third.digest_id}
+    await node.removals.carry_out()
+    assert {hash[0] for hash in node.deleted} == {1, 2, 5}
+    assert node.here() == {second.digest_id}
+
+
+@on_loop
+async def test_a_pass_that_failed_is_made_good(tmp_path: Path) -> None:
+    only = digest_of(hashes(1, 2))
+    node = Node(tmp_path, only)
+    node.gone, node.fails = {only.digest_id}, True
+    with pytest.raises(errors.UnavailableError):
+        await node.removals.carry_out()
+    assert node.here() == {only.digest_id}
+    node.fails = False
+    await node.removals.carry_out()
+    assert ({hash[0] for hash in node.deleted}, node.here()) == ({1, 2}, set())
+
+
+@on_loop
+async def test_a_digest_that_cannot_be_read_goes_all_the_same(tmp_path: Path) -> None:
+    only = digest_of(hashes(1))
+    node = Node(tmp_path, only)
+    node.gone = node.damaged = {only.digest_id}
+    await node.removals.carry_out()
+    assert (node.deleted, node.here()) == ([], set())
