@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import ipaddress
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from tfquiver import errors, server_flags
+from tfquiver import addresses, errors, server_flags
 from tfquiver.plain_text import plain
 
 _PR_SET_PDEATHSIG = 1
@@ -80,10 +79,7 @@ def announce(server: str, **fields: Any) -> None:
 
 def is_loopback(host: str) -> bool:
     """Is this, as a flag has it, an address that only this machine reaches?"""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"
+    return addresses.is_loopback(host)
 
 
 def check_exposure(host: str, token_flags: str, has_token: bool, allow_unauthenticated: bool) -> None:

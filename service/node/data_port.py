@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import addresses, errors
 from tfquiver.digest import Digest
 from tfquiver.identity import Authority
 from tfquiver.service.node.data_connection import DataConnection, Services
@@ -57,9 +57,7 @@ class DataPort:
         """Returns the port it listens on. Raises UnavailableError naming the address when it cannot."""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, address = found[0]
-            self._listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+            self._listener = await asyncio.to_thread(addresses.listen, host, port, _BACKLOG)
         except OSError as error:
             raise errors.UnavailableError(f"the data port cannot listen on {host}:{port}: {error}") from error
         self._listener.setblocking(False)

@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import shutil
-import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from absl import flags, logging
 
 from tfquiver import errors, serving
 from tfquiver.service.node import node as node_parts
+from tfquiver.service.node import own_hosts
 from tfquiver.service.node.directory import CacheDirectory
 
 FLAGS = flags.FLAGS
@@ -32,8 +32,16 @@ def define_flags() -> None:
         "port", None, "Port of the control service; 0: any free one. Unset and no --coordinator: none.", 0, 65535
     )
     flags.DEFINE_integer("data_port", 0, "Port of the data port; 0: any free one. Only with --coordinator.", 0, 65535)
-    flags.DEFINE_string("bind_host", "localhost", "Address that the two ports listen on.")
-    flags.DEFINE_string("advertise_host", "", "Host name that peers use for this node; empty: --bind_host.")
+    flags.DEFINE_string(
+        "bind_host",
+        "",
+        "Address that the two ports listen on. Empty: localhost; [::] for a --coordinator elsewhere.",
+    )
+    flags.DEFINE_string(
+        "advertise_host",
+        "",
+        "Host that peers use for this node. Empty: --bind_host; for [::] its own address.",
+    )
     flags.DEFINE_string(
         "auth_token_file", "", "File whose first line is the token that this node shows. Callers must show one, too."
     )
@@ -97,7 +105,7 @@ async def serve() -> None:
         serving.announce("node", error=type(error).__name__, message=str(error))
         raise
     try:
-        node = await node_parts.Node.start(directory, _options(directory))
+        node = await node_parts.Node.start(directory, await _options(directory))
         try:
             directory.announce(socket=node.socket, control=node.control, coordinator=node.coordinator)
             serving.announce(
@@ -125,16 +133,18 @@ async def _stop(node: node_parts.Node, directory: CacheDirectory) -> None:
     os._exit(0)
 
 
-def _options(directory: CacheDirectory) -> node_parts.Options:
-    host = FLAGS.advertise_host or (FLAGS.bind_host if FLAGS.bind_host != "0.0.0.0" else socket.gethostname())
+async def _options(directory: CacheDirectory) -> node_parts.Options:
+    hosts = await own_hosts.choose(
+        FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
+    )
     token = serving.read_token(FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:
-        serving.check_exposure(FLAGS.bind_host, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
+        serving.check_exposure(hosts.bind, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
     quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else default_quota_bytes(directory.path)
     return node_parts.Options(
         quota_bytes=quota, hot_bytes=serving.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
         coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,
-        data_port=FLAGS.data_port, bind_host=FLAGS.bind_host, advertise_host=host, token=token,
+        data_port=FLAGS.data_port, bind_host=hosts.bind, advertise_host=hosts.advertise, token=token,
         fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
         lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
         refill_bytes_per_s=serving.parse_bytes(FLAGS.refill_bytes_per_s),

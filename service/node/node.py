@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from absl import logging
 
-from tfquiver import errors, rpc
+from tfquiver import addresses, errors, rpc
 from tfquiver.identity import Authority, Open
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
@@ -202,23 +202,23 @@ class Node:
         )
         self.data_port = await data_port.start(options.bind_host, options.data_port)
         self._undo.append(data_port.stop)
-        self._data_address = f"{options.advertise_host}:{self.data_port}"
+        self._data_address = addresses.joined(options.advertise_host, self.data_port)
 
     async def _start_control(self) -> None:
         options = self._options
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(self._status, self._scans, self._asked)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
-        addresses = [self.control]
+        listened = [self.control]
         if options.control_port is not None:
-            addresses.append(f"{options.bind_host}:{options.control_port}")
-        for address in addresses:
+            listened.append(addresses.joined(options.bind_host, options.control_port))
+        for address in listened:
             try:
                 port = server.add_insecure_port(address)
             except RuntimeError as error:
                 raise errors.UnavailableError(f"--port, --bind_host: cannot listen on {address}: {error}") from error
             if not address.startswith("unix:"):
-                self.port, self.control = port, f"{options.advertise_host}:{port}"
+                self.port, self.control = port, addresses.joined(options.advertise_host, port)
         await server.start()
         self._undo.append(lambda: server.stop(_CALLS_STOP_S))
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import grpc
 
-from tfquiver import errors
+from tfquiver import addresses, errors
 from tfquiver.plain_text import plain
-from tfquiver.service.node import addresses, peer_proof
 from tfquiver.service.node import data_frames as frames
+from tfquiver.service.node import peer_proof
 from tfquiver.service.node.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peer_socket import PeerSocket
 from tfquiver.service.node.ready_shard import ReadyShard

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from tfquiver import errors, serving
+from tfquiver import addresses, errors, serving
 from tfquiver.endpoints import running_node
 from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
@@ -29,8 +29,9 @@ def define_flags() -> None:
     flags.DEFINE_string("dispatcher", None, "Address (host:port) of the dispatcher.", required=True)
     flags.DEFINE_string(
         "worker_address",
-        "localhost:%port%",
-        "Address (host:port) under which trainers and the dispatcher reach this worker; %port% is the port it got.",
+        "",
+        "Address (host:port) under which trainers and the dispatcher reach this worker; %port% is the port it got. "
+        "Empty: this machine's address on the way to the dispatcher.",
     )
     flags.DEFINE_string("node_dir", "", "Cache directory of a node that runs on this machine.")
     flags.DEFINE_string("cache_dir", "", "Cache directory for a node of the worker's own.")
@@ -48,7 +49,7 @@ def define_flags() -> None:
     flags.register_validator("dispatcher", serving.is_host_port, "must be host:port")
     flags.register_validator(
         "worker_address",
-        lambda text: serving.is_host_port(text.replace("%port%", "1")),
+        lambda text: not text or serving.is_host_port(text.replace("%port%", "1")),
         "must be host:port or host:%port%",
     )
     flags.register_validator(
@@ -90,13 +91,13 @@ async def serve() -> None:
 
 async def _dispatcher_answers(address: str, deadline_s: float) -> None:
     """TensorFlow's `start()` would wait for the dispatcher for ever, with the interpreter's lock held."""
-    host, _, port = address.rpartition(":")
+    host, port = addresses.split(address)
     pause_s = 0.05
     try:
         async with asyncio.timeout(deadline_s):
             while True:
                 try:
-                    _, writer = await asyncio.open_connection(host, int(port))
+                    _, writer = await asyncio.open_connection(host, port)
                 except OSError as error:
                     logging.log_every_n_seconds(logging.WARNING, "dispatcher %s: %s; trying again", 5, address, error)
                     await asyncio.sleep(pause_s)
@@ -111,26 +112,38 @@ async def _dispatcher_answers(address: str, deadline_s: float) -> None:
         ) from error
 
 
+def _worker_address() -> str:
+    """With %port% in it. `_dispatcher_answers` has been there before: there is a way."""
+    if FLAGS.worker_address:
+        return str(FLAGS.worker_address)
+    host, port = addresses.split(FLAGS.dispatcher)
+    found = addresses.towards(host, port)
+    # The dispatcher's own machine may know itself as 127.0.1.1: others know it by the name that was given.
+    own = host if addresses.is_loopback(found) else found
+    return f"[{own}]:%port%" if ":" in own else f"{own}:%port%"
+
+
 async def _work(library: Library) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
+    worker_address = _worker_address()
     config = service_config_pb2.WorkerConfig(
         port=FLAGS.port,
         protocol="grpc",
         dispatcher_address=FLAGS.dispatcher,
-        worker_address=FLAGS.worker_address,
+        worker_address=worker_address,
         heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
         dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
     )
-    library.set_label(FLAGS.worker_address.replace("%port%", str(FLAGS.port)))
+    library.set_label(worker_address.replace("%port%", str(FLAGS.port)))
     try:
         with default_signals():
             server = tf.data.experimental.service.WorkerServer(config, start=True)
     except tf.errors.OpError as error:
         raise errors.UnavailableError(f"the worker does not start on --port={FLAGS.port}: {error}") from error
     port = int(server._address.rpartition(":")[2])
-    address = FLAGS.worker_address.replace("%port%", str(port))
+    address = worker_address.replace("%port%", str(port))
     library.set_label(address)
     stop = serving.stop_event()
     serving.announce("worker", port=port, address=address)

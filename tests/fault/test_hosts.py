@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,10 +20,10 @@ from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
-from tfquiver import digest_build, listing, rendezvous
+from tfquiver import digest_build, listing, rendezvous, rpc
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
-from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registration import Registrar
 from tfquiver.stores.gcs import GcsStore
 
@@ -207,3 +209,68 @@ def one_cut_off(world: World) -> None:
     # What c had been leased when it was cut off, and asked the store for in vain since it did not reach the owner.
     assert back.total() <= LEASED_AHEAD
     assert world.fetched() == healed, "all of it is somewhere"
+
+
+def test_three_hosts_that_set_nothing_but_what_they_must(hosts: Hosts, tmp_path: Path) -> None:
+    """Where the coordinator is, where the cache is, and the token: no address of their own."""
+    records = Counter(rotating.write(tmp_path / "data", SHARDS))
+    token = tmp_path / "token"
+    token.write_text("a token of all\n")
+    token.chmod(0o600)
+    servers: list[Server] = []
+
+    def serve(kind: str, host: str, *flags: str) -> Server:
+        log = tmp_path / f"{kind}-{host}.log"
+        flags = (*flags, f"--auth_token_file={token}")
+        servers.append(Server(f"tfquiver.service.{kind}.main", flags, log, prefix=hosts.prefix(host)))
+        return servers[-1].start()
+
+    coordinator = f"{hosts.address('a')}:5040"
+    try:
+        serve("coordinator", "a", "--port=5040", f"--bind_host={hosts.address('a')}", f"--work_dir={tmp_path / 'work'}")
+        nodes = {
+            host: serve("node", host, f"--cache_dir={tmp_path / host}", f"--coordinator={coordinator}")
+            for host in NODES
+        }
+        metadata = rpc.metadata("a token of all")
+
+        def told() -> dict[str, node_pb2.StatusReply]:
+            replies = {}
+            for host, node in nodes.items():
+                with rpc.channel(node.ready["control"]) as channel:
+                    stub = node_pb2_grpc.NodeStub(channel)
+                    request = node_pb2.StatusRequest()
+                    replies[host] = stub.Status(request, timeout=20.0, wait_for_ready=True, metadata=metadata)
+            return replies
+
+        assert {host: reply.node.data_address.rpartition(":")[0] for host, reply in told().items()} == {
+            host: hosts.address(host) for host in NODES
+        }
+        digest = digest_build.build(listing.expand(str(tmp_path / "data" / "*")), ONE_RECORD, name="data")
+        digest.save(tmp_path / "data.tfqd")
+        with Registrar(coordinator, None, "a token of all", 20.0) as registrar:
+            dataset = registrar.digest(tmp_path / "data.tfqd")
+        for _ in range(2):
+            jobs = [Job(nodes[host].ready["socket"], dataset, f"on {host}", 1) for host in NODES]
+            for job in jobs:
+                job.start()
+            for job in jobs:
+                assert job.finish() == [records]
+        by_host = told()
+        owners = rendezvous.owners(digest.hashes, [reply.node.node_id for reply in by_host.values()])
+        for number, reply in enumerate(by_host.values()):
+            assert reply.entries == int((owners == number).sum()), "each node keeps what it owns"
+            assert reply.peer_hits >= 0.95 * (SHARDS - reply.entries), "and gets the rest from those that own it"
+        assert sum(reply.misses for reply in by_host.values()) <= 1.05 * SHARDS
+    finally:
+        codes = [server.stop() for server in reversed(servers)]
+    assert set(codes) == {0}
+
+
+def test_a_node_that_others_could_not_reach_does_not_start(hosts: Hosts, tmp_path: Path) -> None:
+    flags = [f"--cache_dir={tmp_path / 'b'}", f"--coordinator={hosts.address('a')}:5040", "--bind_host=localhost"]
+    command = [*hosts.prefix("b"), sys.executable, "-m", "tfquiver.service.node.main", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "give --advertise_host" in done.stderr
+    assert "Traceback" not in done.stderr

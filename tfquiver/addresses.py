@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-ALL = ""  # as a host to listen on: every address of this machine
-_ANY = ("", "0.0.0.0", "::", "[::]", "*")
+ALL = "[::]"  # as a host to listen on: every address of this machine, those of IPv4 too
+_ALL_IPV4 = "0.0.0.0"
 
 
 def split(address: str) -> tuple[str, int]:
@@ -29,7 +29,7 @@ def bare(host: str) -> str:
 
 def is_all(host: str) -> bool:
     """Whether listening there is listening on every address."""
-    return host in _ANY
+    return bare(host) in (bare(ALL), _ALL_IPV4)
 
 
 def is_loopback(host: str) -> bool:
@@ -60,3 +60,13 @@ def towards(host: str, port: int) -> str:
                 continue
             return str(sock.getsockname()[0])
     raise trouble or OSError(f"{host}: no address")
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A listening TCP socket. Raises OSError."""
+    if bare(host) == bare(ALL):
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        host = _ALL_IPV4  # this kernel has no IPv6
+    family, _, _, _, address = socket.getaddrinfo(bare(host), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server((str(address[0]), port), family=family, backlog=backlog)

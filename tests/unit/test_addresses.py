@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from tfquiver import addresses
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"), [("a:1", "a", 1), ("[fd00::1]:5040", "fd00::1", 5040), ("10.0.0.1:80", "10.0.0.1", 80)]
+)
+def test_host_and_port(address: str, host: str, port: int) -> None:
+    assert addresses.split(address) == (host, port)
+    assert addresses.joined(host, port) == address
+    assert addresses.joined(f"[{host}]" if ":" in host else host, port) == address
+
+
+@pytest.mark.parametrize("address", ["", "a", ":1", "a:", "a:b"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(ValueError):
+        addresses.split(address)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost", True), ("LOCALHOST.", True), ("127.0.0.1", True), ("127.8.8.8", True), ("::1", True),
+        ("[::1]", True), ("::ffff:127.0.0.1", True), ("a.localhost", True), ("10.0.0.1", False), ("head", False),
+        ("[fd00::1]", False), ("0.0.0.0", False), ("localhost.example.com", False), ("", False),
+    ],
+)  # fmt: skip
+def test_loopback(host: str, loopback: bool) -> None:
+    assert addresses.is_loopback(host) == loopback
+
+
+@pytest.mark.parametrize(("host", "all_of_them"), [("[::]", True), ("::", True), ("0.0.0.0", True), ("::1", False)])
+def test_all(host: str, all_of_them: bool) -> None:
+    assert addresses.is_all(host) == all_of_them
