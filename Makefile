@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
+# Tests wait more than they compute: one process more than there are cores. JOBS=0: one after the other, in one process.
+JOBS ?= $(shell expr $$(nproc) + 1)
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 KINDS := unit contract ops integration fault golden
 
 .PHONY: demo test $(KINDS:%=test-%) lint bazel bench bench-quick package clean
@@ -29,10 +32,10 @@ demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
 test: $(VENV)/.test
-	$(PYTEST) $(KINDS:%=tests/%) $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) $(KINDS:%=tests/%) $(ARGS)
 
 $(KINDS:%=test-%): test-%: $(VENV)/.test
-	$(PYTEST) tests/$* $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) tests/$* $(ARGS)
 
 lint: $(VENV)/.test
 	PATH="$(abspath $(BIN)):$$PATH" .ci/check

@@ -1,6 +1,9 @@
 """For every test: one printed seed, and nothing left behind: threads, descriptors and processes.
 
 What a fixture of a wider scope holds is there before a test of its users begins, and so is not that test's leak.
+
+`pytest -n` runs files side by side in processes of their own, which are told the seed. A test that measures time, or
+that changes what the machine's other processes see, is marked `alone`: no other test runs meanwhile.
 """
 
 from __future__ import annotations
@@ -8,19 +11,21 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests.support import leaks
+from tests.support import leaks, turns
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)
 hypothesis.settings.load_profile("tfquiver")
 
-SEED = int(os.environ.get("TFQUIVER_TEST_SEED") or secrets.randbits(31))
+SEED = int(os.environ.setdefault("TFQUIVER_TEST_SEED", str(secrets.randbits(31))))
 # Children are started by fork and exec. gRPC's own handlers would abort some of them in between, where a test has calls
 # under way; read when gRPC is imported, and kept from the servers (tests/support/cluster.py).
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -31,6 +36,19 @@ os.environ[leaks.MARK] = secrets.token_hex(8)
 
 def pytest_report_header() -> str:
     return f"seed: TFQUIVER_TEST_SEED={SEED}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="tfquiver-turns-")
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        os.environ[turns.FOLDER] = folder  # for the processes to come
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the test's time limit: waiting for a turn is not the test's time
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with turns.turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.node.store import codec, entry
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.verified import VerifiedShard
 
 NOISE = random.Random(1)
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
 
 def noise(length: int) -> VerifiedShard:
@@ -263,7 +263,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", mounted], check=True)
 
 
-@needs_root
+@needs_mounts
 def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     store = DiskStore(small_disk, 1 << 30, mode="raw")
     kept = []
@@ -283,7 +283,7 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     assert store.refused_inserts == 1
 
 
-@needs_root
+@needs_mounts
 def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
     store = DiskStore(small_disk / "cache", 1 << 30)
     shard = noise(1000)
@@ -298,7 +298,7 @@ def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
     assert raw_of(store, shard.hash) == shard.raw
 
 
-@needs_root
+@needs_mounts
 def test_objects_on_another_file_system_are_refused(small_disk: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "objects").symlink_to(small_disk)

@@ -17,7 +17,9 @@ PYTHON = os.environ.get("TFQUIVER_TF216_PYTHON", "")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(not PYTHON, reason="TFQUIVER_TF216_PYTHON names no interpreter with TensorFlow 2.16")
+@pytest.mark.skipif(
+    not PYTHON, reason="TFQUIVER_TF216_PYTHON names no interpreter with TensorFlow 2.16: how to make one stands above"
+)
 def test_s3_through_tensorflow_io() -> None:
     import boto3
     from moto.server import ThreadedMotoServer

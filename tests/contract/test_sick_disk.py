@@ -13,14 +13,15 @@ import pytest
 
 from tests.contract.test_disk_accounts import A, all_in, put, shards
 from tests.contract.test_disk_store import disk_bytes, noise, path_of, raw_of
-from tests.support.disks import Disk, ext4, needs_root
+from tests.support.disks import Disk, ext4
+from tests.support.privileges import needs_disks
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.node.store.accounts import Terms
 from tfquiver.service.node.store.disk import DiskStore
 from tfquiver.service.node.store.rules import KeepAll
 
-pytestmark = needs_root
+pytestmark = needs_disks
 ENTRY_BYTES = 3 * 4096
 SOON_S = 2.0  # a call that waits for a frozen disk waits for ever
 

@@ -18,6 +18,7 @@ from tests.support.aio import on_loop
 from tests.support.cluster import Server
 from tests.support.coordinator_client import CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
+from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.log_file import framed, header, parse
@@ -26,7 +27,6 @@ from tfquiver.service.coordinator.server import CoordinatorServer
 
 NODE_TIMEOUT_S = 10.0
 OPTIONS = CoordinatorOptions(node_timeout_s=NODE_TIMEOUT_S)
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
 
 def coordinator(work_dir: Path, log: Path) -> Server:
@@ -181,7 +181,7 @@ async def _full_disk(server: Server, fill: Callable[[], None], free: Callable[[]
         assert (await client.session(session_id)).acked == 1000
 
 
-@needs_root
+@needs_mounts
 @on_loop
 async def test_a_full_disk_refuses_decisions_and_loses_none(small_disk: Path, tmp_path: Path) -> None:
     server = coordinator(small_disk / "work", tmp_path / "log")

@@ -27,6 +27,8 @@ from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registration import Registrar
 from tfquiver.stores.gcs import GcsStore
 
+pytestmark = pytest.mark.alone  # bytes a second are measured, and a network of the machine is made
+
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 600
 STORE_BYTES_PER_S = 4_000_000
@@ -87,7 +89,7 @@ def hosts() -> Iterator[Hosts]:
         with Hosts([*NODES, "store"]) as made:
             yield made
     except HostsError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{error}; run the tests as root, with the packages iproute2 and kmod where they are missing")
 
 
 @pytest.fixture

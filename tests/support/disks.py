@@ -8,10 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-
 
 class Disk:
     """An ext4 file system in a file, mounted at `path`."""

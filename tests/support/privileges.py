@@ -1,0 +1,38 @@
+"""What some tests need of the machine beyond Python and a compiler; what is missing is named with the way to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+
+import pytest
+
+_HOW = "run the tests as root on a machine, or in a container with CAP_SYS_ADMIN"
+
+
+@cache
+def cannot_mount(loop_devices: bool) -> str:
+    """Why no tmpfs, or no file system in a file, can be mounted here; "" when it can."""
+    if os.geteuid() != 0:
+        return f"mounting a file system needs root: {_HOW}"
+    tools = {"mount": "mount", "umount": "mount"}
+    if loop_devices:
+        tools |= {"mkfs.ext4": "e2fsprogs", "losetup": "mount", "fsfreeze": "util-linux"}
+    for tool, package in tools.items():
+        if not shutil.which(tool):
+            return f"{tool} is missing: apt-get install {package}"
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True, text=True)
+        if done.returncode:
+            return f"no file system may be mounted here ({done.stderr.strip()}): {_HOW}"
+        subprocess.run(["umount", folder], check=True)
+    if loop_devices and subprocess.run(["losetup", "-f"], capture_output=True).returncode:
+        return f"there are no loop devices here: {_HOW}, and modprobe loop"
+    return ""
+
+
+needs_mounts = pytest.mark.skipif(bool(cannot_mount(False)), reason=cannot_mount(False) or "never said")
+needs_disks = pytest.mark.skipif(bool(cannot_mount(True)), reason=cannot_mount(True) or "never said")

@@ -1,0 +1,39 @@
+"""Tests of several processes side by side, and some of them alone: a lock that is shared or had by one, and fair.
+
+Everyone passes a gate one by one. Who is to be alone waits behind the gate, so that no others can overtake it for ever.
+The locks are the kernel's: a process that dies holds nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FOLDER = "TFQUIVER_TEST_TURNS"
+
+
+@contextmanager
+def turn(alone: bool) -> Iterator[None]:
+    """Waits for this test's turn; at once when the tests run in one process."""
+    if not (folder := os.environ.get(FOLDER)):
+        yield
+        return
+    with _locked(Path(folder, "room"), alone):
+        yield
+
+
+@contextmanager
+def _locked(room: Path, alone: bool) -> Iterator[None]:
+    gate = os.open(room.with_name("gate"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    inside = os.open(room, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        fcntl.flock(inside, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(inside)
+        os.close(gate)
