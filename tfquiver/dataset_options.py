@@ -13,7 +13,7 @@ from tfquiver import errors, serving
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
 _MAX_BYTES = 1 << 50
-_MAX_BATCH = 1 << 31
+_MAX_BATCH = 1 << 24  # as the op takes it (ops/core/options.cc)
 _MAX_SEED = (1 << 63) - 1
 _MAX_HOLD_BACK = 1 << 31
 _MAX_NAME = 256

@@ -24,12 +24,7 @@ from tfquiver.registration import Progress, Registrar
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_MAX_BYTES = 1 << 50
-_MAX_BATCH = 1 << 31
-_MAX_SEED = (1 << 63) - 1
-_MAX_HOLD_BACK = 1 << 31
 _MAX_NAME = 256
-_MAX_WAIT_S = 24 * 3600.0
 
 
 def dataset(

@@ -1,6 +1,11 @@
 #include "ops/core/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "ops/core/frame.h"
 
@@ -8,10 +13,14 @@ namespace tfquiver {
 namespace {
 
 constexpr std::string_view kMagic = "TQIT";
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
+constexpr uint8_t kWithoutScript = 1;  // a version
 constexpr uint8_t kEnded = 1;
 constexpr uint8_t kShuffled = 2;
+constexpr uint8_t kEpochKnown = 4;
 constexpr uint64_t kMostShards = uint64_t{1} << 28;
+constexpr uint64_t kMostEpochs = uint64_t{1} << 62;
+constexpr uint64_t kMostCreditBytes = uint64_t{1} << 52;
 
 template <typename T>
 void Put(T value, std::string* out) {
@@ -42,7 +51,8 @@ bool GetVarint(std::string_view* in, uint64_t* value) {
   return false;
 }
 
-bool GetMarks(std::string_view in, ZlibCodec codec, Marks* marks) {
+bool GetMarks(std::string_view* from, ZlibCodec codec, Marks* marks) {
+  std::string_view& in = *from;
   uint32_t zlib_bytes;
   if (marks->shards > kMostShards || !Get(&in, &zlib_bytes) || in.size() < zlib_bytes) return false;
   std::string done;
@@ -64,25 +74,95 @@ bool GetMarks(std::string_view in, ZlibCodec codec, Marks* marks) {
     shard += step;
     marks->partly[static_cast<uint32_t>(shard)] = static_cast<uint32_t>(emitted);
   }
-  return in.empty();
+  return true;
+}
+
+bool IsDone(const Marks& marks, uint64_t shard) {
+  return (marks.done[shard / 8] >> (shard % 8) & 1) != 0;
+}
+
+// Every shard wanted once, with something to come from it, and every draw from one of them.
+bool GetScript(std::string_view* in, const Marks& marks, Script* script) {
+  uint64_t wanted;
+  uint64_t draws;
+  if (!GetVarint(in, &script->credit_bytes) || !GetVarint(in, &wanted)) return false;
+  if (wanted > marks.shards || wanted > in->size()) return false;
+  std::unordered_set<uint64_t> seen;
+  for (uint64_t i = 0; i < wanted; ++i) {
+    uint64_t shard;
+    if (!GetVarint(in, &shard) || shard >= marks.shards || IsDone(marks, shard)) return false;
+    if (!seen.insert(shard).second) return false;
+    script->wanted.push_back(static_cast<uint32_t>(shard));
+  }
+  if (!GetVarint(in, &draws) || draws > in->size()) return false;
+  for (uint64_t i = 0; i < draws; ++i) {
+    uint64_t place;
+    if (!GetVarint(in, &place) || place >= wanted) return false;
+    script->draws.push_back(script->wanted[place]);
+  }
+  return script->credit_bytes <= kMostCreditBytes;
+}
+
+void PutScript(const Script& script, std::string* out) {
+  std::unordered_map<uint32_t, uint32_t> places;
+  PutVarint(script.credit_bytes, out);
+  PutVarint(script.wanted.size(), out);
+  for (uint32_t shard : script.wanted) {
+    places.emplace(shard, static_cast<uint32_t>(places.size()));
+    PutVarint(shard, out);
+  }
+  PutVarint(script.draws.size(), out);
+  for (uint32_t shard : script.draws) PutVarint(places.at(shard), out);
 }
 
 }  // namespace
 
-std::string CheckpointWriter::Write(const Checkpoint& checkpoint) {
-  const Marks& marks = checkpoint.marks;
-  if (done_zlib_.empty() || done_ != marks.done) {
-    done_ = marks.done;
-    done_zlib_ = codec_.deflate(std::string(done_.begin(), done_.end()));
+void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint) {
+  if (steps.empty()) return;
+  std::map<uint32_t, uint32_t> joined;  // by shard
+  std::vector<uint32_t> draws;
+  Script& script = checkpoint->script;
+  draws.reserve(steps.size() + script.draws.size());
+  Marks& marks = checkpoint->marks;
+  for (const Step& step : steps) {
+    draws.push_back(step.shard);
+    if (!joined.emplace(step.shard, step.joined).second) continue;
+    // Its first step: so many of its records had been emitted before.
+    const auto bit = static_cast<uint8_t>(1u << step.shard % 8);
+    marks.done[step.shard / 8] = static_cast<uint8_t>(marks.done[step.shard / 8] & ~bit);
+    if (step.index > 0) {
+      marks.partly[step.shard] = step.index;
+    } else {
+      marks.partly.erase(step.shard);
+    }
   }
+  // What was wanted joins, and is numbered, in that order and before all else.
+  for (size_t i = 0; i < script.wanted.size(); ++i) {
+    joined.emplace(script.wanted[i], static_cast<uint32_t>(i));
+  }
+  draws.insert(draws.end(), script.draws.begin(), script.draws.end());
+  std::vector<uint32_t> wanted;
+  for (const auto& [shard, when] : joined) wanted.push_back(shard);
+  std::sort(wanted.begin(), wanted.end(),
+            [&joined](uint32_t a, uint32_t b) { return joined.at(a) < joined.at(b); });
+  script.wanted = std::move(wanted);
+  script.draws = std::move(draws);
+}
+
+std::string WriteCheckpoint(const Checkpoint& checkpoint, Crc32cExtend crc, ZlibCodec codec) {
+  const Marks& marks = checkpoint.marks;
+  const std::string done_zlib = codec.deflate(std::string(marks.done.begin(), marks.done.end()));
   std::string out(kMagic);
   Put(kVersion, &out);
-  Put<uint8_t>((checkpoint.ended ? kEnded : 0) | (checkpoint.shuffled ? kShuffled : 0), &out);
+  Put<uint8_t>((checkpoint.ended ? kEnded : 0) | (checkpoint.shuffled ? kShuffled : 0) |
+                   (checkpoint.epoch >= 0 ? kEpochKnown : 0),
+               &out);
   out += checkpoint.digest_id;
   Put(checkpoint.order_seed, &out);
+  Put<uint64_t>(checkpoint.epoch >= 0 ? static_cast<uint64_t>(checkpoint.epoch) : 0, &out);
   Put(marks.shards, &out);
-  Put(static_cast<uint32_t>(done_zlib_.size()), &out);
-  out += done_zlib_;
+  Put(static_cast<uint32_t>(done_zlib.size()), &out);
+  out += done_zlib;
   PutVarint(marks.partly.size(), &out);
   uint32_t previous = 0;
   for (const auto& [shard, emitted] : marks.partly) {
@@ -90,7 +170,8 @@ std::string CheckpointWriter::Write(const Checkpoint& checkpoint) {
     PutVarint(emitted, &out);
     previous = shard;
   }
-  Put(crc_(0, out.data(), out.size()), &out);
+  PutScript(checkpoint.script, &out);
+  Put(crc(0, out.data(), out.size()), &out);
   return out;
 }
 
@@ -110,12 +191,15 @@ Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32c
   in.remove_prefix(kMagic.size());
   uint8_t version;
   uint8_t flags;
-  if (!Get(&in, &version) || !Get(&in, &flags) || flags > (kEnded | kShuffled)) return malformed;
-  if (version != kVersion) {
+  if (!Get(&in, &version) || !Get(&in, &flags)) return malformed;
+  const bool has_script = version != kWithoutScript;
+  if (has_script && version != kVersion) {
     return Status(Code::kInvalidArgument, "the iterator checkpoint has version " +
                                               std::to_string(version) + "; this tfquiver reads " +
+                                              std::to_string(kWithoutScript) + " and " +
                                               std::to_string(kVersion));
   }
+  if (flags > (kEnded | kShuffled | (has_script ? kEpochKnown : 0))) return malformed;
   if (in.size() < kIdBytes) return malformed;
   if (in.substr(0, kIdBytes) != digest_id) {
     return Status(Code::kInvalidArgument,
@@ -127,8 +211,13 @@ Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32c
   read.shuffled = (flags & kShuffled) != 0;
   read.digest_id = std::string(digest_id);
   in.remove_prefix(kIdBytes);
-  if (!Get(&in, &read.order_seed) || !Get(&in, &read.marks.shards)) return malformed;
-  if (!GetMarks(in, codec, &read.marks)) return malformed;
+  uint64_t epoch = 0;
+  if (!Get(&in, &read.order_seed) || (has_script && !Get(&in, &epoch))) return malformed;
+  if (epoch > kMostEpochs || !Get(&in, &read.marks.shards)) return malformed;
+  if ((flags & kEpochKnown) != 0) read.epoch = static_cast<int64_t>(epoch);
+  if (!GetMarks(&in, codec, &read.marks)) return malformed;
+  if (has_script && !GetScript(&in, read.marks, &read.script)) return malformed;
+  if (!in.empty()) return malformed;
   *checkpoint = std::move(read);
   return Status();
 }

@@ -10,6 +10,7 @@
 #include "ops/core/crc32c.h"
 #include "ops/core/progress.h"
 #include "ops/core/status.h"
+#include "ops/core/trail.h"
 
 namespace tfquiver {
 
@@ -20,32 +21,37 @@ struct ZlibCodec {
   bool (*inflate)(std::string_view zlib, size_t size, std::string* bytes);
 };
 
+// What comes next, where that is settled: records of these shards, in this order.
+struct Script {
+  std::vector<uint32_t> wanted;  // each shard of `draws` once, in the order in which they joined
+  std::vector<uint32_t> draws;   // for each record its shard
+  uint64_t credit_bytes = 0;     // with which they all could be here
+};
+
 // Where an iterator is in its epoch: no record content, kilobytes.
 struct Checkpoint {
   bool ended = false;
   bool shuffled = false;  // emission order within shards (ShardLoader)
   uint64_t order_seed = 0;
+  int64_t epoch = -1;  // of the job; -1: not known
   std::string digest_id;
   Marks marks;  // marks.shards 0: nothing was read yet
+  Script script;
 };
 
-// Writes checkpoints; remembers the compressed bitmap, because symbolic checkpoints are taken after
-// every element while the bitmap changes once a shard. Not thread-safe.
+// From where it is to where it was before `steps`: those are to come again, before what
+// `checkpoint` already says.
+void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint);
+
+// The text of a checkpoint:
 //
-//   "TQIT" u8 version u8 flags (1 ended, 2 shuffled) digest_id u64 order_seed u64 shards
-//   u32 size of the zlib-compressed done bitmap, that bitmap; varint n, n times (varint shard -
-//   previous, varint count) u32 CRC-32C of all before
-class CheckpointWriter {
- public:
-  CheckpointWriter(Crc32cExtend crc, ZlibCodec codec) : crc_(crc), codec_(codec) {}
-  std::string Write(const Checkpoint& checkpoint);
-
- private:
-  const Crc32cExtend crc_;
-  const ZlibCodec codec_;
-  std::vector<uint8_t> done_;
-  std::string done_zlib_;
-};
+//   "TQIT" u8 version u8 flags (1 ended, 2 shuffled, 4 the epoch is known) digest_id u64 order_seed
+//   u64 epoch u64 shards u32 size of the zlib-compressed done bitmap, that bitmap; varint n, n
+//   times (varint shard - previous, varint count); varint credit_bytes, varint n, n times varint
+//   shard wanted, varint n, n times varint place among those (draws); u32 CRC-32C of all before
+//
+// Version 1 had neither epoch nor what follows the counts; it can still be read.
+std::string WriteCheckpoint(const Checkpoint& checkpoint, Crc32cExtend crc, ZlibCodec codec);
 
 // Whether `bytes` begin as one does.
 bool IsCheckpoint(std::string_view bytes);

@@ -46,6 +46,8 @@ void DeliveryReporter::Turn(Clock::time_point until) {
   }
   if (anything && !socket_.open()) until = std::min(until, std::max(next_connect_, Clock::now()));
   if (anything && socket_.open()) until = std::min(until, std::max(next_send_, Clock::now()));
+  // No event descriptor could be had: nobody can end the wait below.
+  if (wake_.get() < 0) until = std::min(until, Clock::now() + kFirstPause);
   const short events = outgoing_.empty() ? POLLIN : POLLIN | POLLOUT;
   Wait(socket_.get(), events, wake_.get(), until);
   wake_.Clear();

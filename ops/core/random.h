@@ -32,6 +32,12 @@ inline Random ShardRandom(uint64_t seed, uint32_t shard) {
   return Random(Random(seed ^ (uint64_t{shard} * 0xd1342543de82ef95ull)).Next());
 }
 
+// Of an epoch's order; never 0. The coordinator makes the same number (block_order.py).
+inline uint64_t OrderSeed(uint64_t seed, uint64_t epoch) {
+  const uint64_t mixed = Random(seed + epoch * 0x9e3779b97f4a7c15ull).Next();
+  return mixed == 0 ? 1 : mixed;
+}
+
 }  // namespace tfquiver
 
 #endif  // TFQUIVER_OPS_CORE_RANDOM_H_

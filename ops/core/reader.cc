@@ -1,5 +1,6 @@
 #include "ops/core/reader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/core/gate.h"
@@ -9,15 +10,31 @@
 namespace tfquiver {
 namespace {
 
+constexpr uint64_t kMostEpoch = (uint64_t{1} << 62) - 1;
+
 uint64_t CreditBytes(const Options& options) {
   return static_cast<uint64_t>(options.shuffle_bytes) +
          static_cast<uint64_t>(options.readahead_bytes);
 }
 
-PoolOptions PoolOptionsOf(const Options& options, const SessionOptions& session, uint64_t seed) {
+// A log that is replayed knows better.
+const Script& ScriptOf(const Options& options, const Checkpoint& checkpoint) {
+  static const Script* const none = new Script;
+  return options.replay.empty() ? checkpoint.script : *none;
+}
+
+// The pool must be able to hold what it held when the script was made.
+uint64_t CreditBytes(const Options& options, const Checkpoint& checkpoint) {
+  const Script& script = ScriptOf(options, checkpoint);
+  return std::max(CreditBytes(options), script.draws.empty() ? 0 : script.credit_bytes);
+}
+
+PoolOptions PoolOptionsOf(const Options& options, const SessionOptions& session,
+                          const Checkpoint& checkpoint, uint64_t seed) {
   PoolOptions pool;
   pool.shuffle_bytes = static_cast<uint64_t>(options.shuffle_bytes);
-  pool.capacity_bytes = CreditBytes(options);
+  pool.capacity_bytes = CreditBytes(options, checkpoint);
+  pool.script = ScriptOf(options, checkpoint);
   pool.hold_back = static_cast<uint64_t>(options.hold_back);
   // Tagged records that go through tf.data service are acked by the trainer that they are for.
   if (options.tagged && !session.session_id.empty()) pool.hold_back = Progress::kNeverAck;
@@ -29,13 +46,16 @@ SessionOptions SessionOptionsOf(const Options& options, SessionOptions session,
                                 const Checkpoint& checkpoint, ZlibCodec zlib) {
   session.job = options.job;
   session.wish = WishOf(options);
-  session.credit_bytes = CreditBytes(options);
+  session.credit_bytes = CreditBytes(options, checkpoint);
   session.connect = std::chrono::milliseconds(options.connect_ms);
   session.reconnect = std::chrono::milliseconds(options.reconnect_ms);
   if (checkpoint.marks.shards > 0) {
     const auto& done = checkpoint.marks.done;
     session.done_zlib = zlib.deflate(std::string(done.begin(), done.end()));
     session.wish.order_seed = checkpoint.order_seed;
+    if (!ScriptOf(options, checkpoint).draws.empty()) session.wish.order = Order::kWanted;
+  } else if (options.deterministic && checkpoint.epoch >= 0) {
+    session.wish.order_seed = OrderSeed(session.wish.seed, static_cast<uint64_t>(checkpoint.epoch));
   }
   return session;
 }
@@ -62,12 +82,16 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       seed_(options.seed != 0 ? static_cast<uint64_t>(options.seed) : RandomSeed()),
       digest_id_(session.digest_id),
       restored_(checkpoint.marks.shards > 0),
+      told_epoch_(std::move(parts.opened)),
+      script_credit_bytes_(CreditBytes(options, checkpoint)),
+      wanted_(ScriptOf(options, checkpoint).wanted),
       order_known_(checkpoint.marks.shards > 0),
       order_seed_(checkpoint.order_seed),
+      epoch_(checkpoint.epoch),
       shuffled_(checkpoint.marks.shards > 0 ? checkpoint.shuffled : options.shuffle_bytes > 0),
       blocks_(CreditBytes(options) / BlockPool::kBlockBytes + 64),
-      pool_(PoolOptionsOf(options, session, seed_), checkpoint.marks, &blocks_, parts.blobs,
-            [this] { wake_.Signal(); }),
+      pool_(PoolOptionsOf(options, session, checkpoint, seed_), checkpoint.marks, &blocks_,
+            parts.blobs, [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
       client_(
           SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
@@ -75,6 +99,7 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
           [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
           [this] { WriteLog(); }) {
   loader_.set_tagged(options.tagged);
+  if (parts.trail != nullptr) pool_.KeepTrail(std::move(parts.trail));
 }
 
 Status Reader::Opened(uint64_t epoch, std::vector<uint32_t>* wanted) {
@@ -89,14 +114,16 @@ Status Reader::Opened(uint64_t epoch, std::vector<uint32_t>* wanted) {
   return Status();
 }
 
-// Epochs of one seed differ in order; a restored one goes on with the order it began with.
+// Epochs of one seed differ in order; a restored one goes on with the order and the number it began
+// with.
 Status Reader::FirstOpened(uint64_t epoch) {
+  if (epoch_ < 0) epoch_ = static_cast<int64_t>(epoch & kMostEpoch);
   std::unique_ptr<Gate> gate;
   if (!options_.replay.empty()) {
     Status status = Replay(epoch, &gate);
     if (!status.ok()) return status;
   } else if (!order_known_) {
-    order_seed_ = Random(seed_ + epoch * 0x9e3779b97f4a7c15ull).Next();
+    order_seed_ = OrderSeed(seed_, static_cast<uint64_t>(epoch_));
     order_known_ = true;
   }
   if (options_.deterministic) gate = std::make_unique<BlockGate>(alone_);
@@ -117,6 +144,7 @@ Status Reader::FirstOpened(uint64_t epoch) {
     if (!status.ok()) return status;
   }
   pool_.SetOrder(std::move(gate), seed_, order_seed_, log_ != nullptr);
+  if (told_epoch_) told_epoch_(epoch_);
   return Status();
 }
 
@@ -136,6 +164,7 @@ Status Reader::Replay(uint64_t epoch, std::unique_ptr<Gate>* gate) {
   seed_ = log.header.draw_seed;
   order_seed_ = log.header.order_seed;
   order_known_ = true;
+  wanted_.clear();
   std::vector<bool> listed(pool_.shards());
   for (const OrderEntry& entry : log.entries) {
     if (!listed[entry.shard]) wanted_.push_back(entry.shard);
@@ -158,12 +187,14 @@ void Reader::WriteLog() {
   }
 }
 
-Checkpoint Reader::Where() const {
+Checkpoint Reader::Where(const Trail::Mark* mark, std::vector<Step>* steps) const {
   Checkpoint checkpoint;
   checkpoint.shuffled = shuffled_;
   checkpoint.digest_id = digest_id_;
-  checkpoint.marks = pool_.Snapshot();
+  checkpoint.marks = pool_.Snapshot(&checkpoint.script, mark, steps);
+  checkpoint.script.credit_bytes = script_credit_bytes_;
   checkpoint.order_seed = order_seed_;
+  checkpoint.epoch = epoch_;
   return checkpoint;
 }
 

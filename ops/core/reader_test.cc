@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -348,6 +350,64 @@ TEST(TicketClient, AnswersInTimeWhenTheNodeDoesNot) {
       AskForTicket(node.path(), "", ticket, std::chrono::milliseconds(50), &reply);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find("no ticket in time"), std::string::npos);
+}
+
+TEST(SlowNodes, AreNotAskedForAWhileAndThenProbedByOne) {
+  using std::chrono::milliseconds;
+  SlowNodes slow;
+  const Clock::time_point start{};
+  const milliseconds limit(1000);
+  EXPECT_EQ(slow.Limit("a", start, limit), limit);
+  slow.Called("a", start + limit, true);
+  EXPECT_EQ(slow.Limit("a", start + limit + SlowNodes::kPause / 2, limit), milliseconds(0));
+  EXPECT_EQ(slow.Limit("b", start + limit, limit), limit);
+  const auto later = start + limit + SlowNodes::kPause;
+  EXPECT_EQ(slow.Limit("a", later, limit), SlowNodes::kProbe);
+  EXPECT_EQ(slow.Limit("a", later, limit), milliseconds(0));
+  slow.Called("a", later + SlowNodes::kProbe, true);
+  EXPECT_EQ(slow.Limit("a", later + SlowNodes::kProbe, limit), milliseconds(0));
+  const auto at_last = later + SlowNodes::kProbe + SlowNodes::kPause;
+  EXPECT_EQ(slow.Limit("a", at_last, limit), SlowNodes::kProbe);
+  slow.Called("a", at_last, false);
+  EXPECT_EQ(slow.Limit("a", at_last, limit), limit);
+}
+
+// A trainer's forked children (loaders, loggers) live on when it is killed: its node must not take
+// them for it.
+TEST(UnixSocketTest, AForkedChildDoesNotKeepTheConnection) {
+  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  std::string path = P_tmpdir "/tfqforkXXXXXX";
+  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const std::string socket_path = path + "/s";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  UnixSocket socket;
+  ASSERT_TRUE(UnixSocket::Connect(socket_path, &socket).ok());
+  UniqueFd peer(::accept(listener.get(), nullptr, nullptr));
+  int block[2];
+  ASSERT_EQ(::pipe(block), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(block[1]);
+    char byte;
+    (void)!::read(block[0], &byte, 1);  // until the parent has gone on
+    ::_exit(socket.Send("x") == UnixSocket::Outcome::kLost ? 0 : 1);
+  }
+  socket.Close();
+  pollfd hung_up{peer.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&hung_up, 1, 10'000), 1);
+  char byte;
+  EXPECT_EQ(::recv(peer.get(), &byte, 1, MSG_DONTWAIT), 0);
+  ::close(block[0]);
+  ::close(block[1]);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ::unlink(socket_path.c_str());
+  ::rmdir(path.c_str());
 }
 
 TEST(Process, StopReachesWhoIsThereAndWhoComesLater) {

@@ -15,7 +15,11 @@ RecordPool::RecordPool(const PoolOptions& options, Marks restored, BlockPool* bl
       blobs_(blobs),
       wake_feeder_(std::move(wake_feeder)),
       progress_(options.hold_back, std::move(restored)),
-      random_(options.seed) {}
+      random_(options.seed),
+      script_(options.script.draws.begin(), options.script.draws.end()) {
+  for (uint32_t shard : options.script.wanted) scripted_[shard].joined = shards_joined_++;
+  for (uint32_t shard : script_) ++scripted_[shard].left;
+}
 
 RecordPool::~RecordPool() = default;
 
@@ -48,7 +52,7 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
       if (*end) break;
       uint64_t now = std::min<uint64_t>(want - drawn->records.size(), records_);
       if (gate_ != nullptr) now = std::min(now, gate_->MayDraw(drawn_));
-      for (uint64_t i = 0; i < now; ++i) TakeOne(drawn);
+      for (uint64_t i = 0; i < now && !Stuck(); ++i) TakeOne(drawn);
     }
     if (!drawn->records.empty()) {
       progress_.ElementsEmitted(++elements_);
@@ -69,7 +73,8 @@ void RecordPool::Release(Drawn* drawn) {
 }
 
 bool RecordPool::Filled() const {
-  if (gate_ != nullptr && gate_->MayDraw(drawn_) == 0) return false;
+  if (Shut()) return false;
+  if (!script_.empty()) return true;
   if (gate_ != nullptr && !gate_->fills()) return true;
   if (ended_ || shards_expected_ == 0) return true;
   // Once full, a pool that is being refilled may fall to half before draws wait for it again.
@@ -90,6 +95,7 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
   std::chrono::steady_clock::time_point give_up{};
   while (true) {
     Admit();
+    PassOver();
     if (!error_.ok()) return error_;
     if (records_ > 0 && Filled()) break;
     if (records_ == 0 && ended_) {
@@ -111,8 +117,7 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
       continue;
     }
     waiting_ = true;
-    const bool gate_is_shut = gate_ != nullptr && gate_->MayDraw(drawn_) == 0;
-    if (records_ > 0 && !gate_is_shut) {
+    if (records_ > 0 && !Shut()) {
       const auto now = std::chrono::steady_clock::now();
       if (give_up.time_since_epoch().count() == 0) give_up = now + options_.longest_fill;
       const auto until = std::min(give_up, last_arrival_ + options_.patience);
@@ -129,7 +134,13 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
 
 void RecordPool::TakeOne(Drawn* drawn) {
   uint32_t slot_number;
-  if (in_blocks_) {
+  if (!script_.empty()) {
+    const auto scripted = scripted_.find(script_.front());
+    slot_number = slot_of_.at(script_.front());
+    --scripted->second.left;
+    script_.pop_front();
+    if (script_.empty()) scripted_.clear();
+  } else if (in_blocks_) {
     while (tickets_.back() == kAbsent) tickets_.pop_back();
     drawn->positions.push_back(static_cast<int64_t>(block_end_ - tickets_.size()));
     slot_number = tickets_.back();
@@ -143,6 +154,9 @@ void RecordPool::TakeOne(Drawn* drawn) {
     slot_number = queue_.front();
   }
   ShardRecords& shard = *slots_[slot_number];
+  if (trail_ != nullptr) {
+    trail_->Append(Step{shard.shard(), shard.taken(), joined_as_[slot_number]});
+  }
   drawn->records.push_back(shard.Take(&drawn->retired));
   const uint64_t raw_bytes = drawn->records.back().size + kRecordFramingBytes;
   pooled_bytes_ -= raw_bytes;
@@ -158,12 +172,22 @@ void RecordPool::Finish(uint32_t slot_number) {
   slot_of_.erase(shard);
   slots_[slot_number].reset();
   free_slots_.push_back(slot_number);
-  if (options_.shuffle_bytes == 0 && !in_blocks_) queue_.pop_front();
+  if (options_.shuffle_bytes == 0 && !in_blocks_) {
+    queue_.erase(std::find(queue_.begin(), queue_.end(), slot_number));
+  }
+}
+
+// Of shards that the session's end has shown to be read already nothing more will come.
+void RecordPool::PassOver() {
+  while (ended_ && Stuck()) {
+    script_.pop_front();
+    if (script_.empty()) scripted_.clear();
+  }
 }
 
 bool RecordPool::MustWake() {
   // Where draws wait for the one shard that must come next, the node must not lack credit for it.
-  const bool shut = gate_ != nullptr && owed_credit_bytes_ > 0 && gate_->MayDraw(drawn_) == 0;
+  const bool shut = owed_credit_bytes_ > 0 && Shut();
   if (shut && !feeder_called_) return feeder_called_ = true;
   const bool empty_news = records_ == 0 && !ended_ && !told_empty_;
   const bool worth_it = owed_credit_bytes_ >= credit_quantum_bytes_ || progress_.has_ackable();
@@ -173,8 +197,16 @@ bool RecordPool::MustWake() {
   return true;
 }
 
-Marks RecordPool::Snapshot() const {
+Marks RecordPool::Snapshot(Script* script, const Trail::Mark* mark,
+                           std::vector<Step>* steps) const {
   std::lock_guard<std::mutex> lock(mu_);
+  if (mark != nullptr) *steps = trail_->Since(*mark);
+  if (script != nullptr && !script_.empty()) {
+    script->draws.assign(script_.begin(), script_.end());
+    for (uint32_t shard : options_.script.wanted) {
+      if (scripted_.at(shard).left > 0) script->wanted.push_back(shard);
+    }
+  }
   Marks marks = progress_.marks();
   for (const auto& records : slots_) {
     if (records != nullptr && records->taken() > 0) {
@@ -235,7 +267,7 @@ void RecordPool::Add(std::unique_ptr<ShardRecords> records, uint64_t length_byte
     if (records->left() == 0) {
       progress_.ShardSpent(records->shard());
       if (gate_ != nullptr) gate_->Void(records->shard(), place);
-    } else if (gate_ == nullptr) {
+    } else if (gate_ == nullptr || scripted_.count(records->shard()) != 0) {
       Join(std::move(records));
     } else {
       // Whoever draws lets it in, in its turn.
@@ -255,7 +287,7 @@ bool RecordPool::Lacks(uint32_t shard) const {
 
 void RecordPool::Admit() {
   Joining joining;
-  while (gate_ != nullptr && gate_->Next(drawn_, records_, &joining)) {
+  while (gate_ != nullptr && script_.empty() && gate_->Next(drawn_, records_, &joining)) {
     if (joining.leaves) {
       if (slot_of_.count(*joining.leaves) != 0) gate_->Left(Leave(*joining.leaves));
     } else if (joining.block_records > 0) {
@@ -309,17 +341,31 @@ uint32_t RecordPool::Join(std::unique_ptr<ShardRecords> records) {
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
     slots_.emplace_back();
+    joined_as_.emplace_back();
   }
   const uint32_t number = free_slots_.back();
   free_slots_.pop_back();
   told_empty_ = false;
   if (logged_) joined_.push_back(OrderEntry{records->shard(), drawn_, false});
+  uint32_t left = records->left();
+  const auto scripted = scripted_.find(records->shard());
+  if (scripted != scripted_.end()) {
+    if (scripted->second.left > left && error_.ok()) {
+      error_ =
+          Status(Code::kInvalidArgument, "the checkpoint has more records of shard " +
+                                             std::to_string(records->shard()) + " than it has");
+    }
+    left -= std::min(left, scripted->second.left);
+    joined_as_[number] = scripted->second.joined;
+  } else {
+    joined_as_[number] = shards_joined_++;
+  }
   records_ += records->left();
   slot_of_[records->shard()] = number;
   if (in_blocks_) {
     // AdmitBlock gives them their places.
   } else if (options_.shuffle_bytes > 0) {
-    tickets_.insert(tickets_.end(), records->left(), number);
+    tickets_.insert(tickets_.end(), left, number);
   } else {
     queue_.push_back(number);
   }
@@ -348,7 +394,8 @@ std::unique_ptr<ShardRecords> RecordPool::Leave(uint32_t shard) {
 
 void RecordPool::Drop(uint32_t shard) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (gate_ != nullptr && gate_->keeps()) return;
+  // What is scripted is of a reader that is alone.
+  if (!script_.empty() || (gate_ != nullptr && gate_->keeps())) return;
   if (slot_of_.count(shard) != 0) {
     Discard(Leave(shard));
   } else if (gate_ != nullptr) {
@@ -385,14 +432,21 @@ void RecordPool::TakerLeaves() {
   if (error_.ok()) progress_.Deliver();
 }
 
-void RecordPool::Cancel(const std::string& why) { Fail(Status(Code::kCancelled, why)); }
+// Whatever failed before: who repeats an error for ever must be told to stop.
+void RecordPool::Cancel(const std::string& why) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    error_ = Status(Code::kCancelled, why);
+  }
+  changed_.notify_all();
+}
 
 RecordPool::Outbox RecordPool::TakeOutbox() {
   std::lock_guard<std::mutex> lock(mu_);
   feeder_called_ = false;
   Outbox outbox;
   outbox.acks = progress_.TakeAckable();
-  const bool shut = gate_ != nullptr && (records_ == 0 || gate_->MayDraw(drawn_) == 0);
+  const bool shut = Shut() || (gate_ != nullptr && records_ == 0);
   outbox.empty = records_ == 0 && Waiting().empty();
   if (owed_credit_bytes_ >= credit_quantum_bytes_ || outbox.empty || shut) {
     outbox.credit_bytes = std::exchange(owed_credit_bytes_, 0);

@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "ops/core/block_pool.h"
+#include "ops/core/checkpoint.h"
 #include "ops/core/gate.h"
 #include "ops/core/order_log.h"
 #include "ops/core/progress.h"
 #include "ops/core/random.h"
 #include "ops/core/shard_records.h"
 #include "ops/core/status.h"
+#include "ops/core/trail.h"
 
 namespace tfquiver {
 
@@ -27,6 +29,7 @@ struct PoolOptions {
   uint64_t capacity_bytes = 0;  // credit: what may be here at once
   uint64_t seed = 0;            // of the draws
   uint64_t hold_back = 0;       // elements
+  Script script;                // of the first draws; the rest is at random
   // A draw waits for a pool that is being filled, but not longer than this without a new shard ...
   std::chrono::milliseconds patience{50};
   // ... nor than this altogether.
@@ -50,6 +53,9 @@ class RecordPool {
   // then on, if `logged`, TakeJoined tells what joined and left, and when.
   void SetOrder(std::unique_ptr<Gate> gate, uint64_t draw_seed, uint64_t order_seed, bool logged);
 
+  // Before the first draw: every record that is drawn becomes a step of `trail`.
+  void KeepTrail(std::shared_ptr<Trail> trail) { trail_ = std::move(trail); }
+
   // The taker's side.
 
   struct Drawn {
@@ -68,8 +74,10 @@ class RecordPool {
   void CancelDraw();
   // After the copy: gives blocks back.
   void Release(Drawn* drawn);
-  // What a checkpoint taken now has to say.
-  Marks Snapshot() const;
+  // What a checkpoint taken now has to say, and what of the script is still to come. With `mark`
+  // also the steps of the trail since then, as of the same moment.
+  Marks Snapshot(Script* script = nullptr, const Trail::Mark* mark = nullptr,
+                 std::vector<Step>* steps = nullptr) const;
   // The taker has been told that there is no more.
   bool end_delivered() const;
   // Whether acks come from here (and not from where the records are delivered).
@@ -93,7 +101,7 @@ class RecordPool {
   void Drop(uint32_t shard);
   void End();
   void Fail(Status status);
-  // From any thread: the taker gets kCancelled now and for ever.
+  // From any thread: the taker gets kCancelled now and for ever, whatever failed before.
   void Cancel(const std::string& why);
 
   struct Outbox {
@@ -117,6 +125,11 @@ class RecordPool {
       ~uint32_t{0};  // in place of a slot: read by others, or before
 
   bool Filled() const;
+  // The script wants a record whose shard is not here.
+  bool Stuck() const { return !script_.empty() && slot_of_.count(script_.front()) == 0; }
+  // Nothing may be drawn until a certain shard has come.
+  bool Shut() const { return Stuck() || (gate_ != nullptr && gate_->MayDraw(drawn_) == 0); }
+  void PassOver();
   Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
                       std::function<void()>* before_wait);
   void TakeOne(Drawn* drawn);
@@ -144,8 +157,17 @@ class RecordPool {
   std::vector<std::unique_ptr<ShardRecords>> slots_;
   std::unordered_map<uint32_t, uint32_t> slot_of_;  // by shard
   std::vector<uint32_t> free_slots_;
-  // Shuffled: one slot number for each record here. Of a block: of each of its records that is
-  // still to come, last first.
+  std::vector<uint32_t> joined_as_;  // by slot: which shard to join it is
+  uint32_t shards_joined_ = 0;
+  struct Scripted {
+    uint32_t left = 0;    // so many of its records are still in the script
+    uint32_t joined = 0;  // its place among the shards wanted
+  };
+  std::deque<uint32_t> script_;                      // shards: what is drawn next
+  std::unordered_map<uint32_t, Scripted> scripted_;  // by shard
+  std::shared_ptr<Trail> trail_;
+  // Shuffled: one slot number for each record here that is not in the script. Of a block: of each
+  // of its records that is still to come, last first.
   std::vector<uint32_t> tickets_;
   std::deque<uint32_t> queue_;               // in order: slots
   std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying

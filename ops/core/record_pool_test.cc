@@ -13,8 +13,11 @@ namespace {
 
 class RecordPoolTest : public ::testing::Test {
  protected:
-  void Make(uint64_t shuffle_bytes, uint64_t hold_back = 0, Marks restored = {}) {
+  void Make(uint64_t shuffle_bytes, uint64_t hold_back = 0, Marks restored = {},
+            Script script = {}) {
     PoolOptions options;
+    options.script = std::move(script);
+    options.seed = ++seed_;
     options.shuffle_bytes = shuffle_bytes;
     options.capacity_bytes = shuffle_bytes + 1000;
     options.hold_back = hold_back;
@@ -48,6 +51,7 @@ class RecordPoolTest : public ::testing::Test {
     return texts;
   }
 
+  uint64_t seed_ = 0;
   BlockPool blocks_{8};
   StringBlobs blobs_;
   std::atomic<int> wakes_{0};
@@ -176,6 +180,15 @@ TEST_F(RecordPoolTest, CancelDrawEndsOneDrawAndTheNextGoesOnWithIt) {
   pool_->Release(&drawn);
 }
 
+TEST_F(RecordPoolTest, CancelComesAfterAnyFailure) {
+  Make(1000);
+  pool_->Fail(Status(Code::kDataLoss, "first"));
+  pool_->Cancel("enough");
+  RecordPool::Drawn drawn;
+  bool end = false;
+  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kCancelled);
+}
+
 TEST_F(RecordPoolTest, FailureEndsTheWaitAndTheFirstOneStays) {
   Make(1000);
   std::thread other([this] {
@@ -240,6 +253,69 @@ TEST_F(RecordPoolTest, SnapshotAndRestoreAreComplements) {
   }
   EXPECT_EQ(seen.size(), 120u);
   EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 120u);
+}
+
+// Positions that are written down later fix what came since: in another pool, with another seed,
+// to which the shards come in another order.
+TEST_F(RecordPoolTest, AScriptIsDrawnAgainAndThenTheRest) {
+  for (uint64_t shuffle_bytes : {uint64_t{10'000}, uint64_t{0}}) {
+    Make(shuffle_bytes);
+    auto trail = std::make_shared<Trail>();
+    pool_->KeepTrail(trail);
+    ASSERT_TRUE(pool_->SetShards(6));
+    for (uint32_t shard : {3, 1, 0, 2}) Add(shard, 30);
+    std::multiset<std::string> seen;
+    for (const auto& text : Draw(25)) seen.insert(text);
+    const Trail::Mark mark = trail->End();
+    std::vector<std::string> again = Draw(40);
+    Checkpoint checkpoint;
+    std::vector<Step> steps;
+    checkpoint.marks = pool_->Snapshot(&checkpoint.script, &mark, &steps);
+    EXPECT_EQ(steps.size(), 40u);
+    Rewind(steps, &checkpoint);
+    const Marks marks = checkpoint.marks;
+    Make(shuffle_bytes, 0, checkpoint.marks, checkpoint.script);
+    ASSERT_TRUE(pool_->SetShards(6));
+    std::thread feeder([this] {
+      for (uint32_t shard : {5, 4, 2, 0, 1, 3}) {
+        uint32_t skip = 0;
+        if (pool_->Consider(shard, 0, &skip) == RecordPool::Fate::kNew) Add(shard, 30, skip);
+      }
+    });
+    EXPECT_EQ(Draw(15), std::vector<std::string>(again.begin(), again.begin() + 15));
+    // What is left of the script is part of the next checkpoint.
+    Script left;
+    pool_->Snapshot(&left);
+    EXPECT_EQ(left.draws.size(), 25u);
+    EXPECT_EQ(Draw(25), std::vector<std::string>(again.begin() + 15, again.end()));
+    feeder.join();
+    for (auto& text : again) seen.insert(std::move(text));
+    pool_->End();
+    bool end = false;
+    while (!end) {
+      for (const auto& text : Draw(11, &end)) seen.insert(text);
+    }
+    EXPECT_EQ(seen.size(), 180u);
+    EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 180u);
+  }
+}
+
+TEST_F(RecordPoolTest, AScriptThatDoesNotFitIsAnErrorAndOneOfWhatIsGoneIsPassedOver) {
+  Script script;
+  script.wanted = {1};
+  script.draws = {1, 1, 1};
+  Make(1000, 0, {}, script);
+  ASSERT_TRUE(pool_->SetShards(2));
+  Add(1, 2);
+  RecordPool::Drawn drawn;
+  bool end = false;
+  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kInvalidArgument);
+  Make(1000, 0, {}, script);
+  ASSERT_TRUE(pool_->SetShards(2));
+  Add(0, 2);
+  pool_->End();
+  EXPECT_EQ(Draw(5, &end).size(), 2u);
+  EXPECT_TRUE(end);
 }
 
 TEST_F(RecordPoolTest, EmptyShardsAreAckedAtOnce) {

@@ -62,6 +62,12 @@ void SessionClient::Stop() {
 }
 
 void SessionClient::Run() {
+  if (wake_->get() < 0) {
+    // Without it nobody could end this thread's waits.
+    Fatal(Status(Code::kResourceExhausted,
+                 "no event descriptor: too many open files in this process (ulimit -n)"));
+    return;
+  }
   auto deadline = Clock::now() + options_.connect;
   milliseconds pause = kFirstPause;
   bool lost_before = false;
@@ -152,6 +158,7 @@ Status SessionClient::Open(Clock::time_point deadline) {
     for (std::string& part : EncodeWants(wanted)) outgoing_.push_back(std::move(part));
   }
   session_id_ = opened->session_id;
+  session_ = std::move(*opened);
   opened_ = true;
   for (std::string& part : EncodeAcks(again)) outgoing_.push_back(std::move(part));
   return Status();
@@ -231,17 +238,8 @@ SessionClient::Turn SessionClient::ReceiveAll() {
 SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
   if (auto* shard = std::get_if<ShardFrame>(&frame)) {
     ++frames_received_;
-    if (shard->shard >= pool_->shards()) {
-      return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() + " sent shard " +
-                                              std::to_string(shard->shard) + " of " +
-                                              std::to_string(pool_->shards())));
-    }
-    if (shard->place.block_records > 0 &&
-        uint64_t{shard->place.offset} + shard->records > shard->place.block_records) {
-      return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() + " sent shard " +
-                                              std::to_string(shard->shard) +
-                                              ", which is longer than its block"));
-    }
+    const Status valid = Validate(*shard, options_.wish, session_);
+    if (!valid.ok()) return Fatal(node_.Broken(valid.message()));
     if (fd.valid()) {
       ::posix_fadvise(fd.get(), static_cast<off_t>(shard->offset),
                       static_cast<off_t>(shard->length_bytes), POSIX_FADV_WILLNEED);
@@ -267,8 +265,7 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
     warn_(error->message);
     return Turn::kOn;
   }
-  return Fatal(Status(Code::kAborted, "the tfquiver node at " + node_.path() +
-                                          " broke the protocol: a frame out of turn"));
+  return Fatal(node_.Broken("a frame out of turn"));
 }
 
 SessionClient::Turn SessionClient::LoadOne() {

@@ -15,6 +15,7 @@
 #include "ops/core/frame.h"
 #include "ops/core/node_connection.h"
 #include "ops/core/record_pool.h"
+#include "ops/core/shard_check.h"
 #include "ops/core/shard_loader.h"
 #include "ops/core/status.h"
 #include "ops/core/unix_socket.h"
@@ -85,6 +86,7 @@ class SessionClient {
 
   NodeConnection node_;
   std::string session_id_;
+  Opened session_;  // as the node told
   std::string buffer_;
   bool opened_ = false;  // at least once
   bool ended_ = false;

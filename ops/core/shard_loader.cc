@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -56,6 +57,8 @@ class Mapping {
 
 std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const UniqueFd& fd,
                                                 uint32_t skip, std::string* why) {
+  // Seals first: the size of what is not sealed yet may still change after it was looked at.
+  const bool sealed = frame.kind == ShardKind::kMemory && fd.valid() && IsSealed(fd.get());
   struct stat info;
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
     *why = "no descriptor came with it";
@@ -66,6 +69,10 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
     *why = "it ends after the end of its file";
     return nullptr;
   }
+  if (frame.records > frame.length_bytes / kRecordFramingBytes) {
+    *why = "its records do not fill it";
+    return nullptr;
+  }
   if (skip > frame.records) {
     *why = "the checkpoint has more of its records than it has";
     return nullptr;
@@ -73,7 +80,7 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
   uint32_t crc = 0;
   std::unique_ptr<ShardRecords> records;
   const bool large = frame.records > 0 && frame.length_bytes / frame.records >= kLargeRecordBytes;
-  if (frame.kind == ShardKind::kMemory && frame.length_bytes > 0 && IsSealed(fd.get())) {
+  if (sealed && frame.length_bytes > 0) {
     Mapping mapping(fd.get(), frame.offset, frame.length_bytes);
     if (mapping.data() == nullptr) {
       *why = std::string("its memory cannot be mapped: ") + std::strerror(errno);
@@ -92,8 +99,13 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
     return records;
   }
   if (buffer_bytes_ < frame.length_bytes) {
-    buffer_.reset(new char[frame.length_bytes]);
-    buffer_bytes_ = frame.length_bytes;
+    // The length is a peer's word, and the file may be sparse.
+    buffer_.reset(new (std::nothrow) char[frame.length_bytes]);
+    buffer_bytes_ = buffer_ == nullptr ? 0 : frame.length_bytes;
+    if (buffer_ == nullptr) {
+      *why = "there is no memory for its " + std::to_string(frame.length_bytes) + " bytes";
+      return nullptr;
+    }
   }
   if (Read(fd.get(), frame.offset, buffer_.get(), frame.length_bytes, &crc, why)) {
     if (crc != frame.crc32c) {

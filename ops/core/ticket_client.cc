@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "ops/core/unix_socket.h"
 
 namespace tfquiver {
@@ -52,6 +54,25 @@ Status AskForTicket(const std::string& socket_path, const std::string& label,
     }
   }
   return Status(Code::kUnavailable, where + " gave no ticket in time");
+}
+
+std::chrono::milliseconds SlowNodes::Limit(const std::string& path, Clock::time_point now,
+                                           std::chrono::milliseconds limit) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto slow = until_.find(path);
+  if (slow == until_.end()) return limit;
+  if (now < slow->second) return std::chrono::milliseconds(0);
+  slow->second = now + kPause;
+  return std::min(limit, kProbe);
+}
+
+void SlowNodes::Called(const std::string& path, Clock::time_point now, bool in_vain) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (in_vain) {
+    until_[path] = now + kPause;
+  } else {
+    until_.erase(path);
+  }
 }
 
 }  // namespace tfquiver

@@ -1,7 +1,9 @@
 #include "ops/core/unix_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,10 +11,54 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "ops/core/frame.h"
 
 namespace tfquiver {
+namespace {
+
+// The open connections of this process. Its lock is held while the process forks.
+class Connections {
+ public:
+  static Connections& Get() {
+    static Connections* connections = new Connections;  // outlives every iterator
+    return *connections;
+  }
+  void Add(int fd) {
+    std::lock_guard<std::mutex> lock(mu_);
+    fds_.insert(fd);
+  }
+  void Close(int fd) {
+    std::lock_guard<std::mutex> lock(mu_);
+    fds_.erase(fd);
+    ::close(fd);
+  }
+
+ private:
+  Connections() { ::pthread_atfork(&BeforeFork, &AfterFork, &InChild); }
+  static void BeforeFork() { Get().mu_.lock(); }
+  static void AfterFork() { Get().mu_.unlock(); }
+  // Only what a signal handler may call. The numbers stay taken, because objects copied into the
+  // child still hold and may close them.
+  static void InChild() {
+    Connections& connections = Get();
+    if (!connections.fds_.empty()) {
+      const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      for (int fd : connections.fds_) {
+        if (nowhere < 0 || ::dup3(nowhere, fd, O_CLOEXEC) < 0) ::close(fd);
+      }
+      if (nowhere >= 0) ::close(nowhere);
+    }
+    connections.mu_.unlock();
+  }
+
+  std::mutex mu_;
+  std::set<int> fds_;
+};
+
+}  // namespace
 
 void UniqueFd::Reset(int fd) {
   if (fd_ >= 0) ::close(fd_);
@@ -40,15 +86,23 @@ Status UnixSocket::Connect(const std::string& path, UnixSocket* socket) {
                                               " bytes: " + path);
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) {
+  socket->Close();
+  socket->fd_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket->open()) {
     return Status(Code::kResourceExhausted, std::string("no socket: ") + std::strerror(errno));
   }
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return Status(Code::kUnavailable, path + ": " + std::strerror(errno));
+  Connections::Get().Add(socket->get());
+  if (::connect(socket->get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int error = errno;
+    socket->Close();
+    return Status(Code::kUnavailable, path + ": " + std::strerror(error));
   }
-  socket->fd_ = std::move(fd);
   return Status();
+}
+
+void UnixSocket::Close() {
+  if (!fd_.valid()) return;
+  Connections::Get().Close(fd_.Release());
 }
 
 UnixSocket::Outcome UnixSocket::Send(std::string_view frame, int fd) {

@@ -48,10 +48,16 @@ class WakeFd {
   UniqueFd fd_;
 };
 
-// One end of a SOCK_SEQPACKET connection; never blocks but in Wait. Not thread-safe.
+// One end of a SOCK_SEQPACKET connection; never blocks but in Wait. Not thread-safe. A forked child
+// does not inherit the connection (its descriptor leads nowhere there): the other end learns at
+// once when the process that made it is gone.
 class UnixSocket {
  public:
   enum class Outcome { kDone, kAgain, kLost };
+
+  UnixSocket() = default;
+  UnixSocket(UnixSocket&&) = delete;
+  ~UnixSocket() { Close(); }
 
   // kUnavailable, naming path and cause, when nobody answers there now.
   static Status Connect(const std::string& path, UnixSocket* socket);
@@ -64,7 +70,7 @@ class UnixSocket {
   Outcome Receive(std::string* frame, UniqueFd* fd);
 
   bool open() const { return fd_.valid(); }
-  void Close() { fd_.Reset(); }
+  void Close();
   int get() const { return fd_.get(); }
 
  private:

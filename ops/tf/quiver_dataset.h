@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/epochs.h"
 #include "ops/core/options.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
@@ -42,6 +43,7 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
                                       split_providers) const override;
 
   const Source& source() const { return source_; }
+  const std::shared_ptr<Epochs>& epochs() const { return epochs_; }
 
  protected:
   absl::Status AsGraphDefInternal(tensorflow::data::SerializationContext* ctx,
@@ -50,6 +52,7 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
 
  private:
   const Source source_;
+  const std::shared_ptr<Epochs> epochs_ = std::make_shared<Epochs>();
   const tensorflow::DataTypeVector dtypes_;
   const std::vector<tensorflow::PartialTensorShape> shapes_;
 };

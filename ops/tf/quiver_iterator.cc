@@ -8,6 +8,8 @@
 #include "ops/core/checkpoint.h"
 #include "ops/core/process.h"
 #include "ops/core/reader.h"
+#include "ops/core/whereabouts.h"
+#include "ops/tf/live_position.h"
 #include "ops/tf/quiver_dataset.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
@@ -15,6 +17,7 @@
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/platform/logging.h"
 
 namespace tfquiver {
@@ -31,7 +34,8 @@ using tensorflow::data::IteratorStateWriter;
 using tensorflow::data::SerializationContext;
 using tensorflow::data::SplitProvider;
 
-constexpr char kState[] = "state";
+constexpr char kState[] = "state";        // of a plain checkpoint
+constexpr char kPosition[] = "position";  // of a symbolic one
 // Added to the job's name, for display, where a reader reads what others did not deliver.
 constexpr char kMopUp[] = " (mop-up)";
 // Added to the key: what is before the colon says whose the session is.
@@ -44,7 +48,6 @@ class Iterator : public DatasetIterator<QuiverDataset> {
  public:
   explicit Iterator(const Params& params)
       : DatasetIterator<QuiverDataset>(params),
-        checkpoints_(Crc32c(), Zlib()),
         on_stop_([this] { Cancel("tfquiver was stopped in this process"); }) {
     where_.digest_id = params.dataset->source().digest_id;
   }
@@ -56,10 +59,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       reader_->Stop();
       thread_.reset();
     }
-    for (Record& record : drawn_.records) {
-      if (record.blob != nullptr) TstringBlobs()->Delete(record.blob);
-    }
-    if (reader_ != nullptr) reader_->pool().Release(&drawn_);
+    if (whereabouts_ != nullptr) whereabouts_->Leave();
+    DropDrawn();
     std::lock_guard<std::mutex> cancel_lock(cancel_mu_);
     owned_by_cancel_ = nullptr;
   }
@@ -74,6 +75,10 @@ class Iterator : public DatasetIterator<QuiverDataset> {
                                bool* end_of_sequence) override {
     std::lock_guard<std::mutex> lock(mu_);
     *end_of_sequence = false;
+    // Also where no wait would find it out: `ignore_errors` asks again for ever, until this.
+    if (ctx->cancellation_manager() != nullptr && ctx->cancellation_manager()->IsCancelled()) {
+      return absl::CancelledError("tfquiver: the iterator was cancelled");
+    }
     if (reader_ == nullptr && !ended_) TF_RETURN_IF_ERROR(Start(ctx));
     if (!ended_) {
       const int64_t batch = dataset()->source().options.batch_size;
@@ -82,15 +87,17 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       WaitCancellation cancellation(ctx->cancellation_manager(), &pool);
       const Status drawn = pool.Draw(static_cast<size_t>(std::max<int64_t>(batch, 1)), &drawn_,
                                      &end, [&cancellation] { cancellation.Register(); });
-      if (!drawn.ok()) return Final(ToAbsl(drawn), split_provider_ != nullptr);
+      if (!drawn.ok()) return Failed(ToAbsl(drawn));
       ended_ = end && (drawn_.records.empty() || dataset()->source().options.drop_remainder);
       if (!ended_) {
         if (dataset()->source().options.with_position) out_tensors->push_back(Positions(ctx));
         out_tensors->push_back(batch == 0 ? Single(ctx) : Batch(ctx));
         if (dataset()->source().options.tagged) AddTags(ctx, out_tensors);
         pool.Release(&drawn_);
+        if (whereabouts_ != nullptr) boundary_ = whereabouts_->trail()->End();
         return absl::OkStatus();
       }
+      DropDrawn();
       TellProvider();
     }
     *end_of_sequence = true;
@@ -105,37 +112,109 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   bool SymbolicCheckpointCompatible() const override { return true; }
 
-  absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
+  absl::Status SaveInternal(SerializationContext* ctx, IteratorStateWriter* writer) override {
     std::lock_guard<std::mutex> lock(mu_);
     if (!dataset()->source().options.replay.empty()) {
       return absl::UnimplementedError(
           "tfquiver: an iterator that replays an order log cannot be saved");
     }
+    if (ctx->symbolic_checkpoint()) return SavePosition(writer);
     if (!drawn_.records.empty()) {
       return absl::FailedPreconditionError("tfquiver: the iterator was cancelled within a batch");
     }
-    if (reader_ != nullptr) where_ = reader_->Where();
-    where_.ended = ended_;
-    return writer->WriteScalar(prefix(), kState, tstring(checkpoints_.Write(where_)));
+    Checkpoint checkpoint = reader_ != nullptr ? reader_->Where() : Beginning();
+    checkpoint.ended = ended_;
+    return writer->WriteScalar(prefix(), kState,
+                               tstring(WriteCheckpoint(checkpoint, Crc32c(), Zlib())));
   }
 
   absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
     std::lock_guard<std::mutex> lock(mu_);
-    tstring state;
-    TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kState, &state));
+    std::string state;
+    TF_RETURN_IF_ERROR(ReadState(reader, &state));
     if (reader_ != nullptr) {
       return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
     }
     Checkpoint checkpoint;
-    const Status read = ReadCheckpoint(std::string_view(state.data(), state.size()),
-                                       where_.digest_id, Crc32c(), Zlib(), &checkpoint);
+    const Status read = ReadCheckpoint(state, where_.digest_id, Crc32c(), Zlib(), &checkpoint);
     if (!read.ok()) return ToAbsl(read);
     where_ = std::move(checkpoint);
     ended_ = where_.ended;
+    if (CountsEpochs() && where_.epoch >= 0) dataset()->epochs()->Restored(where_.epoch);
+    // Positions from here on are of another past.
+    boundary_ = Trail::Mark();
+    whereabouts_.reset();
     return absl::OkStatus();
   }
 
  private:
+  // What failed stays failed. Told once, it is a cancellation: `ignore_errors` passes over every
+  // other error, and would ask for ever. (In a tf.data worker CANCELLED is what clients repeat.)
+  absl::Status Failed(absl::Status status) {
+    if (split_provider_ != nullptr) return Final(std::move(status), true);
+    if (std::exchange(told_failure_, !absl::IsCancelled(status))) {
+      return absl::CancelledError(status.message());
+    }
+    return status;
+  }
+
+  // What was drawn is not emitted: the rest of an epoch, after the last whole batch.
+  void DropDrawn() {
+    for (Record& record : drawn_.records) {
+      if (record.blob != nullptr) TstringBlobs()->Delete(record.blob);
+    }
+    if (reader_ != nullptr) reader_->pool().Release(&drawn_);
+  }
+
+  // The order is a function of the epoch's number.
+  bool CountsEpochs() const {
+    return dataset()->source().options.deterministic && split_provider_ == nullptr;
+  }
+
+  // Where this iterator is that has not begun.
+  Checkpoint Beginning() const {
+    Checkpoint checkpoint = where_;
+    if (CountsEpochs() && checkpoint.marks.shards == 0 && checkpoint.epoch < 0) {
+      checkpoint.epoch = dataset()->epochs()->NextAsFarAsKnown();
+    }
+    return checkpoint;
+  }
+
+  // Called with every element: to write the position down is left for when it is needed.
+  absl::Status SavePosition(IteratorStateWriter* writer) {
+    if (whereabouts_ == nullptr) {
+      if (reader_ != nullptr) {
+        return absl::FailedPreconditionError(
+            "tfquiver: the iterator was begun without symbolic checkpoints");
+      }
+      whereabouts_ = std::make_shared<Whereabouts>(Beginning(), CountsEpochs());
+      boundary_ = whereabouts_->trail()->End();
+    }
+    Tensor position(tensorflow::DT_VARIANT, TensorShape({}));
+    position.scalar<tensorflow::Variant>()() = LivePosition(whereabouts_, boundary_, ended_);
+    return writer->WriteTensor(prefix(), kPosition, position);
+  }
+
+  absl::Status ReadState(IteratorStateReader* reader, std::string* state) const {
+    if (!reader->Contains(prefix(), kPosition)) {
+      tstring text;
+      TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kState, &text));
+      *state = text;
+      return absl::OkStatus();
+    }
+    Tensor position;
+    TF_RETURN_IF_ERROR(reader->ReadTensor(prefix(), kPosition, &position));
+    const LivePosition* read = nullptr;
+    if (position.dtype() == tensorflow::DT_VARIANT && position.NumElements() == 1) {
+      read = position.flat<tensorflow::Variant>()(0).get<LivePosition>();
+    }
+    if (read == nullptr) {
+      return absl::InvalidArgumentError("tfquiver: this is not the position of an iterator");
+    }
+    *state = read->Text();
+    return absl::OkStatus();
+  }
+
   absl::Status Start(IteratorContext* ctx) {
     const Source& source = dataset()->source();
     Options options = source.options;
@@ -167,7 +246,14 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     parts.socket_path = [endpoint = source.options.endpoint] {
       return Process::Get().SocketPath(endpoint);
     };
+    if (CountsEpochs()) {
+      const std::shared_ptr<Epochs>& epochs = dataset()->epochs();
+      if (where_.marks.shards == 0 && where_.epoch < 0) where_.epoch = epochs->Next();
+      parts.opened = [epochs](int64_t epoch) { epochs->Opened(epoch); };
+    }
+    if (whereabouts_ != nullptr) parts.trail = whereabouts_->trail();
     reader_ = std::make_unique<Reader>(options, std::move(session), where_, std::move(parts));
+    if (whereabouts_ != nullptr) whereabouts_->Follow(reader_.get());
     {
       std::lock_guard<std::mutex> lock(cancel_mu_);
       owned_by_cancel_ = reader_.get();
@@ -256,9 +342,11 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   std::mutex mu_;  // held through GetNext: one taker at a time
   std::shared_ptr<SplitProvider> split_provider_;
-  CheckpointWriter checkpoints_;
-  Checkpoint where_;
+  Checkpoint where_;                          // at the start
+  std::shared_ptr<Whereabouts> whereabouts_;  // symbolic checkpoints: what positions refer to
+  Trail::Mark boundary_;                      // after the last whole element
   bool ended_ = false;
+  bool told_failure_ = false;
   RecordPool::Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
 

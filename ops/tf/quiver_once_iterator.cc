@@ -199,8 +199,8 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
     beginning.order_seed = RandomSeed();
     beginning.digest_id = dataset()->delivery().digest_id;
     beginning.marks = ledger_.Done();
-    CheckpointWriter writer(Crc32c(), Zlib());
-    IteratorContext nested = Nested(ctx, std::make_shared<Beginning>(writer.Write(beginning)));
+    IteratorContext nested =
+        Nested(ctx, std::make_shared<Beginning>(WriteCheckpoint(beginning, Crc32c(), Zlib())));
     LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
               << dataset()->delivery().num_records << " records: reading them here";
     return dataset()->mop_up().MakeIterator(&nested, this, prefix() + "[mop_up]", &source_);

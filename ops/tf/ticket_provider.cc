@@ -48,9 +48,18 @@ absl::Status TicketProvider::GetNext(tensorflow::Tensor* split, bool* end_of_spl
     ticket.repetition = repetition_;
   }
   const Process& process = Process::Get();
+  const std::string path = process.SocketPath(endpoint_);
+  static SlowNodes* const slow_nodes = new SlowNodes;  // as the providers: for the process's life
+  const auto began = Clock::now();
+  const auto limit = slow_nodes->Limit(path, began, kLimit);
+  if (limit.count() == 0) {
+    return absl::UnavailableError("tfquiver: the tfquiver node at " + path +
+                                  " did not answer lately; it is asked again soon");
+  }
   TicketReply reply;
-  const Status status =
-      AskForTicket(process.SocketPath(endpoint_), process.label(), ticket, kLimit, &reply);
+  const Status status = AskForTicket(path, process.label(), ticket, limit, &reply);
+  const auto ended = Clock::now();
+  slow_nodes->Called(path, ended, !status.ok() && ended - began >= limit);
   if (!status.ok()) return ToAbsl(status);
   *end_of_splits = reply.end;
   if (!reply.end) {

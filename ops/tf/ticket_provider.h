@@ -14,7 +14,7 @@ namespace tfquiver {
 // Hands out tickets: splits that hold the id of the session which the workers of one tf.data
 // service iteration share. Lives in the dispatcher, which makes one for every iteration, calls it
 // under its one lock for all jobs, and never frees it: hence no thread, no open connection, and at
-// most kLimit of waiting. Thread-safe.
+// most kLimit of waiting, and none while the node is known to hang. Thread-safe.
 class TicketProvider : public tensorflow::data::SplitProvider {
  public:
   TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,

@@ -70,6 +70,28 @@ def test_at_the_ends(make_node: MakeNode, tmp_path: Path, position: int) -> None
     assert Counter(found + flat(element.numpy() for element in iterator)) == ALL
 
 
+@pytest.mark.parametrize("symbolic", [False, True], ids=["plain", "symbolic"])
+@pytest.mark.parametrize("position", [0, 20, 142, 1000], ids=str)
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_a_remainder_that_was_dropped_is_no_obstacle(
+    make_node: MakeNode, tmp_path: Path, ahead: int, position: int, symbolic: bool
+) -> None:
+    """142 batches of 7 and six records; `prefetch` reaches the end before the trainer does."""
+    make_node(SHARDS)
+
+    def pipeline() -> tf.data.Dataset:
+        dataset = OpSource(1000, batch_size=7, drop_remainder=True)
+        return with_symbolic(dataset.prefetch(ahead) if ahead else dataset, symbolic)
+
+    iterator = iter(pipeline())
+    found = flat(element.numpy() for element in itertools.islice(iterator, position))
+    prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    iterator = iter(pipeline())
+    tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
+    found += flat(element.numpy() for element in iterator)
+    assert len(found) == len(set(found)) == 994
+
+
 def test_an_end_stays_an_end(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(SHARDS)
     iterator = iter(OpSource())

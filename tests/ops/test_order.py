@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.ops.conftest import MakeNode, numbered
+from tests.ops.test_checkpoint import with_symbolic
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.scripted_node import Connection, ScriptedNode, Session
 from tfquiver.service.coordinator.block_order import BlockOrder, order_seed
@@ -109,21 +110,27 @@ def test_an_iterator_that_replays_cannot_be_saved(make_node: MakeNode, tmp_path:
         tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
 
 
-def deterministic(node: ScriptedNode, epoch: int = 0) -> None:
+def deterministic(node: ScriptedNode) -> None:
     """The scripted node hands out whole blocks, as the coordinator would."""
     lengths, records = [s.length_bytes for s in node.shards], [s.records for s in node.shards]
-    order = BlockOrder(lengths, records, order_seed(SEED, epoch), 8000)
+    order_of: dict[int, BlockOrder] = {}  # by session
+    done_of: dict[int, set[int]] = {}
 
     def on_open(connection: Connection) -> bool:
-        bits = node.opens[-1].done or bytes(5)
-        if not node.opens[-1].session_id:
-            done[:] = [shard for shard in range(40) if bits[shard // 8] >> shard % 8 & 1]
+        opened, session = node.opens[-1], node.sessions[connection.session_id]
+        if not opened.session_id:
+            bits = opened.done or bytes(5)
+            done_of[id(session)] = {shard for shard in range(40) if bits[shard // 8] >> shard % 8 & 1}
+            order = BlockOrder(lengths, records, opened.order_seed or order_seed(SEED, session.epoch), 8000)
+            order_of[id(session)] = order
+        session.todo.sort(key=list(order_of[id(session)].shards).index)
         return False
 
     def place(session: Session | None, shard: int) -> dict[str, int]:
-        here, block = order.place(shard), order.block_of(shard)
         assert session
-        read = session.acked.union(done)
+        order = order_of[id(session)]
+        here, block = order.place(shard), order.block_of(shard)
+        read = session.acked.union(done_of[id(session)])
         mates = [other for other in order.shards[order.first[block] : order.first[block + 1]] if other not in read]
         return {
             "position": here.position,
@@ -132,8 +139,7 @@ def deterministic(node: ScriptedNode, epoch: int = 0) -> None:
             "block_shards": len(mates),
         }
 
-    done: list[int] = []
-    node.on_open, node.place, node.todo_key = on_open, place, list(order.shards).index
+    node.on_open, node.place = on_open, place
 
 
 OPTIONS = {"deterministic": True, "seed": SEED, "with_position": True, **POOL}
@@ -170,6 +176,31 @@ def test_a_deterministic_iterator_is_restored_exactly(make_node: MakeNode, tmp_p
         tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
     found += [(int(position), record.numpy()) for position, record in iterator]
     assert found == whole
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["plain", "symbolic"])
+@pytest.mark.parametrize("saved_after", [600, 1200, 1201, 3000])
+def test_epochs_after_a_restore_are_those_that_come_next(
+    make_node: MakeNode, tmp_path: Path, saved_after: int, symbolic: bool
+) -> None:
+    """Whatever the job, or another of its processes, has read since the checkpoint."""
+    node = make_node(SHARDS)
+    deterministic(node)
+    options = OPTIONS | {"with_position": False}
+
+    def pipeline(job: str) -> tf.data.Dataset:
+        return with_symbolic(OpSource(1200, job=job, **options).repeat(4), symbolic)
+
+    whole = list(pipeline("whole").as_numpy_iterator())
+    assert len({tuple(whole[at : at + 1200]) for at in range(0, 4800, 1200)}) == 4
+    iterator = iter(pipeline("job"))
+    found = [record.numpy() for record in itertools.islice(iterator, saved_after)]
+    prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    list(itertools.islice(iterator, 1500))
+    for job in ("job", "another"):
+        iterator = iter(pipeline(job))
+        tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
+        assert found + [record.numpy() for record in iterator] == whole
 
 
 def test_a_deterministic_order_survives_a_node_that_was_away(make_node: MakeNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import resource
 import struct
 import threading
 import time
@@ -93,6 +94,42 @@ def test_garbage_ends_the_iterator_and_nothing_else(make_node: MakeNode, garbage
     assert Counter(records_of(OpSource())) == ALL
 
 
+@pytest.mark.parametrize("place", [
+    {}, {"block_records": 50, "block_shards": 0}, {"block_records": 0xFFFFFFFF, "block_shards": 1},
+    {"block_records": 50, "block_shards": 1, "position": 1 << 40}, {"block_records": 49, "block_shards": 1},
+], ids=str)  # fmt: skip
+def test_a_block_that_cannot_be_ends_the_iterator(make_node: MakeNode, place: dict[str, int]) -> None:
+    """A session that is deterministic has blocks throughout, and none is larger than what it is of."""
+    node = make_node(SHARDS)
+    whole = {"block_records": 50, "block_shards": 1}
+    node.place = lambda _, shard: whole | {"position": 50 * shard} if shard == 0 else place
+    with pytest.raises(tf.errors.AbortedError, match="broke the protocol: shard 1 "):
+        records_of(OpSource(deterministic=True, seed=1))
+
+
+@pytest.mark.parametrize("options", [{}, {"homogeneous": True}], ids=str)
+def test_a_block_in_a_session_without_blocks_ends_the_iterator(make_node: MakeNode, options: dict[str, object]) -> None:
+    node = make_node(SHARDS)
+    node.place = lambda _, shard: {"block_records": 50, "block_shards": 1}
+    with pytest.raises(tf.errors.AbortedError, match="in a session that has none"):
+        records_of(OpSource(**options))
+
+
+def test_a_length_that_nobody_has_memory_for_is_an_error(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(SHARDS)
+    sparse = (tmp_path / "sparse").open("w+b")
+    sparse.truncate(1 << 43)
+
+    def on_shard(connection: Connection, shard: int) -> bool:
+        if shard == 2:
+            connection.send(frame(SHARD, struct.pack("<IBQQII24x", 2, 0, 0, 1 << 42, 0, 50)), [sparse.fileno()])
+        return shard == 2
+
+    node.on_shard = on_shard
+    with sparse, pytest.raises(tf.errors.AbortedError, match="shard 2 has 4398046511104 bytes"):
+        records_of(OpSource())
+
+
 @pytest.mark.parametrize(("code", "kind"), [
     (9, tf.errors.FailedPreconditionError), (15, tf.errors.DataLossError), (5, tf.errors.NotFoundError),
     (7, tf.errors.PermissionDeniedError), (999, tf.errors.UnknownError),
@@ -176,6 +213,44 @@ def test_a_node_that_stays_away_is_unavailable_in_time(make_node: MakeNode) -> N
     with pytest.raises(tf.errors.UnavailableError, match=str(node.path)):
         next(iterator)
     assert time.monotonic() - began < 10
+
+
+def test_errors_that_are_passed_over_do_not_go_on_for_ever(make_node: MakeNode) -> None:
+    """What failed stays failed, and `ignore_errors` asks again after every error but CANCELLED."""
+    node = make_node(SHARDS)
+
+    def on_shard(connection: Connection, shard: int) -> bool:
+        if shard == 4:
+            connection.send(error(9, True, "gs://bucket/name is not what it was"))
+        return shard == 4
+
+    node.on_shard = on_shard
+    with pytest.raises(tf.errors.CancelledError, match="gs://bucket/name is not what it was"):
+        records_of(OpSource().ignore_errors().prefetch(2))
+    drop_iterators()
+
+
+def test_an_iterator_that_passes_errors_over_can_be_destroyed(make_node: MakeNode) -> None:
+    node = make_node(SHARDS)
+    iterator = blocked_iterator(node, OpSource(reconnect_ms=100).ignore_errors().prefetch(2))
+    node.hang_up()
+    node.wait_for(lambda: all(c.gone for c in node.connections))
+    began = time.monotonic()
+    del iterator
+    drop_iterators()
+    assert time.monotonic() - began < 10
+
+
+def test_without_descriptors_there_is_an_error_and_nobody_who_cannot_be_woken(make_node: MakeNode) -> None:
+    make_node(SHARDS)
+    iterator = OpSource().as_numpy_iterator()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="no event descriptor"):
+            next(iterator)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_nobody_there(tmp_path: Path) -> None:
