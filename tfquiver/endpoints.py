@@ -30,6 +30,14 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
 Locate = Callable[[], NodeEndpoint]
 
 
+_told_when_found: list[Callable[[str, NodeEndpoint], None]] = []
+
+
+def tell_when_found(tell: Callable[[str, NodeEndpoint], None]) -> None:
+    """`tell(name, endpoint)` is called whenever a node was found or started, before the op is told where it is."""
+    _told_when_found.append(tell)
+
+
 class SetEndpoint(Protocol):
     """The op library's way to be told endpoints (tfquiver.ops.loader.Library)."""
 
@@ -96,6 +104,8 @@ class KeptEndpoint:
         except OSError as error:
             connection.close()
             raise errors.UnavailableError(f"the node at {endpoint.socket} does not answer: {error}") from error
+        for tell in _told_when_found:
+            tell(self._name, endpoint)
         self._library.set_endpoint(self._name, endpoint.socket)
         return endpoint, connection
 

@@ -73,6 +73,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/ListSessions": _ALL,
     "/tfquiver.v1.Node/Status": _ALL,
     "/tfquiver.v1.Node/EnsureDataset": _JOBS,
+    "/tfquiver.v1.Node/UseStores": _JOBS,
 }
 # Whoever says HELLO on a node's data port.
 DATA_PORT = _NODES

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tfquiver
-from tfquiver import errors
+from tfquiver import errors, store_environment
 from tfquiver.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.service.node import frames
 
@@ -118,6 +118,7 @@ def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_a
         command.append(f"--quota={quota_bytes}")
     import_root = str(Path(tfquiver.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [import_root, os.environ.get("PYTHONPATH", "")]))
+    environment = {**store_environment.without(os.environ), "PYTHONPATH": path}
     log = directory / "log" / "node.log"
     if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
         log.replace(log.with_suffix(".log.old"))
@@ -126,7 +127,7 @@ def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_a
         log.open("ab") as stderr,
         subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=stderr, start_new_session=True, cwd="/", env={**os.environ, "PYTHONPATH": path},
+            stderr=stderr, start_new_session=True, cwd="/", env=environment,
         ) as shell,
     ):  # fmt: skip
         shell.wait()

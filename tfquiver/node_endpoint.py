@@ -21,6 +21,11 @@ class NodeEndpoint:
     coordinator: str
     node_id: str
 
+    @property
+    def local_control(self) -> str:
+        """The control service on this machine: what is said there does not leave it."""
+        return f"unix:{Path(self.socket).with_name('control.sock')}"
+
 
 def read_endpoint(cache_dir: Path) -> NodeEndpoint:
     """What the last node of `cache_dir` wrote when it was ready; it may be gone.

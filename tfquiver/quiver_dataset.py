@@ -13,13 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfquiver import endpoints, errors, resumption, serving
+from tfquiver import endpoints, errors, resumption, serving, store_access
 from tfquiver.cutting import CutPolicy
 from tfquiver.dataset_options import SourceOptions, behind_workers, check_name, check_seconds, checked_options, size
+from tfquiver.digest import Digest
 from tfquiver.exactly_once import Origin
-from tfquiver.listing import Source, expand
+from tfquiver.listed import accesses_of, listed
+from tfquiver.listing import Source
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registration import Progress, Registrar
+from tfquiver.stores.access import Access, place_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -156,25 +160,31 @@ def dataset(
     check_name("name", name)
     check_seconds("connect_timeout_s", connect_timeout_s)
     token = serving.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
-    described = _describe(source, cut)
+    described, accesses = _describe(source, cut)
 
     from tfquiver.ops import loader  # imports TensorFlow
 
     library = loader.load()
     directory = None if cache_dir is None else Path(os.fspath(cache_dir)).expanduser().absolute()
     endpoint_name, control, coordinator = "", None, service
+    reaching: store_access.StoreAccess | None = None
     if directory is not None:
         locate = functools.partial(endpoints.running_node, directory) if service else _starter(directory, quota_bytes)
         endpoint_name = endpoints.name_of(directory)
         endpoint = endpoints.acquire(endpoint_name, locate, library)
         control, coordinator = endpoint.control, service or endpoint.coordinator
+        reaching = store_access.of(endpoint_name, token) if accesses else None
     session_key = uuid.uuid4().hex
     try:
         assert coordinator is not None
+        if reaching is not None:
+            reaching.use(accesses, endpoint)
         with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
-            registered = described(registrar, name, report)
+            registered = described(registrar, name, report, reaching.client_id if reaching else "")
             if token:
                 registrar.claim(session_key, registered.digest_id)
+        if reaching is not None:
+            reaching.reads(registered.digest_id)
         if resume:
             resumption.resume(resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token))
         made = _make(registered, session_key, options, endpoint_name, library)
@@ -183,28 +193,38 @@ def dataset(
         raise
     if endpoint_name:
         weakref.finalize(made, endpoints.release, endpoint_name)
+    if reaching is not None:
+        weakref.finalize(made, reaching.reads_no_more, registered.digest_id)
     whole = _without_autoshard(made)
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
     return whole
 
 
-def _describe(
-    source: Source, cut: CutPolicy | None
-) -> Callable[[Registrar, str | None, Progress | None], types_pb2.Dataset]:
-    """Looks at the source (this may raise); returns what registers it."""
+_Register = Callable[[Registrar, str | None, Progress | None, str], types_pb2.Dataset]
+
+
+def _describe(source: Source, cut: CutPolicy | None) -> tuple[_Register, list[Access]]:
+    """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
     if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tfqd"):
         path = Path(os.fspath(source))
         if cut is not None:
             raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
         if not path.is_file():
             raise errors.NotFoundError(f"no digest file at {path}")
-        return lambda registrar, _name, _progress: registrar.digest(path)
+        uris = (file.uri for file in Digest.open(path).files)
+        return lambda registrar, _name, _progress, _client_id: registrar.digest(path), accesses_of(uris)
     try:
-        files = expand(source)
+        files, accesses = listed(source)
     except TypeError as error:
         raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
-    policy = cut or CutPolicy()
-    return lambda registrar, name, progress: registrar.files(files, policy, name or _name_from(source), progress)
+    terms = Terms(cut or CutPolicy(), place_of(accesses))
+
+    def register(
+        registrar: Registrar, name: str | None, progress: Progress | None, client_id: str
+    ) -> types_pb2.Dataset:
+        return registrar.files(files, terms, name or _name_from(source), progress, client_id)
+
+    return register, accesses
 
 
 def _name_from(source: Source) -> str:

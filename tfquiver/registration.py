@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import grpc
+import numpy as np
+from absl import logging
 
-from tfquiver import errors, rpc
-from tfquiver.cutting import CutPolicy
+from tfquiver import errors, rendezvous, rpc
 from tfquiver.digest import Digest
 from tfquiver.file_entry import FileEntry
-from tfquiver.listing import listing_key
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
 T = TypeVar("T")
+_SAY_EVERY_S = 5
+_FILES_BYTES = 1 << 20  # of a message
+_FILE_BYTES = 32  # of a file in it, beside its names
 CALL_S = 10.0
 _PART_BYTES = 1 << 20
 _PAUSE_S = 0.1
@@ -54,36 +59,23 @@ class Registrar:
         self._channel.close()
 
     def files(
-        self, files: Sequence[FileEntry], policy: CutPolicy, name: str, progress: Progress | None
+        self, files: Sequence[FileEntry], terms: Terms, name: str, progress: Progress | None, client_id: str = ""
     ) -> types_pb2.Dataset:
         """The data set of these files, cut this way; scanned now when nobody has done so before.
+
+        `client_id`: of store_access.py, which told the node with what credentials to read; "": with its own.
 
         Raises:
           StaleDigestError, DataLossError, NotFoundError, PermissionError_: of the scan; each names the file.
           UnavailableError: coordinator, node or store cannot be reached within the deadline.
         """
-        key = listing_key(files, policy)
+        key = terms.key(files)
         found = self.find(coordinator_pb2.FindDatasetRequest(listing_key=key))
         if found is not None:
             return found
-        request = node_pb2.EnsureDatasetRequest(
-            name=name,
-            files=[
-                types_pb2.FileInfo(
-                    uri=file.uri,
-                    size_bytes=file.size_bytes,
-                    generation=file.generation,
-                    compression=_COMPRESSIONS.get(file.compression, types_pb2.COMPRESSION_UNSPECIFIED),
-                )
-                for file in files
-            ],
-            listing_key=key,
-            min_shard_bytes=policy.min_bytes,
-            target_shard_bytes=policy.target_bytes,
-            max_shard_bytes=policy.max_bytes,
-        )
-        control = self._control or self._some_node()
-        scanned = self._retry(lambda: self._scan(control, request, progress), f"scanning on the node at {control}")
+        header = node_pb2.EnsureDatasetRequest(name=name, listing_key=key, terms=terms.message(), client_id=client_id)
+        control = self._control or self._some_node(key)
+        scanned = self._scan(control, header, files, progress)
         # A node has registered it; who shows the listing that it was scanned from owns it.
         return self.find(coordinator_pb2.FindDatasetRequest(listing_key=key)) or scanned
 
@@ -142,30 +134,80 @@ class Registrar:
         except errors.NotFoundError:
             return None
 
-    def _some_node(self) -> str:
+    def _some_node(self, key: bytes) -> str:
+        """The same one for everybody who asks for this listing, so that they join one scan; another for another one."""
         reply = self._retry(
             lambda: self._coordinator.ListNodes(
                 coordinator_pb2.ListNodesRequest(), metadata=self._metadata, timeout=CALL_S
             ),
             f"asking the coordinator at {self._address}",
         )
-        caching = sorted(node.control_address for node in reply.nodes if node.quota_bytes)
+        caching = {node.node_id: node.control_address for node in reply.nodes if node.quota_bytes}
         if not caching:
             raise errors.UnavailableError(
                 f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
             )
-        return caching[0]
+        ids = sorted(caching)
+        row = np.frombuffer(key, np.uint8).reshape(1, 32)
+        return caching[ids[int(rendezvous.owners(row, ids)[0])]]
 
     def _scan(
-        self, control: str, request: node_pb2.EnsureDatasetRequest, progress: Progress | None
+        self,
+        control: str,
+        header: node_pb2.EnsureDatasetRequest,
+        files: Sequence[FileEntry],
+        progress: Progress | None,
     ) -> types_pb2.Dataset:
+        """Asks again while the scan gets further: what is done of it is not done again."""
+        what = f"scanning on the node at {control}"
+        furthest, give_up_at = -1, time.monotonic() + self._deadline_s
+        while True:
+            try:
+                for reply in self._ensure(control, header, files):
+                    if reply.done_bytes > furthest:
+                        furthest, give_up_at = reply.done_bytes, time.monotonic() + self._deadline_s
+                    if reply.trouble:
+                        logging.log_every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
+                    if progress is not None and reply.total_bytes:
+                        progress(reply.done_bytes, reply.total_bytes)
+                    if reply.HasField("dataset"):
+                        return reply.dataset
+                raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
+            except grpc.RpcError as error:
+                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
+                    raise rpc.from_rpc_error(error, what) from error
+                logging.log_every_n_seconds(
+                    logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details()
+                )
+                time.sleep(_PAUSE_S)
+
+    def _ensure(
+        self, control: str, header: node_pb2.EnsureDatasetRequest, files: Sequence[FileEntry]
+    ) -> Iterator[node_pb2.EnsureDatasetProgress]:
+        """One call: the header first, the files if the node asks for them."""
+        wanted = threading.Event()
+        over = threading.Event()
+
+        def requests() -> Iterator[node_pb2.EnsureDatasetRequest]:
+            yield header
+            wanted.wait()
+            if over.is_set():
+                return
+            for part in _parts(files):
+                yield node_pb2.EnsureDatasetRequest(files=part)
+
         with rpc.channel(control) as channel:
-            for reply in node_pb2_grpc.NodeStub(channel).EnsureDataset(request, metadata=self._metadata):
-                if progress is not None:
-                    progress(reply.done_bytes, reply.total_bytes)
-                if reply.HasField("dataset"):
-                    return reply.dataset
-        raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
+            call = node_pb2_grpc.NodeStub(channel).EnsureDataset(requests(), metadata=self._metadata)
+            try:
+                for reply in call:
+                    if reply.need_files:
+                        wanted.set()
+                    else:
+                        yield reply
+            finally:
+                over.set()
+                wanted.set()
+                call.cancel()
 
     def _retry(self, call: Callable[[], T], what: str) -> T:
         give_up_at = time.monotonic() + self._deadline_s
@@ -176,3 +218,24 @@ class Registrar:
                 if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
                     raise rpc.from_rpc_error(error, what) from error
                 time.sleep(_PAUSE_S)
+
+
+def _parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:
+    """The files in messages that are small enough, however many there are."""
+    part: list[types_pb2.FileInfo] = []
+    room = _FILES_BYTES
+    for file in files:
+        part.append(
+            types_pb2.FileInfo(
+                uri=file.uri,
+                size_bytes=file.size_bytes,
+                generation=file.generation,
+                compression=_COMPRESSIONS.get(file.compression, types_pb2.COMPRESSION_UNSPECIFIED),
+            )
+        )
+        room -= _FILE_BYTES + len(file.uri.encode()) + len(file.generation.encode())
+        if room <= 0:
+            yield part
+            part, room = [], _FILES_BYTES
+    if part:
+        yield part

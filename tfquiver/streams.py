@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 
 from tfquiver import errors, tfrecord
@@ -52,7 +53,7 @@ def stored_chunks(
     with ThreadPoolExecutor(1, "read-ahead") as reader:
         pending = None
         for at, length in ranges:
-            ahead = reader.submit(store.read, entry.uri, at, length, entry.generation, deadline_s)
+            ahead = reader.submit(copy_context().run, store.read, entry.uri, at, length, entry.generation, deadline_s)
             if pending is not None:
                 yield pending.result()
             pending = ahead

@@ -13,8 +13,10 @@ from tfquiver import addresses, errors, rpc
 from tfquiver.identity import Authority, Open
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.node import file_tables
 from tfquiver.service.node.callers import Callers
 from tfquiver.service.node.chunk_orders import ChunkOrders, Elsewhere
+from tfquiver.service.node.client_stores import ClientStores
 from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
 from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.digest_cache import DigestCache
@@ -131,7 +133,14 @@ class Node:
         meter = Meter()
         peers = self._peer_client = self._peers()
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
-        fetcher = Fetcher(meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2))
+        client_stores = ClientStores()
+        self._undo.append(lambda: asyncio.to_thread(client_stores.close))
+        fetcher = Fetcher(
+            meter,
+            placer.place,
+            deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
+            store_for=client_stores.of_dataset,
+        )
         self._source = ShardSource(
             directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers, placer.elsewhere
         )
@@ -149,9 +158,10 @@ class Node:
         self._undo.append(removals.close)
         self._link.on_removals = removals.told
         removals.start()
-        scanner = Scanner(meter, placer.place)
+        tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
+        scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
-        self._scans = DatasetScans(self._link, self._digests, scanner.scan)
+        self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation),
@@ -163,7 +173,7 @@ class Node:
         )
         if peers:
             await self._start_data_port()
-        await self._start_control()
+        await self._start_control(client_stores)
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
         self._undo.append(lambda: self._sessions.stop(_READERS_STOP_S))
@@ -204,10 +214,10 @@ class Node:
         self._undo.append(data_port.stop)
         self._data_address = addresses.joined(options.advertise_host, self.data_port)
 
-    async def _start_control(self) -> None:
+    async def _start_control(self, client_stores: ClientStores) -> None:
         options = self._options
         server = rpc.new_server(self._callers)
-        servicer = NodeServicer(self._status, self._scans, self._asked)
+        servicer = NodeServicer(self._status, self._scans, client_stores, self._asked)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         listened = [self.control]
         if options.control_port is not None:

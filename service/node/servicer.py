@@ -1,4 +1,4 @@
-"""The node's gRPC skin: status, and data sets made known on first use."""
+"""The node's gRPC skin: status, data sets made known on first use, and how clients reach object stores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from tfquiver import rpc
+from tfquiver import errors, rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
+from tfquiver.service.node.client_stores import ClientStores
 from tfquiver.service.node.ensure import DatasetScans
+from tfquiver.stores.access import Access
 
 PROGRESS_S = 0.25
 
@@ -17,8 +19,14 @@ PROGRESS_S = 0.25
 class NodeServicer(node_pb2_grpc.NodeServicer):
     """`used` is called at every request: a node that is asked is not idle."""
 
-    def __init__(self, status: Callable[[], pb.StatusReply], scans: DatasetScans, used: Callable[[], None]) -> None:
-        self._status, self._scans, self._used = status, scans, used
+    def __init__(
+        self,
+        status: Callable[[], pb.StatusReply],
+        scans: DatasetScans,
+        client_stores: ClientStores,
+        used: Callable[[], None],
+    ) -> None:
+        self._status, self._scans, self._client_stores, self._used = status, scans, client_stores, used
 
     @rpc.handled
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
@@ -27,12 +35,31 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
 
     @rpc.handled_stream
     async def EnsureDataset(
-        self, request: pb.EnsureDatasetRequest, context: Any
+        self, request_iterator: AsyncIterator[pb.EnsureDatasetRequest], context: Any
     ) -> AsyncIterator[pb.EnsureDatasetProgress]:
         self._used()
-        scan = self._scans.join(request)
+        requests = aiter(request_iterator)
+        header = await anext(requests, None)
+        if header is None:
+            raise errors.InvalidArgumentError("listing_key: missing")
+        if found := await self._scans.find(header):
+            yield pb.EnsureDatasetProgress(dataset=found)
+            return
+        scan = self._scans.under_way(header)
+        if scan is None:
+            yield pb.EnsureDatasetProgress(need_files=True)
+            scan = await self._scans.join(header, requests)
         while not scan.task.done():
             await asyncio.wait([scan.task], timeout=PROGRESS_S)
             yield scan.progress()
         self._used()
         yield scan.progress(scan.task.result())
+
+    @rpc.handled
+    async def UseStores(self, request: pb.UseStoresRequest, context: Any) -> pb.UseStoresReply:
+        if not context.peer().startswith("unix:"):
+            raise errors.PermissionError_("UseStores: credentials are taken on this machine's Unix socket only")
+        self._used()
+        accesses = [Access(store.scheme, store.options, store.expires_at_s) for store in request.stores]
+        self._client_stores.use(request.client_id, accesses, request.digest_ids, request.ttl_s)
+        return pb.UseStoresReply()

@@ -70,7 +70,7 @@ def test_each_byte_leaves_the_object_store_once(tmp_path: Path, monkeypatch: pyt
         @on_loop
         async def scan_and_read() -> None:
             async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node:
-                digest = await node.scanner.scan("data", files, POLICY, lambda *_: None)
+                digest = await node.scan(files, POLICY)
                 scanned = len(emulator.downloads)
                 await read_all(node, digest, times=2)
                 assert len(emulator.downloads) == scanned == 2 * len(files)  # the look at the first bytes, and the rest
@@ -285,18 +285,18 @@ async def test_a_scan_of_a_damaged_file_names_it_and_stops(tmp_path: Path) -> No
     files = listing.expand(str(tmp_path / "data" / "*"))
     async with StoreNode(tmp_path / "cache") as node:
         with pytest.raises(errors.DataLossError, match=r"1\.tfrecord"):
-            await node.scanner.scan("data", files, POLICY, lambda *_: None)
+            await node.scan(files, POLICY)
 
 
 @on_loop
 async def test_a_scan_gives_the_digest_that_the_command_line_gives(tmp_path: Path, digest: Digest) -> None:
     gone = FileEntry(digest.files[0].uri + ".gone", 100, "1")
     async with StoreNode(tmp_path / "cache") as node:
-        scanned = await node.scanner.scan("data", digest.files, POLICY, lambda *_: None)
+        scanned = await node.scan(digest.files, POLICY)
         assert scanned.to_bytes() == digest.to_bytes()
         before = node.disk.used_bytes
-        again = await node.scanner.scan("data", digest.files, POLICY, lambda *_: None)
+        again = await node.scan(digest.files, POLICY)
         assert again.digest_id == digest_build.build(digest.files, POLICY).digest_id
         assert node.disk.used_bytes == before
         with pytest.raises(errors.TfquiverError, match="gone"):
-            await node.scanner.scan("data", [*digest.files, gone], POLICY, lambda *_: None)
+            await node.scan([*digest.files, gone], POLICY)

@@ -25,7 +25,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
 from tfquiver import errors, rpc
 from tfquiver.cutting import CutPolicy
-from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
 from tfquiver.service.node import frames
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
@@ -377,10 +378,9 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
         env = {"STORAGE_EMULATOR_HOST": f"http://localhost:{mute.getsockname()[1]}"}
         node = Server(NODE, [f"--cache_dir={tmp_path / 'cache'}", "--quota=1MiB"], tmp_path / "node.log", env).start()
         with rpc.channel(node.ready["control"]) as channel:
-            request = node_pb2.EnsureDatasetRequest(name="hangs")
-            request.files.add(uri="gs://bucket/object", size_bytes=1000, generation="1")
+            requests = node_calls.ensure_requests([FileEntry("gs://bucket/object", 1000, "1")], CutPolicy())
             stub: Any = node_pb2_grpc.NodeStub(channel)
-            call = stub.EnsureDataset(request, timeout=30, wait_for_ready=True)
+            call = stub.EnsureDataset(iter(requests), timeout=30, wait_for_ready=True)
             next(iter(call))
             mute.accept()[0].close()
             asked, _ = mute.accept()

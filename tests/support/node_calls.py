@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from tfquiver import listing, rpc
 from tfquiver.cutting import CutPolicy
+from tfquiver.file_entry import FileEntry
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -20,18 +23,26 @@ CALL_S = 20.0
 
 def ensure(control: str, pattern: str | os.PathLike[str], policy: CutPolicy | None = None) -> types_pb2.Dataset:
     """The data set of these files, scanned if need be."""
-    policy = policy or CutPolicy()
-    request = node_pb2.EnsureDatasetRequest(
-        name="test", min_shard_bytes=policy.min_bytes, target_shard_bytes=policy.target_bytes,
-        max_shard_bytes=policy.max_bytes,
-    )  # fmt: skip
-    for file in listing.expand(pattern):
-        request.files.add(uri=file.uri, size_bytes=file.size_bytes, generation=file.generation)
     with rpc.channel(control) as channel:
         stub: Any = node_pb2_grpc.NodeStub(channel)
-        progress = list(stub.EnsureDataset(request, timeout=120.0, wait_for_ready=True))
+        requests = ensure_requests(listing.expand(pattern), policy or CutPolicy())
+        progress = list(stub.EnsureDataset(iter(requests), timeout=120.0, wait_for_ready=True))
     dataset: types_pb2.Dataset = progress[-1].dataset
     return dataset
+
+
+def ensure_requests(
+    files: Sequence[FileEntry], policy: CutPolicy, client_id: str = "", place: str = ""
+) -> list[node_pb2.EnsureDatasetRequest]:
+    """What EnsureDataset is sent: the header, and the files at once, whether they are needed or not."""
+    terms = Terms(policy, place)
+    header = node_pb2.EnsureDatasetRequest(
+        name="test", listing_key=terms.key(files), terms=terms.message(), client_id=client_id
+    )
+    body = node_pb2.EnsureDatasetRequest()
+    for file in files:
+        body.files.add(uri=file.uri, size_bytes=file.size_bytes, generation=file.generation)
+    return [header, body]
 
 
 def status(control: str) -> node_pb2.StatusReply:

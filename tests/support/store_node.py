@@ -12,15 +12,18 @@ from tests.support import records
 from tfquiver import digest_build, listing, stores
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
+from tfquiver.file_entry import FileEntry
 from tfquiver.identity import Open
+from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.data_port import DataPort
 from tfquiver.service.node.fetcher import Fetcher
+from tfquiver.service.node.file_tables import FileTables
 from tfquiver.service.node.insert import Placer
 from tfquiver.service.node.metered_store import Meter
 from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.ready_shard import ReadyShard
-from tfquiver.service.node.scan import Scanner
+from tfquiver.service.node.scan import Progress, Scanner
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import codec
 from tfquiver.service.node.store.disk import DiskStore
@@ -57,12 +60,17 @@ class StoreNode:
         self.meter = Meter(limit_bytes_per_s)
         self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
-        self.scanner = Scanner(self.meter, placer.place, read_deadline_s=deadline_s, store_for=store_for)
+        self.store_for = store_for
+        self.tables = FileTables(root / "files.db")
+        self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)
         self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
         self.port = DataPort(
             node_id, self.source, self.disk, self._digest, SharedToken(token) if token else Open(), stall_s=2.0
         )
         self.address = ""
+
+    async def scan(self, files: Sequence[FileEntry], policy: CutPolicy, progress: Progress = lambda *_: None) -> Digest:
+        return await self.scanner.scan("data", files, Terms(policy), progress, self.store_for)
 
     async def __aenter__(self) -> StoreNode:
         self.address = f"127.0.0.1:{await self.port.start('127.0.0.1', 0)}"

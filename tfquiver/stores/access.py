@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,6 @@ _AZURE = ("abfs", "abfss", "az", "adl")
 _AZURE_OPTIONS = (
     "account_name", "account_key", "connection_string", "sas_token", "client_id", "client_secret", "tenant_id", "anon",
 )  # fmt: skip
-_SECRET_NAMES = re.compile(r"AWS_|FSSPEC_|GOOGLE_|GCLOUD_|AZURE_|STORAGE_EMULATOR_HOST$")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,11 +82,6 @@ def resolve(scheme: str) -> Access | None:
             if not fields:
                 return None
     return Access(scheme, json.dumps(fields, sort_keys=True), expires_at_s)
-
-
-def without(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what says how to reach stores: for a daemon that is everybody's."""
-    return {name: value for name, value in environment.items() if not _SECRET_NAMES.match(name)}
 
 
 def _fsspec_options(scheme: str) -> dict[str, Any]:

@@ -25,21 +25,29 @@ _sym_db = _symbol_database.Default()
 from tfquiver.proto.tfquiver.v1 import types_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tfquiver/proto/tfquiver/v1/node.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\x0f\n\rStatusRequest\"\xce\x03\n\x0bStatusReply\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.tfquiver.v1.NodeInfo\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1b\n\x13\x63oordinator_address\x18\x03 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\x12\x0f\n\x07readers\x18\x05 \x01(\x04\x12\x0c\n\x04hits\x18\x06 \x01(\x04\x12\x11\n\tpeer_hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\t \x01(\x04\x12\x16\n\x0estore_requests\x18\n \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x0b \x01(\x04\x12\x17\n\x0f\x63orrupt_entries\x18\x0c \x01(\x04\x12\x17\n\x0frefused_inserts\x18\r \x01(\x04\x12\x11\n\thot_bytes\x18\x0e \x01(\x04\x12\x11\n\tevictions\x18\x0f \x01(\x04\x12\x15\n\revicted_bytes\x18\x10 \x01(\x04\x12\r\n\x05loads\x18\x11 \x01(\x04\x12\x14\n\x0cloaded_bytes\x18\x12 \x01(\x04\x12\x11\n\thit_bytes\x18\x13 \x01(\x04\x12\x12\n\npeer_bytes\x18\x14 \x01(\x04\x12\x17\n\x0fpeer_mismatches\x18\x15 \x01(\x04\"\xad\x01\n\x14\x45nsureDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.tfquiver.v1.FileInfo\x12\x13\n\x0blisting_key\x18\x03 \x01(\x0c\x12\x17\n\x0fmin_shard_bytes\x18\x04 \x01(\x04\x12\x1a\n\x12target_shard_bytes\x18\x05 \x01(\x04\x12\x17\n\x0fmax_shard_bytes\x18\x06 \x01(\x04\"x\n\x15\x45nsureDatasetProgress\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x04 \x01(\x0b\x32\x14.tfquiver.v1.Dataset2\xa0\x01\n\x04Node\x12>\n\x06Status\x12\x1a.tfquiver.v1.StatusRequest\x1a\x18.tfquiver.v1.StatusReply\x12X\n\rEnsureDataset\x12!.tfquiver.v1.EnsureDatasetRequest\x1a\".tfquiver.v1.EnsureDatasetProgress0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tfquiver/proto/tfquiver/v1/node.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\x0f\n\rStatusRequest\"\xce\x03\n\x0bStatusReply\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.tfquiver.v1.NodeInfo\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1b\n\x13\x63oordinator_address\x18\x03 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\x12\x0f\n\x07readers\x18\x05 \x01(\x04\x12\x0c\n\x04hits\x18\x06 \x01(\x04\x12\x11\n\tpeer_hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\t \x01(\x04\x12\x16\n\x0estore_requests\x18\n \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x0b \x01(\x04\x12\x17\n\x0f\x63orrupt_entries\x18\x0c \x01(\x04\x12\x17\n\x0frefused_inserts\x18\r \x01(\x04\x12\x11\n\thot_bytes\x18\x0e \x01(\x04\x12\x11\n\tevictions\x18\x0f \x01(\x04\x12\x15\n\revicted_bytes\x18\x10 \x01(\x04\x12\r\n\x05loads\x18\x11 \x01(\x04\x12\x14\n\x0cloaded_bytes\x18\x12 \x01(\x04\x12\x11\n\thit_bytes\x18\x13 \x01(\x04\x12\x12\n\npeer_bytes\x18\x14 \x01(\x04\x12\x17\n\x0fpeer_mismatches\x18\x15 \x01(\x04\"\xae\x01\n\x14\x45nsureDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0blisting_key\x18\x03 \x01(\x0c\x12(\n\x05terms\x18\x07 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.tfquiver.v1.FileInfoJ\x04\x08\x04\x10\x05J\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07\"\x9d\x01\n\x15\x45nsureDatasetProgress\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x04 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x12\n\nneed_files\x18\x05 \x01(\x08\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"r\n\x10UseStoresRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.tfquiver.v1.StoreAccess\x12\x12\n\ndigest_ids\x18\x03 \x03(\x0c\x12\r\n\x05ttl_s\x18\x04 \x01(\r\"I\n\x0bStoreAccess\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x14\n\x07options\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x14\n\x0c\x65xpires_at_s\x18\x03 \x01(\x04\"\x10\n\x0eUseStoresReply2\xeb\x01\n\x04Node\x12>\n\x06Status\x12\x1a.tfquiver.v1.StatusRequest\x1a\x18.tfquiver.v1.StatusReply\x12Z\n\rEnsureDataset\x12!.tfquiver.v1.EnsureDatasetRequest\x1a\".tfquiver.v1.EnsureDatasetProgress(\x01\x30\x01\x12G\n\tUseStores\x12\x1d.tfquiver.v1.UseStoresRequest\x1a\x1b.tfquiver.v1.UseStoresReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfquiver.proto.tfquiver.v1.node_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_STOREACCESS'].fields_by_name['options']._loaded_options = None
+  _globals['_STOREACCESS'].fields_by_name['options']._serialized_options = b'\200\001\001'
   _globals['_STATUSREQUEST']._serialized_start=94
   _globals['_STATUSREQUEST']._serialized_end=109
   _globals['_STATUSREPLY']._serialized_start=112
   _globals['_STATUSREPLY']._serialized_end=574
   _globals['_ENSUREDATASETREQUEST']._serialized_start=577
-  _globals['_ENSUREDATASETREQUEST']._serialized_end=750
-  _globals['_ENSUREDATASETPROGRESS']._serialized_start=752
-  _globals['_ENSUREDATASETPROGRESS']._serialized_end=872
-  _globals['_NODE']._serialized_start=875
-  _globals['_NODE']._serialized_end=1035
+  _globals['_ENSUREDATASETREQUEST']._serialized_end=751
+  _globals['_ENSUREDATASETPROGRESS']._serialized_start=754
+  _globals['_ENSUREDATASETPROGRESS']._serialized_end=911
+  _globals['_USESTORESREQUEST']._serialized_start=913
+  _globals['_USESTORESREQUEST']._serialized_end=1027
+  _globals['_STOREACCESS']._serialized_start=1029
+  _globals['_STOREACCESS']._serialized_end=1102
+  _globals['_USESTORESREPLY']._serialized_start=1104
+  _globals['_USESTORESREPLY']._serialized_end=1120
+  _globals['_NODE']._serialized_start=1123
+  _globals['_NODE']._serialized_end=1358
 # @@protoc_insertion_point(module_scope)

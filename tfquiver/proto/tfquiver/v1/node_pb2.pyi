@@ -135,32 +135,33 @@ class EnsureDatasetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    FILES_FIELD_NUMBER: _builtins.int
     LISTING_KEY_FIELD_NUMBER: _builtins.int
-    MIN_SHARD_BYTES_FIELD_NUMBER: _builtins.int
-    TARGET_SHARD_BYTES_FIELD_NUMBER: _builtins.int
-    MAX_SHARD_BYTES_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The header, in the first message only."""
     listing_key: _builtins.bytes
-    min_shard_bytes: _builtins.int
-    """Cutting parameters; 0: the default (0.5, 2 and 8 MiB)."""
-    target_shard_bytes: _builtins.int
-    max_shard_bytes: _builtins.int
+    client_id: _builtins.str
+    """of UseStores; empty: with the node's own credentials"""
     @_builtins.property
-    def files(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.FileInfo]: ...
+    def terms(self) -> _types_pb2.ListingTerms: ...
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.FileInfo]:
+        """Not in the first message. At most 8 MiB a message."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        files: _abc.Iterable[_types_pb2.FileInfo] | None = ...,
         listing_key: _builtins.bytes = ...,
-        min_shard_bytes: _builtins.int = ...,
-        target_shard_bytes: _builtins.int = ...,
-        max_shard_bytes: _builtins.int = ...,
+        terms: _types_pb2.ListingTerms | None = ...,
+        client_id: _builtins.str = ...,
+        files: _abc.Iterable[_types_pb2.FileInfo] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "listing_key", b"listing_key", "max_shard_bytes", b"max_shard_bytes", "min_shard_bytes", b"min_shard_bytes", "name", b"name", "target_shard_bytes", b"target_shard_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "files", b"files", "listing_key", b"listing_key", "name", b"name", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,9 +175,16 @@ class EnsureDatasetProgress(_message.Message):
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
+    NEED_FILES_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
     done_bytes: _builtins.int
+    """stored bytes read, or known already"""
     total_bytes: _builtins.int
     records: _builtins.int
+    need_files: _builtins.bool
+    """send the files now, and close your side; said once, before anything else"""
+    trouble: _builtins.str
+    """for people: what is being tried again just now; empty: nothing"""
     @_builtins.property
     def dataset(self) -> _types_pb2.Dataset:
         """set in the last message"""
@@ -188,11 +196,92 @@ class EnsureDatasetProgress(_message.Message):
         total_bytes: _builtins.int = ...,
         records: _builtins.int = ...,
         dataset: _types_pb2.Dataset | None = ...,
+        need_files: _builtins.bool = ...,
+        trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "done_bytes", b"done_bytes", "records", b"records", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "done_bytes", b"done_bytes", "need_files", b"need_files", "records", b"records", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EnsureDatasetProgress: _TypeAlias = EnsureDatasetProgress  # noqa: Y015
+
+@_typing.final
+class UseStoresRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    STORES_FIELD_NUMBER: _builtins.int
+    DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    TTL_S_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """a random name of the process, at most 128 bytes"""
+    ttl_s: _builtins.int
+    """what is said holds so long if it is not said again; 0: forget all of it"""
+    @_builtins.property
+    def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreAccess]:
+        """empty: the client has none (any more)"""
+
+    @_builtins.property
+    def digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """the data sets that it reads"""
+
+    def __init__(
+        self,
+        *,
+        client_id: _builtins.str = ...,
+        stores: _abc.Iterable[Global___StoreAccess] | None = ...,
+        digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        ttl_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "digest_ids", b"digest_ids", "stores", b"stores", "ttl_s", b"ttl_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UseStoresRequest: _TypeAlias = UseStoresRequest  # noqa: Y015
+
+@_typing.final
+class StoreAccess(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEME_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_S_FIELD_NUMBER: _builtins.int
+    scheme: _builtins.str
+    """gs, s3, ..."""
+    options: _builtins.str
+    """JSON object (tfquiver/stores/access.py); holds secrets"""
+    expires_at_s: _builtins.int
+    """Unix time from which the store does not take it any more; 0: never"""
+    def __init__(
+        self,
+        *,
+        scheme: _builtins.str = ...,
+        options: _builtins.str = ...,
+        expires_at_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_s", b"expires_at_s", "options", b"options", "scheme", b"scheme"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreAccess: _TypeAlias = StoreAccess  # noqa: Y015
+
+@_typing.final
+class UseStoresReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UseStoresReply: _TypeAlias = UseStoresReply  # noqa: Y015

@@ -39,10 +39,15 @@ class NodeStub:
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.StatusRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.StatusReply.FromString,
                 _registered_method=True)
-        self.EnsureDataset = channel.unary_stream(
+        self.EnsureDataset = channel.stream_stream(
                 '/tfquiver.v1.Node/EnsureDataset',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetProgress.FromString,
+                _registered_method=True)
+        self.UseStores = channel.unary_unary(
+                '/tfquiver.v1.Node/UseStores',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresReply.FromString,
                 _registered_method=True)
 
 
@@ -56,11 +61,23 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def EnsureDataset(self, request, context):
+    def EnsureDataset(self, request_iterator, context):
         """Makes sure the data set is registered: finds it by listing key, or scans the files once, cutting, hashing and
-        caching shards on the way. Concurrent calls for one listing join one scan. The last message carries `dataset`.
-        Idempotent. Errors: FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
+        caching shards on the way. The caller sends the header, waits for `need_files` or `dataset`, and sends the files, in
+        as many messages as they need, only when they are needed. Files whose tables are known (same URI, size, generation,
+        terms) are not read again. Concurrent calls for one listing join one scan. The last reply carries `dataset`.
+        Idempotent. Errors: INVALID_ARGUMENT (listing_key is not that of the files; too many files), FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
         message names file and offset), NOT_FOUND (a file is gone), PERMISSION_DENIED, UNAVAILABLE (the store).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UseStores(self, request, context):
+        """How a client of this machine reaches object stores: with what it says here its scans run, and shards of its data
+        sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
+        because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
+        INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,10 +91,15 @@ def add_NodeServicer_to_server(servicer, server):
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.StatusRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.StatusReply.SerializeToString,
             ),
-            'EnsureDataset': grpc.unary_stream_rpc_method_handler(
+            'EnsureDataset': grpc.stream_stream_rpc_method_handler(
                     servicer.EnsureDataset,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetProgress.SerializeToString,
+            ),
+            'UseStores': grpc.unary_unary_rpc_method_handler(
+                    servicer.UseStores,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -118,7 +140,7 @@ class Node:
             _registered_method=True)
 
     @staticmethod
-    def EnsureDataset(request,
+    def EnsureDataset(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -128,12 +150,39 @@ class Node:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/tfquiver.v1.Node/EnsureDataset',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.EnsureDatasetProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UseStores(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tfquiver.v1.Node/UseStores',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.UseStoresReply.FromString,
             options,
             channel_credentials,
             insecure,

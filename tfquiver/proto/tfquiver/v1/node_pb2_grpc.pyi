@@ -33,11 +33,19 @@ class NodeStub:
     def __new__(cls, channel: _aio.Channel) -> NodeAsyncStub: ...
     Status: _grpc.UnaryUnaryMultiCallable[_node_pb2.StatusRequest, _node_pb2.StatusReply]
     """Read-only."""
-    EnsureDataset: _grpc.UnaryStreamMultiCallable[_node_pb2.EnsureDatasetRequest, _node_pb2.EnsureDatasetProgress]
+    EnsureDataset: _grpc.StreamStreamMultiCallable[_node_pb2.EnsureDatasetRequest, _node_pb2.EnsureDatasetProgress]
     """Makes sure the data set is registered: finds it by listing key, or scans the files once, cutting, hashing and
-    caching shards on the way. Concurrent calls for one listing join one scan. The last message carries `dataset`.
-    Idempotent. Errors: FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
+    caching shards on the way. The caller sends the header, waits for `need_files` or `dataset`, and sends the files, in
+    as many messages as they need, only when they are needed. Files whose tables are known (same URI, size, generation,
+    terms) are not read again. Concurrent calls for one listing join one scan. The last reply carries `dataset`.
+    Idempotent. Errors: INVALID_ARGUMENT (listing_key is not that of the files; too many files), FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
     message names file and offset), NOT_FOUND (a file is gone), PERMISSION_DENIED, UNAVAILABLE (the store).
+    """
+    UseStores: _grpc.UnaryUnaryMultiCallable[_node_pb2.UseStoresRequest, _node_pb2.UseStoresReply]
+    """How a client of this machine reaches object stores: with what it says here its scans run, and shards of its data
+    sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
+    because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
+    INVALID_ARGUMENT.
     """
 
 @_typing.type_check_only
@@ -45,11 +53,19 @@ class NodeAsyncStub(NodeStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Status: _aio.UnaryUnaryMultiCallable[_node_pb2.StatusRequest, _node_pb2.StatusReply]  # type: ignore[assignment]
     """Read-only."""
-    EnsureDataset: _aio.UnaryStreamMultiCallable[_node_pb2.EnsureDatasetRequest, _node_pb2.EnsureDatasetProgress]  # type: ignore[assignment]
+    EnsureDataset: _aio.StreamStreamMultiCallable[_node_pb2.EnsureDatasetRequest, _node_pb2.EnsureDatasetProgress]  # type: ignore[assignment]
     """Makes sure the data set is registered: finds it by listing key, or scans the files once, cutting, hashing and
-    caching shards on the way. Concurrent calls for one listing join one scan. The last message carries `dataset`.
-    Idempotent. Errors: FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
+    caching shards on the way. The caller sends the header, waits for `need_files` or `dataset`, and sends the files, in
+    as many messages as they need, only when they are needed. Files whose tables are known (same URI, size, generation,
+    terms) are not read again. Concurrent calls for one listing join one scan. The last reply carries `dataset`.
+    Idempotent. Errors: INVALID_ARGUMENT (listing_key is not that of the files; too many files), FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
     message names file and offset), NOT_FOUND (a file is gone), PERMISSION_DENIED, UNAVAILABLE (the store).
+    """
+    UseStores: _aio.UnaryUnaryMultiCallable[_node_pb2.UseStoresRequest, _node_pb2.UseStoresReply]  # type: ignore[assignment]
+    """How a client of this machine reaches object stores: with what it says here its scans run, and shards of its data
+    sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
+    because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
+    INVALID_ARGUMENT.
     """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
@@ -64,13 +80,27 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def EnsureDataset(
         self,
-        request: _node_pb2.EnsureDatasetRequest,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.EnsureDatasetRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.EnsureDatasetProgress], _abc.AsyncIterator[_node_pb2.EnsureDatasetProgress]]:
         """Makes sure the data set is registered: finds it by listing key, or scans the files once, cutting, hashing and
-        caching shards on the way. Concurrent calls for one listing join one scan. The last message carries `dataset`.
-        Idempotent. Errors: FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
+        caching shards on the way. The caller sends the header, waits for `need_files` or `dataset`, and sends the files, in
+        as many messages as they need, only when they are needed. Files whose tables are known (same URI, size, generation,
+        terms) are not read again. Concurrent calls for one listing join one scan. The last reply carries `dataset`.
+        Idempotent. Errors: INVALID_ARGUMENT (listing_key is not that of the files; too many files), FAILED_PRECONDITION (an object changed under the scan), DATA_LOSS (a damaged TFRecord; the
         message names file and offset), NOT_FOUND (a file is gone), PERMISSION_DENIED, UNAVAILABLE (the store).
+        """
+
+    @_abc_1.abstractmethod
+    def UseStores(
+        self,
+        request: _node_pb2.UseStoresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.UseStoresReply, _abc.Awaitable[_node_pb2.UseStoresReply]]:
+        """How a client of this machine reaches object stores: with what it says here its scans run, and shards of its data
+        sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
+        because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
+        INVALID_ARGUMENT.
         """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,201 @@
+"""The object stores as this node's clients reach them: each data set is read with the credentials of those who use it.
+
+A client says what it has over the control socket, and says it again before it runs out (UseStores). It is kept in
+memory only. A read goes out with the credentials of a client that uses the data set, the one that spoke last first;
+when the store refuses those, with the next one's. Only where no client has said anything are the node's own used: in a
+cluster, where nodes read what they own for machines whose clients they do not see.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from absl import logging
+
+from tfquiver import errors, stores
+from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
+from tfquiver.stores.access import Access
+
+MAX_CLIENTS = 4096
+MAX_SCHEMES = 16
+MAX_DATASETS = 4096  # of one client
+_CLOSE_AFTER_S = 600.0  # reads that are under way with what was replaced come to their end
+_REFUSALS = (errors.PermissionError_, errors.UnauthenticatedError)
+
+
+@dataclass(slots=True)
+class _Client:
+    until_s: float
+    said: int  # which of all calls was its last
+    by_scheme: dict[str, Access]
+    digest_ids: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class _Opened:
+    store: ObjectStore
+    unused_since_s: float | None = None
+    refused: int = 0  # how often the store refused it: asked last then
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class ClientStores:
+    """Thread-safe.
+
+    Args:
+      own: the node's own way to a URI's store.
+      clock, now: monotonic seconds, and Unix time.
+    """
+
+    def __init__(
+        self,
+        own: Callable[[str], ObjectStore] = stores.for_uri,
+        opened: Callable[[Access], ObjectStore] = stores.open_with,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._own, self._open_store, self._clock, self._now = own, opened, clock, now
+        self._lock = threading.Lock()
+        self._clients: dict[str, _Client] = {}
+        self._stores: dict[Access, _Opened] = {}
+        self._calls = 0
+
+    def use(self, client_id: str, accesses: Sequence[Access], digest_ids: Sequence[bytes], ttl_s: float) -> None:
+        """Replaces what this client said before; `ttl_s` 0 forgets it. Raises InvalidArgumentError naming the field."""
+        if not client_id or len(client_id) > 128:
+            raise errors.InvalidArgumentError("client_id: 1 to 128 characters")
+        if len(accesses) > MAX_SCHEMES or len(digest_ids) > MAX_DATASETS:
+            raise errors.InvalidArgumentError(f"stores, digest_ids: at most {MAX_SCHEMES} and {MAX_DATASETS}")
+        for access in accesses:
+            _ = access.fields  # whether it can be read at all
+        with self._lock:
+            self._calls += 1
+            if ttl_s:
+                if client_id not in self._clients and len(self._clients) >= MAX_CLIENTS:
+                    raise errors.ResourceExhaustedError(f"client_id: {MAX_CLIENTS} clients have said what they use")
+                by_scheme = {access.scheme: access for access in accesses}
+                until_s = self._clock() + ttl_s
+                self._clients[client_id] = _Client(until_s, self._calls, by_scheme, frozenset(digest_ids))
+            else:
+                self._clients.pop(client_id, None)
+            closing = self._swept()
+        for store in closing:
+            store.close()
+
+    def of_dataset(self, uri: str, digest_id: bytes) -> ObjectStore:
+        """The store of a URI as the users of a data set reach it."""
+        return self._store(uri, lambda _, client: digest_id in client.digest_ids)
+
+    def of_client(self, uri: str, client_id: str) -> ObjectStore:
+        """The same as one client reaches it; "": the node's own."""
+        return self._store(uri, lambda named, _: named == client_id) if client_id else self._own(uri)
+
+    def close(self) -> None:
+        with self._lock:
+            closing = [opened.store for opened in self._stores.values()]
+            self._stores.clear()
+            self._clients.clear()
+        for store in closing:
+            store.close()
+
+    def _store(self, uri: str, uses: Callable[[str, _Client], bool]) -> ObjectStore:
+        scheme = scheme_of(uri)
+        if scheme == "file":
+            return self._own(uri)
+        now_s = self._clock()
+        with self._lock:
+            users = [client for name, client in self._clients.items() if client.until_s > now_s and uses(name, client)]
+            users.sort(key=lambda client: -client.said)
+            found = list(dict.fromkeys(client.by_scheme[scheme] for client in users if scheme in client.by_scheme))
+        usable = [access for access in found if not 0 < access.expires_at_s <= self._now()]
+        if found and not usable:
+            return _Refusing(uri)
+        return _Tried([self._opened(access) for access in usable]) if usable else self._own(uri)
+
+    def _opened(self, access: Access) -> _Opened:
+        with self._lock:
+            opened = self._stores.get(access)
+            if opened is None:
+                opened = self._stores[access] = _Opened(self._open_store(access))
+            opened.unused_since_s = None
+            return opened
+
+    def _swept(self) -> list[ObjectStore]:
+        """Forgets clients that are gone; the stores of nobody, which the caller closes."""
+        now_s = self._clock()
+        self._clients = {name: client for name, client in self._clients.items() if client.until_s > now_s}
+        in_use = {access for client in self._clients.values() for access in client.by_scheme.values()}
+        closing = []
+        for access, opened in list(self._stores.items()):
+            if access in in_use:
+                opened.unused_since_s = None
+            elif opened.unused_since_s is None:
+                opened.unused_since_s = now_s
+            elif now_s - opened.unused_since_s > _CLOSE_AFTER_S:
+                closing.append(self._stores.pop(access).store)
+        return closing
+
+
+class _Tried:
+    """One store reached in several ways: the next one is tried where the store refuses."""
+
+    def __init__(self, ways: Sequence[_Opened]) -> None:
+        self._ways = sorted(ways, key=lambda way: way.refused)
+
+    @property
+    def remote(self) -> bool:
+        return self._ways[0].store.remote
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        return self._ways[0].store.list(pattern)
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._ways[0].store.stat(uri)
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        give_up_at = time.monotonic() + deadline_s
+        trouble: errors.TfquiverError | None = None
+        for way in self._ways:
+            try:
+                return way.store.read(uri, offset, length, generation, max(give_up_at - time.monotonic(), 0.1))
+            except _REFUSALS as error:
+                with way.lock:
+                    way.refused += 1
+                trouble = trouble or error
+                if len(self._ways) > 1:
+                    logging.log_every_n_seconds(logging.WARNING, "one client's credentials: %s", 60, str(error))
+        assert trouble is not None
+        raise trouble
+
+    def close(self) -> None:
+        """They are everybody's."""
+
+
+class _Refusing:
+    """All that is known has expired, and nobody has brought anything newer."""
+
+    remote = True
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def _refuse(self) -> errors.TfquiverError:
+        return errors.UnauthenticatedError(
+            f"{self._uri}: the credentials of the clients that read it have expired and were not renewed; is the "
+            "process that reads it alive, and can it renew them?"
+        )
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        raise self._refuse()
+
+    def stat(self, uri: str) -> ObjectInfo:
+        raise self._refuse()
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        raise self._refuse()
+
+    def close(self) -> None:
+        """Nothing is open."""

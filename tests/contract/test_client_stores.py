@@ -1,0 +1,117 @@
+"""Which credentials a read goes out with: those of a client that uses the data set, never somebody else's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.s3_server import S3Server, s3_server
+from tfquiver import errors
+from tfquiver.service.node.client_stores import ClientStores
+from tfquiver.stores import ObjectStore
+from tfquiver.stores.access import Access
+
+MINE, THEIRS = b"m" * 32, b"t" * 32
+URI = "s3://data/f"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[S3Server]]:
+    with s3_server() as server:
+        server.put("data/f", b"content")
+        yield [server]
+
+
+def way(server: S3Server, key: str, secret: str, expires_at_s: float = 0) -> Access:
+    fields = {"endpoint_url": server.url, "key": key, "secret": secret, "client_kwargs": {"region_name": "us-east-1"}}
+    return Access("s3", json.dumps(fields), expires_at_s)
+
+
+class World:
+    """ClientStores on clocks of its own. The node's own credentials are nobody's."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.stores = ClientStores(self._own, clock=lambda: self.now_s, now=lambda: self.now_s)
+
+    def _own(self, uri: str) -> ObjectStore:
+        raise errors.UnauthenticatedError(f"{uri}: the node's own")
+
+    def read(self, digest_id: bytes) -> bytes:
+        return self.stores.of_dataset(URI, digest_id).read(URI, 0, 7, "", 10.0)
+
+    def refused(self, digest_id: bytes, what: str) -> bool:
+        with pytest.raises((errors.PermissionError_, errors.UnauthenticatedError), match=what):
+            self.read(digest_id)
+        return True
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.stores.close()
+
+
+def test_each_data_set_is_read_with_its_own_clients_credentials(world: World, servers: list[S3Server]) -> None:
+    (server,) = servers
+    right = way(server, server.key, server.secret)
+    world.stores.use("wrong", [way(server, "nobody", "nothing")], [THEIRS], 60)
+    world.stores.use("right", [right], [MINE], 60)
+    assert world.read(MINE) == b"content"
+    assert world.refused(THEIRS, "s3://data/f")
+    assert world.refused(b"x" * 32, "the node's own")
+    world.stores.use("right", [right], [MINE, THEIRS], 60)
+    assert world.read(THEIRS) == b"content"  # two use it: the store decides whose credentials are good
+    world.stores.use("wrong", [way(server, "nobody", "nothing")], [THEIRS], 60)
+    assert world.read(THEIRS) == b"content"
+
+
+def test_other_rights_are_other_rights(world: World, servers: list[S3Server]) -> None:
+    (server,) = servers
+    world.stores.use("blind", [way(server, *server.new_user("s3:ListBucket"))], [MINE], 60)
+    assert world.refused(MINE, "the store refused")
+    world.stores.use("blind", [way(server, *server.new_user("s3:GetObject"))], [MINE], 60)
+    assert world.read(MINE) == b"content"
+
+
+def test_what_a_client_said_ends_with_it(world: World, servers: list[S3Server]) -> None:
+    (server,) = servers
+    world.stores.use("a", [way(server, server.key, server.secret)], [MINE], 60)
+    assert world.read(MINE) == b"content"
+    world.now_s += 61
+    assert world.refused(MINE, "the node's own")
+    world.stores.use("a", [way(server, server.key, server.secret)], [MINE], 60)
+    assert world.read(MINE) == b"content"
+    world.stores.use("a", [], [], 0)
+    assert world.refused(MINE, "the node's own")
+
+
+def test_temporary_credentials_are_not_used_after_their_time(world: World, servers: list[S3Server]) -> None:
+    (server,) = servers
+    world.stores.use("a", [way(server, server.key, server.secret, world.now_s + 30)], [MINE], 600)
+    assert world.read(MINE) == b"content"
+    world.now_s += 31
+    assert world.refused(MINE, "have expired and were not renewed")
+    world.stores.use("a", [way(server, server.key, server.secret, world.now_s + 30)], [MINE], 600)
+    assert world.read(MINE) == b"content"
+
+
+def test_scans_go_out_with_the_askers_credentials(world: World, servers: list[S3Server]) -> None:
+    (server,) = servers
+    world.stores.use("a", [way(server, server.key, server.secret)], [], 60)
+    assert world.stores.of_client(URI, "a").read(URI, 0, 7, "", 10.0) == b"content"
+    with pytest.raises(errors.UnauthenticatedError, match="the node's own"):
+        world.stores.of_client(URI, "")
+
+
+def test_what_cannot_be_is_refused_without_a_word_of_what_it_holds(world: World) -> None:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        world.stores.use("a", [Access("s3", "secret stuff")], [], 60)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(errors.InvalidArgumentError, match="client_id"):
+        world.stores.use("", [], [], 60)
+    with pytest.raises(errors.InvalidArgumentError, match="digest_ids"):
+        world.stores.use("a", [], [b"x"] * 5000, 60)

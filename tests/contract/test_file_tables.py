@@ -1,0 +1,159 @@
+"""What is remembered of files that were cut: nothing is read twice to be cut, and damage costs a scan only."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.store_node import StoreNode, is_shard, write_files
+from tfquiver import errors, listing
+from tfquiver.cutting import CutPolicy
+from tfquiver.file_entry import FileEntry
+from tfquiver.file_scan import ScannedFile
+from tfquiver.listing_terms import Terms
+from tfquiver.scan_journal import to_rows
+from tfquiver.service.node.file_tables import FileTables
+
+POLICY = CutPolicy(4096, 16384, 65536)
+TERMS = Terms(POLICY)
+
+
+def table(uri: str, shards: int = 3) -> tuple[FileEntry, ScannedFile]:
+    file = FileEntry(uri, 100 * shards, "1")
+    rows = to_rows([(os.urandom(32), 100 * at, 100, at + 1) for at in range(shards)])
+    return file, ScannedFile(FileEntry(uri, 100 * shards, "1", "gzip"), rows)
+
+
+@on_loop
+async def test_a_k_fold_reads_each_byte_once(tmp_path: Path) -> None:
+    files = listing.expand(str(write_files(tmp_path / "data", files=8)))
+    async with StoreNode(tmp_path / "cache") as node:
+        await node.scan(files, POLICY)
+        read = node.meter.store_bytes
+        for left_out in range(8):
+            fold = [file for at, file in enumerate(files) if at != left_out]
+            digest = await node.scan(fold, POLICY)
+            for index in (0, digest.num_shards - 1):
+                assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
+        assert node.meter.store_bytes == read == sum(file.size_bytes for file in files) + 12 * len(files)
+
+
+@on_loop
+async def test_only_what_is_new_is_read(tmp_path: Path) -> None:
+    pattern = write_files(tmp_path / "data", files=3)
+    async with StoreNode(tmp_path / "cache") as node:
+        before = await node.scan(listing.expand(str(pattern)), POLICY)
+    write_files(tmp_path / "more", files=1, records_each=50)
+    (tmp_path / "more" / "0.tfrecord").rename(tmp_path / "data" / "1.tfrecord")  # one is replaced
+    async with StoreNode(tmp_path / "cache") as node:  # and the node was restarted
+        files = listing.expand(str(pattern))
+        after = await node.scan(files, POLICY)
+        assert node.meter.store_bytes == files[1].size_bytes + 12
+        assert after.digest_id != before.digest_id
+        other_cut = await node.scan(files[:1], CutPolicy())
+        assert node.meter.store_bytes > files[1].size_bytes + 12
+        assert other_cut.num_shards < len(before.file_shards(0))
+
+
+@on_loop
+async def test_a_scan_that_failed_goes_on_with_what_it_had_not_done(tmp_path: Path) -> None:
+    pattern = write_files(tmp_path / "data", files=12, records_each=60)
+    last = tmp_path / "data" / "9.tfrecord"
+    good = last.read_bytes()
+    last.write_bytes(good[:-10] + bytes([good[-10] ^ 1]) + good[-9:])
+    async with StoreNode(tmp_path / "cache") as node:
+        with pytest.raises(errors.DataLossError, match=r"9\.tfrecord"):
+            await node.scan(listing.expand(str(pattern)), POLICY)
+    last.write_bytes(good)
+    async with StoreNode(tmp_path / "cache") as node:
+        await node.scan(listing.expand(str(pattern)), POLICY)
+        assert node.meter.store_bytes < 6 * len(good)  # of twelve; four at a time are under way
+
+
+@pytest.mark.parametrize("other", [Terms(CutPolicy()), Terms(POLICY, "gs=http://elsewhere")])
+def test_tables_are_of_a_policy_and_a_place(tmp_path: Path, other: Terms) -> None:
+    tables = FileTables(tmp_path / "files.db")
+    file, scanned = table("gs://b/f")
+    tables.put(file, TERMS, scanned)
+    found = tables.get(file, TERMS)
+    assert found is not None
+    assert found.entry == scanned.entry
+    assert np.array_equal(found.rows, scanned.rows)
+    assert tables.get(file, other) is None
+    for changed in (FileEntry("gs://b/f", 301, "1"), FileEntry("gs://b/f", 300, "2"), FileEntry("gs://b/g", 300, "1")):
+        assert tables.get(changed, TERMS) is None
+    tables.close()
+
+
+def test_a_file_without_a_generation_is_not_remembered(tmp_path: Path) -> None:
+    tables = FileTables(tmp_path / "files.db")
+    _, scanned = table("x://b/f")
+    tables.put(FileEntry("x://b/f", 300, ""), TERMS, scanned)
+    assert tables.get(FileEntry("x://b/f", 300, ""), TERMS) is None
+    tables.close()
+
+
+def test_the_bytes_are_bounded_and_what_was_not_used_goes_first(tmp_path: Path) -> None:
+    tables = FileTables(tmp_path / "files.db", max_bytes=20_000)
+    made = [table(f"gs://b/{at}", shards=20) for at in range(60)]
+    for file, scanned in made:
+        tables.put(file, TERMS, scanned)
+        assert tables.get(made[0][0], TERMS) is not None
+    kept = [tables.get(file, TERMS) is not None for file, _ in made]
+    assert kept[0]
+    assert kept[-1]
+    assert not kept[1]
+    assert 5 < sum(kept) < 30
+    tables.close()
+    again = FileTables(tmp_path / "files.db", max_bytes=20_000)
+    assert [again.get(file, TERMS) is not None for file, _ in made] == kept
+    again.close()
+
+
+def garbled(path: Path) -> None:
+    path.write_bytes(b"no database" * 1000)
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def flipped(path: Path) -> None:
+    """A bit in a row, of which SQLite knows nothing."""
+    db = sqlite3.connect(path)
+    db.execute("UPDATE tables SET crc = crc + 1")
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("damage", [garbled, torn, flipped])
+def test_damage_costs_a_scan_and_nothing_else(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = tmp_path / "files.db"
+    tables = FileTables(path)
+    made = [table(f"gs://b/{at}", shards=200) for at in range(20)]
+    for file, scanned in made:
+        tables.put(file, TERMS, scanned)
+    tables.close()
+    damage(path)
+    tables = FileTables(path)
+    for file, scanned in made:
+        found = tables.get(file, TERMS)
+        assert found is None or np.array_equal(found.rows, scanned.rows)
+        tables.put(file, TERMS, scanned)
+    tables.put(*[made[0][0], TERMS, made[0][1]])
+    assert tables.get(made[0][0], TERMS) is not None
+    tables.close()
+
+
+def test_a_directory_that_cannot_be_written_costs_scans_only(tmp_path: Path) -> None:
+    tables = FileTables(tmp_path / "nowhere" / "files.db")
+    file, scanned = table("gs://b/f")
+    tables.put(file, TERMS, scanned)
+    assert tables.get(file, TERMS) is None
+    tables.close()
