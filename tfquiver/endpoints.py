@@ -31,11 +31,14 @@ Locate = Callable[[], NodeEndpoint]
 
 
 _told_when_found: list[Callable[[str, NodeEndpoint], None]] = []
+_told_when_closed: list[Callable[[], None]] = []
 
 
-def tell_when_found(tell: Callable[[str, NodeEndpoint], None]) -> None:
-    """`tell(name, endpoint)` is called whenever a node was found or started, before the op is told where it is."""
-    _told_when_found.append(tell)
+def tell(found: Callable[[str, NodeEndpoint], None], closed: Callable[[], None]) -> None:
+    """`found(name, endpoint)` is called whenever a node was found or started, before the op is told where it is;
+    `closed()` when all are let go."""
+    _told_when_found.append(found)
+    _told_when_closed.append(closed)
 
 
 class SetEndpoint(Protocol):
@@ -104,8 +107,8 @@ class KeptEndpoint:
         except OSError as error:
             connection.close()
             raise errors.UnavailableError(f"the node at {endpoint.socket} does not answer: {error}") from error
-        for tell in _told_when_found:
-            tell(self._name, endpoint)
+        for found in _told_when_found:
+            found(self._name, endpoint)
         self._library.set_endpoint(self._name, endpoint.socket)
         return endpoint, connection
 
@@ -187,6 +190,8 @@ def close_all() -> None:
         _kept.clear()
     for kept in all_kept:
         kept.close()
+    for closed in _told_when_closed:
+        closed()
 
 
 atexit.register(close_all)

@@ -79,6 +79,8 @@ class StoreAccess:
 
     def close(self) -> None:
         self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _say(self) -> None:
         with self._lock:
@@ -142,4 +144,13 @@ def found(endpoint_name: str, endpoint: NodeEndpoint) -> None:
         one.found(endpoint)
 
 
-endpoints.tell_when_found(found)
+def close_all() -> None:
+    """Says nothing more; the nodes forget it in time. Returns when the threads have ended."""
+    with _lock:
+        known = list(_by_endpoint.values())
+        _by_endpoint.clear()
+    for one in known:
+        one.close()
+
+
+endpoints.tell(found, close_all)
