@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import digest_file, digest_ids, errors
+from tfquiver import digest_file, digest_ids, durable, errors
 from tfquiver.digest_file import Parts
 from tfquiver.digest_ids import Columns as Columns
 from tfquiver.file_entry import FileEntry as FileEntry
@@ -31,7 +30,7 @@ class ShardRef:
 
 
 class Digest:
-    """Columnar; memory-mapped when opened from a file, which opens millions of shards in milliseconds.
+    """Columnar: opening millions of shards is reading a file and checking its sums, a fraction of a second.
 
     Thread-safe. `hashes` is uint8 [shards, 32]; `file_index` uint32, `offsets` and `lengths` uint64, `records` uint32,
     each [shards]. Shards stand in file order; those of one file follow one another and cover all of it.
@@ -69,6 +68,12 @@ class Digest:
     @property
     def files(self) -> Sequence[FileEntry]:
         return self._parts.files
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes while it is open."""
+        columns = (self.hashes, self.file_index, self.offsets, self.lengths, self.records)
+        return sum(column.nbytes for column in columns) + 2 * len(self._parts.file_table)
 
     def shard(self, index: int) -> ShardRef:
         if not 0 <= index < self.num_shards:
@@ -117,23 +122,31 @@ class Digest:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Digest:
-        """Maps a digest file, after every checksum in it was checked.
+        """Reads a digest file into memory and checks every checksum in it.
 
-        Raises NotFoundError, or CorruptDigestError naming the file and the damaged part.
+        It is not mapped: a disk that fails later would end the process.
+
+        Raises NotFoundError, or CorruptDigestError naming the file and the damaged part, or the typed error of a
+        failed read.
         """
+        name = os.fspath(path)
         try:
-            mapped = np.memmap(path, np.uint8, "r") if Path(path).stat().st_size else np.zeros(0, np.uint8)
+            with Path(path).open("rb", buffering=0) as file:
+                buffer = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+                view, at = buffer.data, 0
+                while at < len(view) and (read := file.readinto(view[at:])):
+                    at += read
         except FileNotFoundError as error:
-            raise errors.NotFoundError(f"{os.fspath(path)}: no such digest file") from error
+            raise errors.NotFoundError(f"{name}: no such digest file") from error
         except OSError as error:
-            raise errors.from_os_error(error, os.fspath(path)) from error
+            raise errors.from_os_error(error, name) from error
         except ValueError as error:  # a NUL in the name
-            raise errors.InvalidArgumentError(f"{os.fspath(path)!r}: {error}") from error
-        return cls(digest_file.decode(np.asarray(mapped), os.fspath(path)))
+            raise errors.InvalidArgumentError(f"{name!r}: {error}") from error
+        return cls(digest_file.decode(buffer[:at], name))
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str = "digest") -> Digest:
-        """As `open`; `where` names the bytes in messages."""
+    def from_bytes(cls, data: bytes | bytearray, where: str = "digest") -> Digest:
+        """As `open`; `where` names the bytes, which must not change any more, in messages."""
         return cls(digest_file.decode(np.frombuffer(data, np.uint8), where))
 
     def to_bytes(self) -> bytes:
@@ -144,21 +157,10 @@ class Digest:
 
         Raises ResourceExhaustedError (disk full), PermissionError_, NotFoundError (no such directory), naming the file.
         """
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                file.writelines(digest_file.encode(self._parts))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(target)
+        try:  # others may be meant to read it: the umask says
+            durable.write(Path(path), digest_file.encode(self._parts), 0o666)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise errors.from_os_error(error, str(target)) from error
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(target.parent)
+            raise errors.from_os_error(error, os.fspath(path)) from error
 
     def verify_ids(self) -> None:
         """Computes both ids anew. Raises CorruptDigestError when the digest carries others."""
@@ -168,11 +170,3 @@ class Digest:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the content root is not that of its shards")
         if digest_ids.digest_id(root, self._parts.file_table, columns) != self.digest_id:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the digest id is not that of its locations")
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

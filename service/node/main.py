@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -66,15 +65,6 @@ def define_flags() -> None:
     ]
     for flag, valid, message in validators:
         flags.register_validator(flag, valid, message)
-
-
-def default_quota_bytes(cache_dir: Path) -> int:
-    """80 % of what the cache could have: what is free now, and what it uses already."""
-    objects = cache_dir / "objects"
-    used = (
-        sum(entry.stat().st_blocks * 512 for entry in objects.rglob("*") if entry.is_file()) if objects.exists() else 0
-    )
-    return int(0.8 * (shutil.disk_usage(cache_dir).free + used))
 
 
 @contextlib.asynccontextmanager
@@ -140,7 +130,7 @@ async def _options(directory: CacheDirectory) -> node_parts.Options:
     token = serving.read_token(FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:
         serving.check_exposure(hosts.bind, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
-    quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else default_quota_bytes(directory.path)
+    quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else None
     return node_parts.Options(
         quota_bytes=quota, hot_bytes=serving.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
         coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,

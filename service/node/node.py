@@ -41,11 +41,12 @@ from tfquiver.tokens import SharedToken
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
 _CALLS_STOP_S = 0.5
+_DIGESTS_SHARE = 64  # digests take at most one part of the quota in so many
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    quota_bytes: int
+    quota_bytes: int | None  # None: by what is free
     hot_bytes: int
     codec: codec.Mode
     coordinator: str  # "": its own
@@ -129,7 +130,14 @@ class Node:
         self._callers = self._authority()
         self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_store)
-        self._digests = DigestCache(directory.path / "digests", self._link.digest_parts)
+        self._digests = DigestCache(
+            directory.path / "digests",
+            self._link.digest_parts,
+            self._disk.quota_bytes // _DIGESTS_SHARE,
+            self._disk.set_aside,
+        )
+        self._undo.append(self._digests.close)
+        await self._digests.start()
         meter = Meter()
         peers = self._peer_client = self._peers()
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
@@ -255,7 +263,7 @@ class Node:
             node_id=self._directory.node_id,
             control_address=self.control,
             data_address=self._data_address,
-            quota_bytes=self._options.quota_bytes,
+            quota_bytes=self._disk.quota_bytes,
             used_bytes=self._disk.used_bytes,
         )
 

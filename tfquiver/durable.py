@@ -1,0 +1,63 @@
+"""Files that are there whole or not at all, also after a power cut; and locks that say who has a directory.
+
+Nothing here follows a symbolic link that somebody has put in the file's place, and what is made is its user's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+_LEFT_OVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+
+
+def write(path: Path, pieces: Iterable[bytes | memoryview], mode: int = 0o600) -> None:
+    """Writes a file beside `path`, syncs it, gives it the name. Raises OSError; what stood there before stands then."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """What was renamed or deleted in it stays so. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_left_overs(directory: Path) -> None:
+    """Deletes what a `write` left there whose process was killed. Only while nobody else writes. Raises OSError."""
+    for path in directory.iterdir():
+        if _LEFT_OVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def lock_file(path: Path) -> int:
+    """A descriptor of a file, made if need be, that can be locked (`try_lock`). Raises OSError, also for a link."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether this process holds it now: until the descriptor is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
