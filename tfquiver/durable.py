@@ -6,10 +6,12 @@ Nothing here follows a symbolic link that somebody has put in the file's place, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,6 +42,19 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def private_directory(path: Path) -> None:
+    """Makes a directory for this user alone; one that is there stays as it is.
+
+    Raises OSError; NotADirectoryError, too, where somebody has put a link.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    mode = path.lstat().st_mode
+    if not stat.S_ISDIR(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
+        raise NotADirectoryError(errno.ENOTDIR, f"{what} is in the way", str(path))
 
 
 def remove_left_overs(directory: Path) -> None:

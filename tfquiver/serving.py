@@ -73,8 +73,13 @@ def die_with_parent() -> None:
 
 
 def announce(server: str, **fields: Any) -> None:
-    """The ready line: one JSON object on standard output, for scripts and tests."""
-    print(json.dumps({"server": server, "pid": os.getpid(), **fields}), flush=True)
+    """The ready line: one JSON object on standard output, for scripts and tests. Whoever waited for it may be gone."""
+    line = json.dumps({"server": server, "pid": os.getpid(), **fields}).encode() + b"\n"
+    sys.stdout.flush()
+    try:
+        os.write(sys.stdout.fileno(), line)
+    except OSError as error:
+        logging.warning("nobody reads the ready line (%s)", error.strerror)
 
 
 def is_loopback(host: str) -> bool:

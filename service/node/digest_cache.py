@@ -61,8 +61,11 @@ class DigestCache:
         return sum(self._files.values())
 
     async def start(self) -> None:
-        """Looks what is there. Raises OSError."""
-        self._files = await asyncio.get_running_loop().run_in_executor(self._pool, _look, self._directory)
+        """Looks what is there. Raises the typed error of a directory that cannot be used."""
+        try:
+            self._files = await asyncio.get_running_loop().run_in_executor(self._pool, _look, self._directory)
+        except OSError as error:
+            raise errors.from_os_error(error, error.filename or str(self._directory)) from error
         await self._prune(0)
         await self._on_disk(0, self._set_aside, self.disk_bytes)
 
@@ -195,8 +198,7 @@ def _consume(running: asyncio.Future[T]) -> None:
 
 
 def _look(directory: Path) -> OrderedDict[bytes, int]:
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir(mode=0o700)
+    durable.private_directory(directory)
     durable.remove_left_overs(directory)
     found = []
     for path in directory.iterdir():

@@ -1,12 +1,13 @@
-"""The cache directory: made private, locked for one daemon, and the small files that tell who it is and where it is.
+"""The cache directory: locked for one daemon, and the small files that tell who it is and where it is.
 
-`node.lock` (held with flock, its text the pid), `node_id`, `node.json` (docs/protocol.md), `run/` (sockets).
+`node.lock` (held with flock, its text the pid), `node_id`, `node.json` (docs/protocol.md), `run/` (sockets). What is
+made is this user's alone; what is there already stays as it is, and links that somebody has put there are not followed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import hashlib
 import json
 import os
@@ -15,27 +16,32 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tfquiver import errors
+from absl import logging
+
+from tfquiver import durable, errors
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
 MAX_SOCKET_PATH_BYTES = 100  # sockaddr_un takes 107
 _LONGEST_SOCKET_NAME = "coordinator.sock"
+_LOCK_FILE = "node.lock"
 _LOCK_S = 0.3
+_MAX_ID_BYTES = 200
 
 
 class CacheDirectory:
-    """Holds the directory until `close`.
+    """Holds the directory until `close`. Every call may wait for the disk.
 
     Raises:
-      InvalidArgumentError: it cannot be made or written.
+      InvalidArgumentError: it cannot be made or written, or a link is in the place of a file.
       AlreadyRunningError: another node holds it; names its pid.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._announced = False
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = self._take_lock()
@@ -43,60 +49,96 @@ class CacheDirectory:
                 self.node_id = self._read_or_make_node_id()
                 self.sockets = self._socket_directory()
             except BaseException:
-                self._lock.close()
+                os.close(self._lock)
                 raise
         except OSError as error:
-            raise errors.InvalidArgumentError(f"--cache_dir={self.path}: {error.strerror}") from error
+            where = f" ({error.filename})" if error.filename else ""
+            what = "a symbolic link is in the way" if error.errno == errno.ELOOP else error.strerror
+            raise errors.InvalidArgumentError(f"--cache_dir={self.path}: {what}{where}") from error
+
+    def made(self, name: str) -> Path:
+        """A directory of that name in this one. Raises the typed error of one that cannot be made or is a link."""
+        path = self.path / name
+        try:
+            durable.private_directory(path)
+        except OSError as error:
+            raise errors.from_os_error(error, str(path)) from error
+        return path
 
     def announce(self, **fields: Any) -> None:
-        """Writes node.json: from now on others find this node."""
-        temporary = self.path / f"{NODE_FILE}.part"
+        """Writes node.json: from now on others find this node. Raises the typed error of a failed write."""
         body = {"version": NODE_FILE_VERSION, "pid": os.getpid(), "node_id": self.node_id, **fields}
-        temporary.write_text(json.dumps(body) + "\n")
-        temporary.rename(self.path / NODE_FILE)
+        path = self.path / NODE_FILE
+        try:
+            durable.write(path, [json.dumps(body).encode() + b"\n"])
+        except OSError as error:
+            raise errors.from_os_error(error, str(path)) from error
+        self._announced = True
+
+    def what_is_lost(self) -> str:
+        """Empty; or which file somebody has deleted or replaced without which nobody finds this node, or another node
+        takes the directory. A disk that does not say counts as none."""
+        with contextlib.suppress(OSError):
+            try:
+                if not os.path.samestat(os.fstat(self._lock), (self.path / _LOCK_FILE).lstat()):
+                    return _LOCK_FILE
+                if self._announced:
+                    (self.path / NODE_FILE).lstat()
+                    (self.sockets / "reader.sock").lstat()
+            except (FileNotFoundError, NotADirectoryError) as error:
+                return Path(error.filename or _LOCK_FILE).name
+        return ""
 
     def close(self) -> None:
-        (self.path / NODE_FILE).unlink(missing_ok=True)
-        for left_over in self.sockets.glob("*.sock"):
-            left_over.unlink(missing_ok=True)
-        if self.sockets.parent != self.path:
-            with contextlib.suppress(OSError):  # not empty: somebody else's
-                self.sockets.rmdir()
-        self._lock.close()
+        """Removes what leads to this node, unless the directory is another's by now."""
+        try:
+            if self.what_is_lost() != _LOCK_FILE:
+                (self.path / NODE_FILE).unlink(missing_ok=True)
+                for left_over in self.sockets.glob("*.sock"):
+                    left_over.unlink(missing_ok=True)
+                if self.sockets.parent != self.path:
+                    with contextlib.suppress(OSError):  # not empty: somebody else's
+                        self.sockets.rmdir()
+        except OSError as error:
+            logging.warning("%s: leaving: %s", self.path, error)
+        os.close(self._lock)
 
-    def _take_lock(self) -> IO[str]:
-        lock = (self.path / "node.lock").open("a+")
-        give_up_at = time.monotonic() + _LOCK_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
+    def _take_lock(self) -> int:
+        lock = durable.lock_file(self.path / _LOCK_FILE)
+        try:
+            give_up_at = time.monotonic() + _LOCK_S
+            while not durable.try_lock(lock):
                 # Somebody may just be looking whether it is held; a node that holds it does so for longer.
                 if time.monotonic() < give_up_at:
                     time.sleep(_LOCK_S / 10)
                     continue
-                lock.seek(0)
-                holder = lock.read(20).strip() or "unknown"
-                lock.close()
+                holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 raise errors.AlreadyRunningError(
                     f"--cache_dir={self.path}: the node with pid {holder} has it; a directory is one node's"
-                ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        # A node that was killed left these; nobody may find it any more.
-        (self.path / NODE_FILE).unlink(missing_ok=True)
+                )
+            if not os.path.samestat(os.fstat(lock), (self.path / _LOCK_FILE).lstat()):
+                raise errors.AlreadyRunningError(f"--cache_dir={self.path}: somebody is deleting it")
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            # A node that was killed left these; nobody may find it any more.
+            (self.path / NODE_FILE).unlink(missing_ok=True)
+        except BaseException:
+            os.close(lock)
+            raise
         return lock
 
     def _read_or_make_node_id(self) -> str:
         path = self.path / "node_id"
-        if path.exists() and (known := path.read_text().strip()):
-            return known
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                known = os.read(descriptor, _MAX_ID_BYTES).decode("ascii", "replace").strip()
+            finally:
+                os.close(descriptor)
+            if known:
+                return known
         made = f"node-{uuid.uuid4().hex[:16]}"
-        temporary = path.with_suffix(".part")
-        temporary.write_text(made + "\n")
-        temporary.rename(path)
+        durable.write(path, [made.encode() + b"\n"])
         return made
 
     def _socket_directory(self) -> Path:
@@ -111,11 +153,13 @@ class CacheDirectory:
 
 
 def _private(path: Path) -> Path:
-    path.mkdir(mode=0o700, exist_ok=True)
+    """Whoever can write there could take this node's place: it must be this user's alone."""
+    durable.private_directory(path)
     status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise errors.InvalidArgumentError(f"{path}: it must be a directory of this user; somebody else made it")
-    path.chmod(0o700)
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        path.chmod(0o700)
     for left_over in path.glob("*.sock"):
         left_over.unlink()
     return path

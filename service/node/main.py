@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 import resource
+import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NoReturn
 
 from absl import flags, logging
 
@@ -19,6 +21,8 @@ from tfquiver.service.node.directory import CacheDirectory
 
 FLAGS = flags.FLAGS
 _STOP_S = 4.0
+_CLOSE_S = 0.3
+_LOOK_S = 1.0
 
 
 def define_flags() -> None:
@@ -57,6 +61,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
+        ("cache_dir", bool, "must name a directory"),
         ("hot", serving.is_size, "must be a size, as 256MiB"),
         ("lease_ahead", serving.is_size, "must be a size, as 32MiB"),
         ("refill_bytes_per_s", serving.is_size, "must be a size, as 50MiB"),
@@ -85,45 +90,81 @@ async def _idle_exit(node: node_parts.Node, after_s: float, stop: asyncio.Event)
 
 
 async def serve() -> None:
+    """A disk or a store that hangs holds a thread, and with it the end of the process: then it ends as if killed."""
     if FLAGS.die_with_parent:
         serving.die_with_parent()
     stop = serving.stop_event()
     _raise_descriptor_limit()
+    held: list[CacheDirectory] = []
+    serving_on = asyncio.create_task(_serve(stop, held))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([serving_on, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done():
+        await asyncio.wait([serving_on], timeout=_STOP_S)
+        if not serving_on.done():
+            logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
+            for directory in held:
+                closing = threading.Thread(target=directory.close, daemon=True)
+                closing.start()
+                closing.join(_CLOSE_S)
+            _leave(0)
+    stopped.cancel()
+    await serving_on
+
+
+async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
+    """`held` gets the directory, once this node has it."""
     try:
-        directory = CacheDirectory(Path(FLAGS.cache_dir))
+        directory = await asyncio.to_thread(CacheDirectory, Path(FLAGS.cache_dir))
     except errors.AlreadyRunningError as error:
         serving.announce("node", error=type(error).__name__, message=str(error))
         raise
+    held.append(directory)
     try:
-        node = await node_parts.Node.start(directory, await _options(directory))
+        node = await node_parts.Node.start(directory, await _options())
         try:
-            directory.announce(socket=node.socket, control=node.control, coordinator=node.coordinator)
+            await asyncio.to_thread(
+                directory.announce, socket=node.socket, control=node.control, coordinator=node.coordinator
+            )
             serving.announce(
                 "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
                 control=node.control, coordinator=node.coordinator,
             )  # fmt: skip
-            async with _idle_exit(node, FLAGS.idle_exit_s, stop):
+            async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
                 await stop.wait()
         finally:
-            await _stop(node, directory)
+            await node.stop()
     finally:
-        directory.close()
+        await asyncio.to_thread(directory.close)
 
 
-async def _stop(node: node_parts.Node, directory: CacheDirectory) -> None:
-    """A store that hangs holds its thread, and with it the end of the process: then it ends as if it were killed."""
-    stopping = asyncio.get_running_loop().create_task(node.stop())
-    done, _ = await asyncio.wait([stopping], timeout=_STOP_S)
-    if done:
-        stopping.result()
-        return
-    logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
-    directory.close()
+@contextlib.asynccontextmanager
+async def _holding(directory: CacheDirectory) -> AsyncIterator[None]:
+    """Leaves when somebody has deleted the directory: the next node there must not be taken for this one.
+
+    It leaves at once, as if it were killed: a server that closes in good order removes its sockets by their names, and
+    by then these may be the next one's.
+    """
+
+    async def watch() -> None:
+        while not (lost := await asyncio.to_thread(directory.what_is_lost)):
+            await asyncio.sleep(_LOOK_S)
+        logging.error("%s: somebody has deleted %s: this node leaves", directory.path, lost)
+        _leave(1)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _leave(code: int) -> NoReturn:
     logging.flush()
-    os._exit(0)
+    os._exit(code)
 
 
-async def _options(directory: CacheDirectory) -> node_parts.Options:
+async def _options() -> node_parts.Options:
     hosts = await own_hosts.choose(
         FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
     )

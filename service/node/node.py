@@ -112,7 +112,7 @@ class Node:
         options, directory = self._options, self._directory
         if not options.coordinator:
             coordinator = CoordinatorServer()
-            await coordinator.start(directory.path / "coordinator", self.coordinator)
+            await coordinator.start(directory.made("coordinator"), self.coordinator)
             self._undo.append(coordinator.stop)
         self._link = CoordinatorLink(
             self.coordinator,

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.disks import ext4, needs_root, tmpfs
+from tests.support.disks import ext4, tmpfs
+from tests.support.privileges import needs_disks, needs_mounts
 from tfquiver import durable, errors
 from tfquiver.digest import Digest
 from tfquiver.file_entry import FileEntry
@@ -154,7 +155,7 @@ async def test_what_is_dropped_is_forgotten(tmp_path: Path) -> None:
     assert [path.stem for path in (tmp_path / "d").iterdir()] == [other.digest_id.hex()]
 
 
-@needs_root
+@needs_mounts
 @on_loop
 async def test_a_full_disk_keeps_no_digest_from_being_used(tmp_path: Path) -> None:
     made, other = digest(1), digest(2)
@@ -174,7 +175,7 @@ async def test_a_full_disk_keeps_no_digest_from_being_used(tmp_path: Path) -> No
         assert len(list((small / "d").iterdir())) == 2
 
 
-@needs_root
+@needs_disks
 @on_loop
 async def test_nobody_waits_for_a_disk_that_hangs_or_is_read_only(tmp_path: Path) -> None:
     made, other = digest(1), digest(2)

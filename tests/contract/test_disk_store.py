@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.node.store import codec, entry
@@ -256,11 +257,8 @@ def test_a_file_in_the_place_of_a_directory_is_named(root: Path, place: str) -> 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", mounted], check=True)
-    yield mounted
-    subprocess.run(["umount", mounted], check=True)
+    with tmpfs(tmp_path / "small", 1 << 20) as mounted:
+        yield mounted
 
 
 @needs_mounts
@@ -299,8 +297,40 @@ def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
 
 
 @needs_mounts
-def test_objects_on_another_file_system_are_refused(small_disk: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "objects").symlink_to(small_disk)
-    with pytest.raises(errors.InvalidArgumentError, match="different file systems"):
-        DiskStore(tmp_path / "cache", 1 << 30)
+def test_objects_on_another_file_system_are_refused(small_disk: Path) -> None:
+    with tmpfs(small_disk / "objects", 4096), pytest.raises(errors.InvalidArgumentError, match="different file system"):
+        DiskStore(small_disk, 1 << 30)
+
+
+@pytest.mark.parametrize("place", ["objects", "tmp"])
+def test_a_link_that_somebody_has_put_there_is_not_followed(root: Path, tmp_path: Path, place: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    root.mkdir()
+    (root / place).symlink_to(target)
+    with pytest.raises(errors.InvalidArgumentError, match=f"{root / place}: a symbolic link is in the way"):
+        DiskStore(root, 1 << 30)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("part", ["objects", "tmp", "tmp and objects"])
+def test_what_is_deleted_under_a_running_store_comes_back(root: Path, part: str) -> None:
+    store = DiskStore(root, 1 << 30)
+    shard, other = noise(5000), noise(100)
+    store.insert(shard)
+    for name in part.split(" and "):
+        shutil.rmtree(root / name)
+    assert raw_of(store, shard.hash) == (shard.raw if part == "tmp" else None)
+    store.insert(shard)
+    store.insert(other)
+    assert [raw_of(store, its.hash) for its in (shard, other)] == [shard.raw, other.raw]
+    assert store.used_bytes == disk_bytes(root)
+    assert {stat.S_IMODE((root / name).stat().st_mode) for name in ("objects", "tmp")} == {0o700}
+
+
+def test_a_store_whose_directory_is_gone_does_not_make_it_again(root: Path) -> None:
+    store = DiskStore(root, 1 << 30)
+    shutil.rmtree(root)
+    with pytest.raises(errors.ResourceExhaustedError, match="No such file or directory"):
+        store.insert(noise(10))
+    assert not root.exists()

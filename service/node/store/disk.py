@@ -359,7 +359,7 @@ class DiskStore:
 
     def _leave_free(self, claim: Claim) -> None:
         """Raises ResourceExhaustedError when the entry would take what entries leave to others."""
-        free_bytes, kept_bytes = free_room.look(self._layout.temporary)
+        free_bytes, kept_bytes = free_room.look(self._root)
         with self._lock:
             coming_bytes = self._books.ledger.reserved_bytes - claim.held_bytes  # of others, written in part
             left_bytes = free_bytes + claim.victim_bytes - claim.size_bytes - coming_bytes

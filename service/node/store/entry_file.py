@@ -43,8 +43,16 @@ class OpenEntry:
 
 
 def create(path: Path) -> int:
-    """A descriptor of a new, empty file. Raises OSError, also when there is something of that name."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """A descriptor of a new, empty file. Makes its directory if somebody has deleted that, but not those above it.
+
+    Raises OSError, also when there is something of that name.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
 
 
 def write_synced(fd: int, page: bytes, stored: bytes) -> None:
@@ -59,11 +67,12 @@ def write_synced(fd: int, page: bytes, stored: bytes) -> None:
 
 
 def rename(temporary: Path, path: Path) -> None:
-    """Makes the directories on first use."""
+    """Makes the three directories on first use, and again when somebody has deleted them."""
     try:
         temporary.rename(path)
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (path.parents[2], path.parents[1], path.parents[0]):
+            directory.mkdir(mode=0o700, exist_ok=True)
         temporary.rename(path)
 
 

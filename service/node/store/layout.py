@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.service.node.store import entry
 
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -17,10 +18,10 @@ _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9]+\.part")
 
 
 class Layout:
-    """Makes the two directories, private to this user.
+    """Makes the two directories, private to this user; what is there already stays as it is.
 
     Raises:
-      InvalidArgumentError: the path is not a directory, or the two are on different file systems.
+      InvalidArgumentError: the path is not a directory, one of the two is a link, or on another file system.
       PermissionError_: it cannot be written.
     """
 
@@ -29,11 +30,17 @@ class Layout:
         self.temporary = root / "tmp"
         for directory in (root, self.objects, self.temporary):
             try:
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                directory.chmod(0o700)
+                if directory is root:
+                    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                else:
+                    durable.private_directory(directory)
+                if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+                    number = errno.EROFS if os.statvfs(directory).f_flag & os.ST_RDONLY else errno.EACCES
+                    raise OSError(number, os.strerror(number))
             except (FileExistsError, NotADirectoryError) as error:
+                what = "a file is in the way" if isinstance(error, FileExistsError) else error.strerror
                 raise errors.InvalidArgumentError(
-                    f"{directory}: a file is in the way; the cache needs a directory of its own"
+                    f"{directory}: {what}; the cache needs a directory of its own"
                 ) from error
             except OSError as error:
                 raise errors.PermissionError_(
