@@ -60,6 +60,10 @@ class DigestCache:
     def disk_bytes(self) -> int:
         return sum(self._files.values())
 
+    def here(self) -> list[bytes]:
+        """Ids of those on the disk or in use."""
+        return sorted({*self._files, *self._open, *self._in_use})
+
     async def start(self) -> None:
         """Looks what is there. Raises the typed error of a directory that cannot be used."""
         try:

@@ -160,7 +160,7 @@ class Node:
         self._undo.append(self._orders.close)
         self._orders.start()
         removals = Removals(
-            directory.path / "digests", self._digests.get, self._digests.drop, self._link.removed_datasets,
+            self._digests.here, self._digests.get, self._digests.drop, self._link.removed_datasets,
             self._source.give_up,
         )  # fmt: skip
         self._undo.append(removals.close)

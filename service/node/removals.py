@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from absl import logging
@@ -24,7 +23,7 @@ class Removals:
     """Lives on one loop. `start` it, `close` it.
 
     Args:
-      directory: where the digests lie, `<digest id>.tfqd`.
+      here: ids of the digests that this node has, on the disk or in memory.
       digest: the digest with that id; raises TfquiverError.
       drop: forgets a digest, on the disk too.
       removed: those of these digest ids whose data sets were removed; raises TfquiverError.
@@ -33,13 +32,13 @@ class Removals:
 
     def __init__(
         self,
-        directory: Path,
+        here: Callable[[], Sequence[bytes]],
         digest: Callable[[bytes], Awaitable[Digest]],
         drop: Callable[[bytes], Awaitable[None]],
         removed: Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
     ) -> None:
-        self._directory, self._digest, self._drop = directory, digest, drop
+        self._here, self._digest, self._drop = here, digest, drop
         self._removed, self._give_up = removed, give_up
         self._seen = 0
         self._news = asyncio.Event()
@@ -76,7 +75,7 @@ class Removals:
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
-        here = await asyncio.to_thread(_ids, self._directory)
+        here = self._here()
         gone: list[bytes] = []
         for at in range(0, len(here), _ASKED_AT_ONCE):
             gone += await self._removed(here[at : at + _ASKED_AT_ONCE])
@@ -113,15 +112,3 @@ def _not_in(digest: Digest, other: Digest) -> np.ndarray:
 
 def _parts(digest: Digest) -> np.ndarray:
     return np.ascontiguousarray(digest.hashes.view(np.uint8).reshape(-1, 32)[:, :8]).view(np.uint64).ravel()
-
-
-def _ids(directory: Path) -> list[bytes]:
-    found = []
-    for path in directory.glob("*.tfqd"):
-        try:
-            digest_id = bytes.fromhex(path.stem)
-        except ValueError:
-            continue
-        if len(digest_id) == 32:
-            found.append(digest_id)
-    return sorted(found)

@@ -142,10 +142,12 @@ async def test_what_is_dropped_is_forgotten(tmp_path: Path) -> None:
     async def use(cache: DigestCache) -> None:
         using = await cache.get(made.digest_id)
         await cache.put(other)
+        assert set(cache.here()) == {made.digest_id, other.digest_id}
         await cache.drop(made.digest_id)
         await cache.drop(made.digest_id)
         await cache.drop(bytes(32))
         assert using.num_shards == SHARDS, "those who use it go on"
+        assert cache.here() == [other.digest_id]
         coordinator.digests.clear()
         with pytest.raises(errors.NotFoundError):
             await cache.get(made.digest_id)

@@ -21,11 +21,10 @@ class Node:
         self.digests = {digest.digest_id: digest for digest in digests}
         for digest in digests:
             digest.save(directory / f"{digest.digest_id.hex()}.tfqd")
-        (directory / "odd name.tfqd").write_bytes(b"")
         self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
         self.damaged = set[bytes]()
         self.fails = False
-        self.removals = Removals(directory, self.digest, self.drop, self.removed, self.give_up)
+        self.removals = Removals(lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up)
 
     async def digest(self, digest_id: bytes) -> Digest:
         if digest_id in self.damaged:
