@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence, Set
+from typing import TypeVar, cast
+
+from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -20,12 +23,17 @@ from tfquiver.service.coordinator.placement import COOPERATIVE, LRU, NONE, Place
 from tfquiver.service.coordinator.residency import Change, Residency, Table
 from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
-from tfquiver.service.coordinator.schemes import deterministic, homogeneous
+from tfquiver.service.coordinator.schemes import block_order, deterministic, homogeneous, key_of, units
 from tfquiver.service.coordinator.session import Session
 from tfquiver.service.coordinator.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
+_MADE_AT_ONCE = 20_000  # shards: what a session of fewer needs is made on the loop, in a few ms
+_MADE_KEPT = 8  # orders and units that sessions to come may share
 _MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
+
+
+T = TypeVar("T")
 
 
 class View:
@@ -37,16 +45,18 @@ class View:
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
         if session.order.deterministic:
-            return deterministic(session, self.table)
+            order = self._caching.made(session, self.table, block_order)
+            return deterministic(session, self.table, order) if order else None
         mode = self._caching.placement.setting(session.digest_id).mode
         if mode == COOPERATIVE:
             if session.digest_id not in self._caching.rotations:
                 return None
             return self._caching.rotations.sampler(session, rng)
         if session.homogeneous:
-            return homogeneous(session, self.table, rng)
+            made = self._caching.made(session, self.table, units)
+            return homogeneous(session, self.table, made, rng) if made else None
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
-        resident = bytearray(len(self.resident)) if mode == LRU else self.resident
+        resident = self.table.none_resident if mode == LRU else self.resident
         return ResidentFirst(session.pending_mask(), resident, self.lengths, rng)
 
 
@@ -60,6 +70,8 @@ class Caching:
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
         self._clock, self._membership, self._wake = clock, membership, wake
         self._met_at = 0.0
+        self._made: dict[tuple[bytes, str, int, int], object] = {}  # for sessions that begin; oldest first
+        self._making: dict[tuple[bytes, str, int, int], asyncio.Task[None]] = {}
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
         # So that orders of this process are never taken for those of the one before.
@@ -101,6 +113,33 @@ class Caching:
         if self.placement.setting(digest_id).mode == NONE or not self.rotations.keeps(digest_id, shard):
             return ""
         return table.owner(shard, self._membership.storing)
+
+    def made(self, session: Session, table: Table, make: Callable[[Session, Table], T]) -> T | None:
+        """What a session needs for an order of its own. None: a thread is making it; its readers are woken then."""
+        digest_id = table.digest.digest_id
+        key = (digest_id, *key_of(session, table))
+        found = self._made.get(key)
+        if found is None and len(table.lengths) <= _MADE_AT_ONCE:
+            found = self._keep(key, make(session, table))
+        if found is None and key not in self._making:
+
+            async def making() -> None:
+                try:
+                    self._keep(key, await asyncio.to_thread(make, session, table))
+                except Exception:  # noqa: BLE001 - whatever it was: it is tried again when a reader asks again
+                    logging.exception("the order of session %s could not be made", session.session_id)
+                finally:
+                    del self._making[key]
+                self._wake(digest_id)
+
+            self._making[key] = asyncio.get_running_loop().create_task(making())
+        return cast(T | None, found)
+
+    def _keep(self, key: tuple[bytes, str, int, int], made: T) -> T:
+        self._made[key] = made
+        while len(self._made) > _MADE_KEPT:
+            del self._made[next(iter(self._made))]
+        return made
 
     # Settings.
 
@@ -218,6 +257,8 @@ class Caching:
         return missing, elsewhere
 
     def release_waiters(self) -> None:
+        for task in self._making.values():
+            task.cancel()
         self._settings += 1
         self._announce()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.interface import Decision, Menu, Rotation
@@ -33,13 +33,12 @@ class ChunkCache:
 
         Raises: InvalidArgumentError (the allocation is too small).
         """
-        self.layout, self._lengths, self._resident = layout, lengths, resident
+        self.layout, self._resident = layout, resident
+        self._lengths = np.asarray(lengths)
+        self._there: dict[ChunkLayout, ResidentSlots] = {}  # of each layout that sessions have used
         self.board = Board(self._by_chunk(np.ones(len(resident), np.bool_)), allocation_bytes)
-        self._counted = bytearray(resident)
-        there = np.frombuffer(resident, np.uint8) != 0
-        for chunk, size_bytes in enumerate(self._by_chunk(there)):
-            if size_bytes:
-                self.board.shard_resident(chunk, size_bytes)
+        self._counted = np.zeros(len(resident), np.uint8)
+        self.residency_changed(np.arange(len(resident)))
         self.rotation = rotation(self.board)
 
     def open(
@@ -55,20 +54,29 @@ class ChunkCache:
 
         `layout`: of the same chunks, for a session that draws from their stripe units.
         """
-        self.board.session_opened(session, self._by_chunk(pending))
-        use = SessionUse(self, session)
-        return ChunkSampler(layout or self.layout, pending, in_hand, self._resident, self._lengths, use, rng, mix)
+        self.board.session_opened(session, self.board.sizes if pending.all() else self._by_chunk(pending))
+        use, layout = SessionUse(self, session), layout or self.layout
+        if layout not in self._there:
+            self._there[layout] = ResidentSlots(layout, self._resident)
+        return ChunkSampler(layout, pending, in_hand, self._there[layout], self._lengths, use, rng, mix)
 
     def finish(self, session: str) -> None:
         """It has ended, or nobody reads it at the moment. Repeatable."""
         self.board.session_finished(session)
 
-    def residency_changed(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            if self._resident[shard] != self._counted[shard]:
-                self._counted[shard] = self._resident[shard]
-                change = self.board.shard_resident if self._resident[shard] else self.board.shard_gone
-                change(self.layout.chunk_of[shard], int(self._lengths[shard]))
+    def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        numbers = np.unique(np.asarray(shards, np.int64))
+        resident = np.frombuffer(self._resident, np.uint8)
+        numbers = numbers[resident[numbers] != self._counted[numbers]]
+        self._counted[numbers] = resident[numbers]
+        there = resident[numbers] != 0
+        for which, change in ((there, self.board.shard_resident), (~there, self.board.shard_gone)):
+            chunks, at = np.unique(np.frombuffer(self.layout.chunk_of, np.uint32)[numbers[which]], return_inverse=True)
+            sizes = np.bincount(at, self._lengths[numbers[which]], len(chunks))
+            for chunk, size_bytes in zip(chunks.tolist(), sizes.tolist(), strict=True):
+                change(chunk, int(size_bytes))
+        for slots in self._there.values():
+            slots.changed(numbers)
 
     def decide(self, now: float) -> Decision:
         return self.rotation.decide(now)

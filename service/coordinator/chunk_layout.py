@@ -7,15 +7,17 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.slots import Bits
 from tfquiver.striping import Striping
 
 
 class ChunkLayout:
     """Segments are what shards are drawn from, one at a time: the chunks, or, if `homogeneous`, their stripe units.
 
-    `segment_of` uint32 [shards]; `starts` [segments + 1], of each segment in an order by segments; the segments of
-    chunk c are `first_segment[c]` to `first_segment[c + 1]`; `order` is the shards by segment, within a segment at
-    random. 12 bytes a shard. Read-only.
+    Each shard has a slot. Those of a segment follow one another, in random order, and so do the segments of a chunk;
+    each segment begins with a byte of a set of slots, so that a few slots are nobody's. `segment_of`, `slot_of` uint32
+    [shards]; `shard_at` uint32 [slots]; the segments of chunk c are `first_segment[c]` to `first_segment[c + 1]`, the
+    bytes of segment s are `first_byte[s]` to `first_byte[s + 1]`. About 16 bytes a shard. Read-only.
     """
 
     def __init__(self, striping: Striping, rng: np.random.Generator, homogeneous: bool = False) -> None:
@@ -31,33 +33,62 @@ class ChunkLayout:
             segment_of, per_chunk = striping.chunk_of, np.ones(self.chunks, np.int64)
         self.first_segment: list[int] = [0, *np.cumsum(per_chunk).tolist()]
         counts = np.bincount(segment_of, minlength=self.first_segment[-1])
-        self.starts: list[int] = [0, *np.cumsum(counts).tolist()]
-        shuffled = rng.permutation(len(segment_of)).astype(np.uint32)
-        self.order: npt.NDArray[np.uint32] = shuffled[np.argsort(segment_of[shuffled], kind="stable")]
-        self.segment_of = array("I", segment_of.astype(np.uint32).tobytes())
         self.segments = len(counts)
+        self.counts = array("I", counts.astype(np.uint32).tobytes())
+        bytes_ = (counts + 7) // 8
+        first_byte = np.concatenate(([0], np.cumsum(bytes_)))
+        self.first_byte: list[int] = first_byte.tolist()
+        shuffled = rng.permutation(len(segment_of)).astype(np.uint32)
+        order = shuffled[np.argsort(segment_of[shuffled], kind="stable")]  # the shards by segment
+        before = np.cumsum(counts) - counts
+        slots = np.arange(len(order)) + np.repeat(8 * first_byte[:-1] - before, counts)
+        slot_of, shard_at = np.empty(len(order), np.uint32), np.zeros(8 * self.first_byte[-1], np.uint32)
+        slot_of[order], shard_at[slots] = slots, order
+        self.slot_of, self.shard_at = array("I", slot_of.tobytes()), array("I", shard_at.tobytes())
+        self.segment_of = array("I", segment_of.astype(np.uint32).tobytes())
+        used = np.zeros(len(shard_at), np.bool_)
+        used[slots] = True
+        self.used: npt.NDArray[np.bool_] = used  # slots that are somebody's
 
     def segments_of(self, chunk: int) -> range:
         return range(self.first_segment[chunk], self.first_segment[chunk + 1])
 
-    def zoned(
-        self, zones: tuple[npt.NDArray[np.bool_], ...]
-    ) -> tuple[npt.NDArray[np.uint32], tuple[npt.NDArray[np.int64], ...]]:
-        """The shards by segment and zone, and how many each segment has of each zone.
+    def bytes_of(self, chunk: int) -> slice:
+        """Of a set of slots, those of a chunk."""
+        return slice(self.first_byte[self.first_segment[chunk]], self.first_byte[self.first_segment[chunk + 1]])
 
-        `zones`: masks of the shape [shards] of which exactly one is true for each shard.
-        """
-        order = np.empty_like(self.order)
-        starts = np.asarray(self.starts, np.int64)
-        at, counts = starts[:-1].copy(), []
-        for zone in zones:
-            inside = zone[self.order]
-            before = np.concatenate(([0], np.cumsum(inside)))
-            count = before[starts[1:]] - before[starts[:-1]]
-            # The n-th of this zone in its segment goes n places after where the zone begins there.
-            members = np.flatnonzero(inside)
-            segment = np.repeat(np.arange(self.segments), count)
-            order[at[segment] + np.arange(len(members)) - before[starts[:-1]][segment]] = self.order[members]
-            at += count
-            counts.append(count)
-        return order, tuple(counts)
+    def bytes_of_segment(self, segment: int) -> slice:
+        return slice(self.first_byte[segment], self.first_byte[segment + 1])
+
+    def shards_of(self, chunk: int) -> list[int]:
+        """In random order."""
+        part = self.bytes_of(chunk)
+        slots = slice(8 * part.start, 8 * part.stop)
+        shards: list[int] = np.frombuffer(self.shard_at, np.uint32)[slots][self.used[slots]].tolist()
+        return shards
+
+    def slots(self, shards: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """A mask of shards as one of slots."""
+        return shards[np.frombuffer(self.shard_at, np.uint32)] & self.used if shards.size else self.used
+
+
+class ResidentSlots:
+    """Which slots of a layout hold resident shards; all sessions over the data set share it."""
+
+    def __init__(self, layout: ChunkLayout, resident: bytearray) -> None:
+        """`resident`: a byte a shard, 0 or 1, kept by the caller, who tells of changes."""
+        self._layout, self._resident = layout, resident
+        mask = layout.slots(np.frombuffer(resident, np.uint8) != 0)
+        self._bytes = bytearray(np.packbits(mask, bitorder="little").tobytes())
+        self.bits: Bits = np.frombuffer(self._bytes, np.uint8)
+        self.versions = [0] * layout.chunks  # of each chunk; grows whenever its resident shards are others
+
+    def changed(self, shards: npt.NDArray[np.integer]) -> None:
+        """The entries of these have changed, or may have."""
+        slots = np.frombuffer(self._layout.slot_of, np.uint32)[shards]
+        there = np.frombuffer(self._resident, np.uint8)[shards] != 0
+        bit = np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
+        np.bitwise_or.at(self.bits, slots[there] >> 3, bit[there])
+        np.bitwise_and.at(self.bits, slots[~there] >> 3, ~bit[~there])
+        for chunk in np.unique(np.frombuffer(self._layout.chunk_of, np.uint32)[shards]).tolist():
+            self.versions[chunk] += 1

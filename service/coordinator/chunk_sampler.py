@@ -7,6 +7,7 @@ miss; and the rest in later passes, when those chunks have their turn.
 
 from __future__ import annotations
 
+import enum
 import random
 from array import array
 from collections.abc import Iterable, Sequence
@@ -15,9 +16,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.rotation.interface import Menu
 from tfquiver.service.coordinator.sampler import NOWHERE, Place
+from tfquiver.service.coordinator.slots import Bits, Slots, count, draw
 
 
 class ChunkUse(Protocol):
@@ -58,11 +60,19 @@ class AllAtOnce:
     def finished(self) -> None: ...
 
 
-class ChunkSampler:
-    """A Sampler. O(1) a shard, but for the choice of a stripe unit; 8 bytes a shard are kept.
+class _Kind(enum.IntEnum):
+    """What of a segment is wanted."""
 
-    `_order` holds the shards by segment; each segment has three zones, the borders of which move by swaps: first
-    pending and resident, then pending and missing, then not pending.
+    HITS = 0
+    MISSES = 1
+    DIRECT = 2  # both
+
+
+class ChunkSampler:
+    """A Sampler. O(1) a shard, by and large, and a bit and a little of each shard.
+
+    Of each segment that is drawn from some shards stand in a window, drawn at random from all that were pending then,
+    and resident or missing as wanted; what stands in it and is not so any more is passed over.
     """
 
     def __init__(
@@ -70,7 +80,7 @@ class ChunkSampler:
         layout: ChunkLayout,
         pending: npt.NDArray[np.bool_],
         in_hand: Iterable[int],
-        resident: bytearray,
+        there: ResidentSlots,
         lengths: Sequence[int] | npt.NDArray[np.uint64],
         use: ChunkUse,
         rng: random.Random,
@@ -81,21 +91,24 @@ class ChunkSampler:
         Args:
           pending: shape [shards]: neither taken nor read.
           in_hand: shards that have been taken, and neither given back nor read.
-          resident: a byte a shard, 0 or 1, kept by the caller.
+          there: of the same layout; told of changes by the caller.
           lengths: bytes of each shard.
           mix: how many chunks hits are drawn from at a time, where so many have any.
         """
-        is_resident = np.frombuffer(resident, np.uint8) != 0
-        order, counts = layout.zoned((pending & is_resident, pending & ~is_resident, ~pending))
-        position = np.empty(len(order), np.uint32)
-        position[order] = np.arange(len(order), dtype=np.uint32)
-        self._order, self._position = array("I", order.tobytes()), array("I", position.tobytes())
-        self._resident_end = [start + int(n) for start, n in zip(layout.starts, counts[0], strict=False)]
-        self._pending_end = [end + int(n) for end, n in zip(self._resident_end, counts[1], strict=True)]
-        self._pending = int(pending.sum())
-        self._layout, self._is_resident, self._lengths = layout, resident, lengths
-        self._use, self._rng, self._mix = use, rng, mix
+        all_pending = bool(pending.all())
+        self._pending = Slots(layout.used if all_pending else layout.slots(pending))
+        segment_of = np.frombuffer(layout.segment_of, np.uint32)
+        left = layout.counts if all_pending else np.bincount(segment_of[pending], minlength=layout.segments)
+        self._left = array("I", np.asarray(left, np.uint32).tobytes())  # pending, by segment
+        before = np.concatenate(([0], np.cumsum(left, dtype=np.int64)))
+        self._left_of: list[int] = np.diff(before[layout.first_segment]).tolist()
+        self._layout, self._there, self._lengths = layout, there, lengths
+        self._use, self._mix = use, mix
+        self._rng = np.random.default_rng(rng.getrandbits(64))
         self._menu, self._menu_version = Menu(), -1
+        self._windows: dict[tuple[_Kind, int], array[int]] = {}  # slots; what is taken next comes last
+        self._none: dict[tuple[_Kind, int], tuple[int, int]] = {}  # chunks that have none: versions when that was so
+        self._given_back = 0
         self._in_hand: set[int] = set()
         self._taken_whole: set[int] = set()  # chunks of which the last take left nothing pending
         self._in_hand_of = [0] * layout.chunks
@@ -105,7 +118,7 @@ class ChunkSampler:
 
     @property
     def pending(self) -> int:
-        return self._pending
+        return self._pending.count
 
     def take(self, n: int, max_bytes: int) -> list[int]:
         """Fewer than asked for, or none, also when the rotation has nothing for this session at the moment.
@@ -114,58 +127,47 @@ class ChunkSampler:
         nothing else is pending need not stay for it. To wait for acks would pin all that readers have in their pools.
         """
         for chunk in self._taken_whole:
-            if not self._is_pending(chunk):
+            if not self._left_of[chunk]:
                 self._use.use_ended(chunk)
         self._taken_whole.clear()
         taken: list[int] = []
         size_bytes = 0
-        while len(taken) < n and self._pending:
-            shard = self._next()
-            if shard is None:
+        while len(taken) < n and self._pending.count:
+            window = self._next()
+            if window is None:
                 break
+            shard = self._layout.shard_at[window[-1]]
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
-            self._leave(shard)
+            self._leave(shard, window.pop())
             self._take_in_hand(shard)
             taken.append(shard)
             chunk = self._layout.chunk_of[shard]
-            if not self._is_pending(chunk):
+            if not self._left_of[chunk]:
                 self._taken_whole.add(chunk)
         return taken
 
     def give_back(self, shards: Iterable[int]) -> None:
+        self._given_back += 1
         for shard in shards:
-            segment, chunk = self._layout.segment_of[shard], self._layout.chunk_of[shard]
-            if self._position[shard] < self._pending_end[segment]:
+            chunk = self._layout.chunk_of[shard]
+            if not self._pending.add(self._layout.slot_of[shard]):
                 continue
-            self._swap(self._position[shard], self._pending_end[segment])
-            self._pending_end[segment] += 1
-            self._pending += 1
+            self._left[self._layout.segment_of[shard]] += 1
+            self._left_of[chunk] += 1
             self._use.gave_back(chunk, int(self._lengths[shard]))
-            if self._is_resident[shard]:
-                self._swap(self._position[shard], self._resident_end[segment])
-                self._resident_end[segment] += 1
             self._out_of_hand(shard)
 
     def remove(self, shards: Iterable[int]) -> None:
         for shard in shards:
-            if self._position[shard] < self._pending_end[self._layout.segment_of[shard]]:
-                self._leave(shard)
+            slot = self._layout.slot_of[shard]
+            if slot in self._pending:
+                self._leave(shard, slot)
             self._out_of_hand(shard)
 
-    def residency_changed(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            segment, position = self._layout.segment_of[shard], self._position[shard]
-            end = self._resident_end[segment]
-            if position >= self._pending_end[segment]:
-                continue
-            if self._is_resident[shard] and position >= end:
-                self._swap(position, end)
-                self._resident_end[segment] += 1
-            elif not self._is_resident[shard] and position < end:
-                self._resident_end[segment] -= 1
-                self._swap(position, end - 1)
+    def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        """`there` knows."""
 
     def place(self, shard: int) -> Place:
         return Place(unit=self._layout.segment_of[shard] + 1) if self._layout.homogeneous else NOWHERE
@@ -175,51 +177,91 @@ class ChunkSampler:
 
     # What comes next.
 
-    def _next(self) -> int | None:
+    def _next(self) -> array[int] | None:
+        """The window that ends with the slot that is next."""
         if self._menu_version != self._use.version:
             self._menu, self._menu_version = self._use.menu(), self._use.version
         hits: list[int] = []  # segments
         for chunk in self._menu.hits:
-            segment = self._segment(chunk, self._layout.starts, self._resident_end)
+            segment = self._segment(_Kind.HITS, chunk)
             if segment is not None:
                 hits.append(segment)
                 if len(hits) == self._mix:
                     break
         if hits:
-            return self._draw(hits, self._layout.starts, self._resident_end)
-        for chunk in self._menu.misses:
-            segment = self._segment(chunk, self._resident_end, self._pending_end)
-            if segment is not None:
-                # At random each time, as in the paper. Sweeps from a random place on meet less often as a rule, but
-                # two that meet go on in step, and fetch the same shards to the end.
-                return self._draw([segment], self._resident_end, self._pending_end)
-        for chunk in self._menu.direct:
-            segment = self._segment(chunk, self._layout.starts, self._pending_end)
-            if segment is not None:
-                return self._draw([segment], self._layout.starts, self._pending_end)
+            return self._windows[_Kind.HITS, self._one_of(hits)]
+        # At random each time, as in the paper. Sweeps from a random place on meet less often as a rule, but two that
+        # meet go on in step, and fetch the same shards to the end.
+        for kind, chunks in ((_Kind.MISSES, self._menu.misses), (_Kind.DIRECT, self._menu.direct)):
+            for chunk in chunks:
+                segment = self._segment(kind, chunk)
+                if segment is not None:
+                    return self._windows[kind, segment]
         return None
 
-    def _segment(self, chunk: int, starts: Sequence[int], ends: Sequence[int]) -> int | None:
-        """One of the chunk's that is not empty between these borders; as long as it lasts, the same."""
+    def _segment(self, kind: _Kind, chunk: int) -> int | None:
+        """One of the chunk's whose window is not empty; as long as it lasts, the same."""
+        if not self._left_of[chunk]:
+            return None
         segments = self._layout.segments_of(chunk)
         last = self._unit.get(chunk, segments.start)
-        if starts[last] < ends[last]:
+        if self._has(kind, last):
             return last
-        if len(segments) == 1:
+        versions = (self._there.versions[chunk], self._given_back)
+        if self._none.get((kind, chunk)) == versions:
             return None
-        filled = [segment for segment in segments if starts[segment] < ends[segment]]
-        if not filled:
+        segment = last if self._wanted(kind, self._layout.bytes_of_segment(last)).any() else self._any_of(kind, chunk)
+        if segment is None:
+            self._none[kind, chunk] = versions
             return None
-        self._unit[chunk] = filled[int(self._rng.random() * len(filled))]
-        return self._unit[chunk]
+        self._unit[chunk] = segment
+        part = self._layout.bytes_of_segment(segment)
+        self._windows[kind, segment], _ = draw(self._wanted(kind, part), self._rng, 8 * part.start)
+        return segment
 
-    def _draw(self, segments: list[int], starts: Sequence[int], ends: Sequence[int]) -> int:
-        at = int(self._rng.random() * sum(ends[segment] - starts[segment] for segment in segments))
-        for segment in segments[:-1]:
-            if at < ends[segment] - starts[segment]:
-                return self._order[starts[segment] + at]
-            at -= ends[segment] - starts[segment]
-        return self._order[starts[segments[-1]] + at]
+    def _any_of(self, kind: _Kind, chunk: int) -> int | None:
+        """A segment, at random, that has what is wanted."""
+        segments, layout = self._layout.segments_of(chunk), self._layout
+        wanted = self._wanted(kind, layout.bytes_of(chunk))
+        before = np.concatenate(([0], np.cumsum(wanted != 0)))
+        edges = np.array(layout.first_byte[segments.start : segments.stop + 1]) - layout.first_byte[segments.start]
+        filled = np.flatnonzero(np.diff(before[edges]))
+        return segments[int(filled[int(self._rng.integers(len(filled)))])] if len(filled) else None
+
+    def _has(self, kind: _Kind, segment: int) -> bool:
+        """Whether its window ends with a slot that is wanted: passes over those that are not."""
+        window = self._windows.get((kind, segment))
+        if window is None:
+            return False
+        there, pending = self._there.bits, self._pending
+        while window:
+            slot = window[-1]
+            if slot in pending and (kind is _Kind.DIRECT or (there[slot >> 3] >> (slot & 7) & 1) != kind):
+                return True
+            window.pop()
+        del self._windows[kind, segment]
+        return False
+
+    def _wanted(self, kind: _Kind, part: slice) -> Bits:
+        """Of a part of the slots."""
+        pending = self._pending.bits[part]
+        if kind is _Kind.DIRECT:
+            return pending
+        there = self._there.bits[part]
+        return pending & (there if kind is _Kind.HITS else ~there)
+
+    def _one_of(self, segments: list[int]) -> int:
+        """By how many hits they have."""
+        if len(segments) == 1:
+            return segments[0]
+        parts = (self._layout.bytes_of_segment(segment) for segment in segments)
+        counts = [count(self._wanted(_Kind.HITS, part)) for part in parts]
+        at = int(self._rng.integers(sum(counts)))
+        for segment, hits in zip(segments, counts, strict=True):
+            if at < hits:
+                return segment
+            at -= hits
+        raise AssertionError("at is below the sum")
 
     # Book-keeping.
 
@@ -235,27 +277,13 @@ class ChunkSampler:
         if shard in self._in_hand:
             self._in_hand.remove(shard)
             self._in_hand_of[chunk] -= 1
-        if not self._in_hand_of[chunk] and not self._is_pending(chunk):
+        if not self._in_hand_of[chunk] and not self._left_of[chunk]:
             self._use.use_ended(chunk)
 
-    def _is_pending(self, chunk: int) -> bool:
-        starts, ends = self._layout.starts, self._pending_end
-        return any(starts[segment] < ends[segment] for segment in self._layout.segments_of(chunk))
-
-    def _leave(self, shard: int) -> None:
-        """From its zone to the border of the next, until it is not pending."""
-        segment, position = self._layout.segment_of[shard], self._position[shard]
-        if position < self._resident_end[segment]:
-            self._resident_end[segment] -= 1
-            self._swap(position, self._resident_end[segment])
-            position = self._resident_end[segment]
-        self._pending_end[segment] -= 1
-        self._swap(position, self._pending_end[segment])
-        self._pending -= 1
-        self._use.took(self._layout.chunk_of[shard], int(self._lengths[shard]))
-
-    def _swap(self, a: int, b: int) -> None:
-        order, position = self._order, self._position
-        first, second = order[a], order[b]
-        order[a], order[b] = second, first
-        position[first], position[second] = b, a
+    def _leave(self, shard: int, slot: int) -> None:
+        """It is not pending any more."""
+        chunk = self._layout.chunk_of[shard]
+        self._pending.remove(slot)
+        self._left[self._layout.segment_of[shard]] -= 1
+        self._left_of[chunk] -= 1
+        self._use.took(chunk, int(self._lengths[shard]))

@@ -37,7 +37,7 @@ from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
 from tfquiver.service.coordinator.wish import Wish
 
-_LATE_S = 0.1
+_LATE_S, _LATE_WARNING_S = 0.1, 1.0
 
 
 class Coordinator:
@@ -381,7 +381,8 @@ class Coordinator:
     def _look_after_all(self, late_s: float) -> None:
         """`late_s`: for so long the loop was held up, or the process stopped: what was sent meanwhile is yet unread."""
         if late_s > _LATE_S:
-            logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
+            if late_s > _LATE_WARNING_S:
+                logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
             self.membership.deaf(late_s)
             self.sessions.deaf(late_s)
         for node_id in self.membership.expire():

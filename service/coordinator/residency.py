@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +29,11 @@ class Table:
         self._sorted = self.prefixes[self._order]
         self._owners: dict[int, npt.NDArray[np.int64]] = {}
         self._owners_among: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def none_resident(self) -> bytearray:
+        """For sessions that are to read as if nothing were."""
+        return bytearray(len(self.resident))
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""

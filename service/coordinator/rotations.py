@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,7 @@ class Rotations:
         layout = self._plans[session.digest_id].units if session.homogeneous else None
         return cache.open(session.session_id, session.pending_mask(), session.leased, rng, layout=layout)
 
-    def residency_changed(self, digest_id: bytes, shards: Iterable[int]) -> None:
+    def residency_changed(self, digest_id: bytes, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """Before the sessions are told."""
         if digest_id in self._caches:
             self._caches[digest_id].residency_changed(shards)

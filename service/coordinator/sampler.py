@@ -15,6 +15,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.slots import MOST_DRAWN, Slots, draw, packed
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -27,6 +29,7 @@ class Place:
 
 
 NOWHERE = Place()
+_MOST_NEWS = 16 * MOST_DRAWN
 
 
 class Sampler(Protocol):
@@ -45,8 +48,9 @@ class Sampler(Protocol):
     def remove(self, shards: Iterable[int]) -> None:
         """These are pending no longer (read by somebody, or held by a reader that came back)."""
 
-    def residency_changed(self, shards: Iterable[int]) -> None:
-        """The shards' entries in the residency table, which the sampler shares, have changed."""
+    def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        """The shards' entries in the residency table, which the sampler shares, have changed. `shards` is not
+        changed afterwards."""
 
     def place(self, shard: int) -> Place: ...
 
@@ -55,10 +59,11 @@ class Sampler(Protocol):
 
 
 class ResidentFirst:
-    """Every operation costs O(1) a shard, and 8 bytes a shard are kept.
+    """Two bits and a little for each shard are kept and O(1) time is spent on each, by and large.
 
-    `_order` is a permutation of the data set's shards in three zones, the borders of which move by swaps:
-    [0, _resident) pending and resident, [_resident, _pending) pending and missing, then those not pending.
+    What comes next stands in two windows, of resident and of missing shards, each drawn at random from all that there
+    were; what stands in a window and is not so any more is passed over. Invariant: a pending shard stands in the
+    window of its kind, or among the news, or that window does not hold all of its kind, and is drawn anew when empty.
     """
 
     def __init__(
@@ -69,63 +74,45 @@ class ResidentFirst:
         rng: random.Random,
     ) -> None:
         """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes."""
-        is_resident = np.frombuffer(resident, np.uint8) != 0
-        zones = (pending & is_resident, pending & ~is_resident, ~pending)
-        order = np.concatenate([np.flatnonzero(zone) for zone in zones]).astype(np.uint32)
-        position = np.empty(len(order), np.uint32)
-        position[order] = np.arange(len(order), dtype=np.uint32)
-        # array.array: reading one element is three times faster than from numpy.
-        self._order = array("I", order.tobytes())
-        self._position = array("I", position.tobytes())
-        self._resident = int(zones[0].sum())
-        self._pending = int(pending.sum())
-        self._is_resident = resident
-        self._lengths = lengths
-        self._rng = rng
+        self._pending = Slots(pending)
+        self._is_resident, self._lengths = resident, lengths
+        self._rng = np.random.default_rng(rng.getrandbits(64))
+        self._hits, self._all_hits = array("I"), False  # what is taken next comes last
+        self._misses, self._all_misses = array("I"), False
+        self._news: list[Sequence[int] | npt.NDArray[np.integer]] = []
+        self._news_shards = 0
 
     @property
     def pending(self) -> int:
-        return self._pending
+        return self._pending.count
 
     def take(self, n: int, max_bytes: int) -> list[int]:
         taken: list[int] = []
         size_bytes = 0
-        while len(taken) < n and self._pending:
-            start, stop = (0, self._resident) if self._resident else (0, self._pending)
-            shard = self._order[start + int(self._rng.random() * (stop - start))]
+        while len(taken) < n and self._pending.count:
+            window = self._next()
+            shard = window[-1]
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
-            self._leave(shard)
+            window.pop()
+            self._pending.remove(shard)
             taken.append(shard)
         return taken
 
     def give_back(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            if self._position[shard] < self._pending:
-                continue
-            self._swap(self._position[shard], self._pending)
-            self._pending += 1
-            if self._is_resident[shard]:
-                self._swap(self._position[shard], self._resident)
-                self._resident += 1
+        self.residency_changed([shard for shard in shards if self._pending.add(shard)])
 
     def remove(self, shards: Iterable[int]) -> None:
         for shard in shards:
-            if self._position[shard] < self._pending:
-                self._leave(shard)
+            self._pending.remove(shard)
 
-    def residency_changed(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            position = self._position[shard]
-            if position >= self._pending:
-                continue
-            if self._is_resident[shard] and position >= self._resident:
-                self._swap(position, self._resident)
-                self._resident += 1
-            elif not self._is_resident[shard] and position < self._resident:
-                self._resident -= 1
-                self._swap(position, self._resident)
+    def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        """O(1): they are looked at when they are needed, and not at all when there are too many of them."""
+        self._news.append(shards)
+        self._news_shards += len(shards)
+        if self._news_shards > _MOST_NEWS:
+            self._forget()
 
     def place(self, shard: int) -> Place:
         return NOWHERE
@@ -133,18 +120,44 @@ class ResidentFirst:
     def close(self) -> None:
         pass
 
-    def _leave(self, shard: int) -> None:
-        """From its zone to the border of the next, until it is not pending."""
-        position = self._position[shard]
-        if position < self._resident:
-            self._resident -= 1
-            self._swap(position, self._resident)
-            position = self._resident
-        self._pending -= 1
-        self._swap(position, self._pending)
+    def _next(self) -> array[int]:
+        """The window that ends with the shard that is next. Something is pending."""
+        hits, misses, is_pending, is_resident = self._hits, self._misses, self._pending, self._is_resident
+        while True:
+            while hits:
+                if is_resident[hits[-1]] and hits[-1] in is_pending:
+                    return hits
+                hits.pop()
+            if self._news:
+                self._sort_news()
+            elif not self._all_hits:
+                found, self._all_hits = draw(is_pending.bits & packed(is_resident), self._rng)
+                hits.extend(found)
+            else:
+                while misses:
+                    if misses[-1] in is_pending:
+                        return misses
+                    misses.pop()
+                if self._all_misses:
+                    self._forget()  # bytes of the table have changed that nobody has told of yet
+                else:
+                    found, self._all_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+                    misses.extend(found)
 
-    def _swap(self, a: int, b: int) -> None:
-        order, position = self._order, self._position
-        first, second = order[a], order[b]
-        order[a], order[b] = second, first
-        position[first], position[second] = b, a
+    def _sort_news(self) -> None:
+        news = np.unique(np.concatenate([np.asarray(shards, np.int64) for shards in self._news]))
+        self._news.clear()
+        self._news_shards = 0
+        news = self._rng.permutation(news[self._pending.mask(news)]).astype(np.uint32)
+        there = np.frombuffer(self._is_resident, np.uint8)[news] != 0
+        self._hits.frombytes(news[there].tobytes())
+        self._misses.frombytes(news[~there].tobytes())
+        if len(self._hits) + len(self._misses) > _MOST_NEWS:  # the same ones time and again
+            self._forget()
+
+    def _forget(self) -> None:
+        """The windows are drawn anew."""
+        self._news.clear()
+        self._news_shards = 0
+        self._hits, self._misses = array("I"), array("I")
+        self._all_hits = self._all_misses = False

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.service.coordinator.block_order import BlockOrder, units_of
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.chunk_sampler import AllAtOnce, ChunkSampler
 from tfquiver.service.coordinator.deterministic import Deterministic
 from tfquiver.service.coordinator.session import Session
@@ -27,16 +27,39 @@ class Shards(Protocol):
     def records(self) -> npt.NDArray[np.uint32]: ...
 
 
-def deterministic(session: Session, shards: Shards) -> Deterministic:
-    order = BlockOrder(shards.lengths, shards.records, session.order.order_seed, session.order.block_bytes)
+def block_order(session: Session, shards: Shards) -> BlockOrder:
+    """What `deterministic` wants. Takes seconds for millions of shards: in a thread. Sessions that `key_of` says the
+    same of may share it."""
+    return BlockOrder(shards.lengths, shards.records, session.order.order_seed, session.order.block_bytes)
+
+
+def units(session: Session, shards: Shards) -> tuple[ChunkLayout, ResidentSlots]:
+    """As `block_order`, for `homogeneous`: one chunk with as many units as suit the session."""
+    cut = stripe(shards.lengths, 1, _units_of(session, shards))
+    layout = ChunkLayout(cut, np.random.default_rng(0), homogeneous=True)
+    return layout, ResidentSlots(layout, bytearray(len(shards.lengths)))  # nobody asks
+
+
+def key_of(session: Session, shards: Shards) -> tuple[str, int, int]:
+    """What of a session its order, or units, depend on."""
+    if session.order.deterministic:
+        return "order", session.order.order_seed, session.order.block_bytes
+    return "units", _units_of(session, shards), 0
+
+
+def deterministic(session: Session, shards: Shards, order: BlockOrder) -> Deterministic:
     return Deterministic(order, session.pending_mask(), shards.lengths)
 
 
-def homogeneous(session: Session, shards: Shards, rng: random.Random) -> ChunkSampler:
-    """For a data set that is not cached by chunks: one chunk with as many units as suit the session."""
-    size_bytes, records = int(shards.lengths.sum()), int(shards.records.sum())
-    order = session.order
-    units = units_of(size_bytes, records, len(shards.lengths), order.block_bytes, order.batch_records)
-    layout = ChunkLayout(stripe(shards.lengths, 1, units), np.random.default_rng(session.seed), homogeneous=True)
+def homogeneous(
+    session: Session, shards: Shards, units: tuple[ChunkLayout, ResidentSlots], rng: random.Random
+) -> ChunkSampler:
+    """For a data set that is not cached by chunks."""
+    layout, there = units
     use = AllAtOnce(layout.chunks)
-    return ChunkSampler(layout, session.pending_mask(), (), shards.resident, shards.lengths, use, rng)
+    return ChunkSampler(layout, session.pending_mask(), (), there, shards.lengths, use, rng)
+
+
+def _units_of(session: Session, shards: Shards) -> int:
+    size_bytes, records, order = int(shards.lengths.sum()), int(shards.records.sum()), session.order
+    return units_of(size_bytes, records, len(shards.lengths), order.block_bytes, order.batch_records)

@@ -68,11 +68,7 @@ class ChunkedCache:
         evicted = [
             shard
             for chunk in self._decision.evict
-            for shard in self._cache.layout.order[
-                self._cache.layout.starts[self._cache.layout.first_segment[chunk]] : self._cache.layout.starts[
-                    self._cache.layout.first_segment[chunk + 1]
-                ]
-            ].tolist()
+            for shard in self._cache.layout.shards_of(chunk)
             if self._resident[shard]
         ]
         if evicted:
@@ -87,12 +83,9 @@ class ChunkedCache:
             self._wake()
 
     def _missing(self) -> list[int]:
-        layout = self._cache.layout
-        missing = []
+        missing: list[int] = []
         for chunk in self._decision.load:
-            segments = layout.segments_of(chunk)
-            shards = layout.order[layout.starts[segments.start] : layout.starts[segments.stop]].tolist()
-            missing += [shard for shard in shards if not self._resident[shard]]
+            missing += [shard for shard in self._cache.layout.shards_of(chunk) if not self._resident[shard]]
         return missing
 
     def _arrived(self, shard: int) -> None:

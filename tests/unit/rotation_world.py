@@ -156,9 +156,7 @@ class World:
 
     @staticmethod
     def _shards(layout: ChunkLayout, chunk: int) -> list[int]:
-        segments = layout.segments_of(chunk)
-        shards: list[int] = layout.order[layout.starts[segments.start] : layout.starts[segments.stop]].tolist()
-        return shards
+        return layout.shards_of(chunk)
 
     # What must always hold.
 

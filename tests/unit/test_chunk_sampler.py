@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tfquiver import striping
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.interface import Menu
 
@@ -48,12 +48,13 @@ class ScriptedUse:
 
 def make(
     shards: int, chunks: int, resident: bytearray, use: ScriptedUse, seed: int, homogeneous: bool = False, mix: int = 1
-) -> tuple[striping.Striping, ChunkSampler]:
+) -> tuple[striping.Striping, ChunkSampler, ResidentSlots]:
     lengths = np.arange(1, shards + 1, dtype=np.uint64)
     cut = striping.stripe(lengths, chunks)
     layout = ChunkLayout(cut, np.random.default_rng(seed), homogeneous)
     pending = np.ones(shards, np.bool_)
-    return cut, ChunkSampler(layout, pending, (), resident, lengths, use, random.Random(seed), mix)
+    there = ResidentSlots(layout, resident)
+    return cut, ChunkSampler(layout, pending, (), there, lengths, use, random.Random(seed), mix), there
 
 
 class SamplerMachine(RuleBasedStateMachine):
@@ -63,7 +64,7 @@ class SamplerMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def begin(self, shards: int, chunks: int, homogeneous: bool, seed: int, mix: int) -> None:
         self.shards, self.resident, self.use, self.mix = shards, bytearray(shards), ScriptedUse(), mix
-        self.cut, self.sampler = make(shards, chunks, self.resident, self.use, seed, homogeneous, mix)
+        self.cut, self.sampler, self.there = make(shards, chunks, self.resident, self.use, seed, homogeneous, mix)
         self.pending = set(range(shards))
         self.in_hand: set[int] = set()
         self.last_taken: set[int] = set()
@@ -82,7 +83,7 @@ class SamplerMachine(RuleBasedStateMachine):
         shards = data.draw(st.lists(st.integers(0, self.shards - 1), max_size=20, unique=True))
         for shard in shards:
             self.resident[shard] ^= 1
-        self.sampler.residency_changed(shards)
+        self.there.changed(np.array(shards, np.int64))
 
     @rule(n=st.integers(1, 8), max_bytes=st.integers(1, 200))
     def take(self, n: int, max_bytes: int) -> None:
@@ -148,20 +149,21 @@ def test_two_sessions_that_load_a_chunk_together_seldom_ask_for_the_same(seed: i
     """Two jobs that load one chunk together, turn by turn, fetch each shard once."""
     resident = bytearray(400)
     fetched = Counter[int]()
-    samplers = []
+    samplers, tables = [], []
     for number in range(2):
         use = ScriptedUse()
         use.say(Menu(hits=(0,), misses=(0,)))
-        samplers.append(make(400, 1, resident, use, seed)[1])
-        samplers[-1]._rng = random.Random(seed + number)
+        _, sampler, there = make(400, 1, resident, use, seed + number)
+        samplers.append(sampler)
+        tables.append(there)
     while any(sampler.pending for sampler in samplers):
         leased = [sampler.take(4, 1 << 40) for sampler in samplers]
         arrived = [shard for shards in leased for shard in shards if not resident[shard]]
         fetched.update(arrived)
         for shard in arrived:
             resident[shard] = 1
-        for sampler in samplers:
-            sampler.residency_changed(arrived)
+        for there in tables:
+            there.changed(np.array(arrived, np.int64))
     assert len(fetched) == 400
     assert sum(fetched.values()) <= 400 * 1.1
 
@@ -169,7 +171,7 @@ def test_two_sessions_that_load_a_chunk_together_seldom_ask_for_the_same(seed: i
 def test_homogeneous_reads_one_stripe_unit_to_its_end(seed: int) -> None:
     resident = bytearray(b"\1" * 400)
     use = ScriptedUse()
-    cut, sampler = make(400, 4, resident, use, seed, homogeneous=True)
+    cut, sampler, _ = make(400, 4, resident, use, seed, homogeneous=True)
     use.say(Menu(hits=tuple(range(cut.chunks))))
     units = [int(cut.unit_of[shard]) for shard in sampler.take(400, 1 << 40)]
     changes = sum(a != b for a, b in itertools.pairwise(units))
@@ -179,7 +181,7 @@ def test_homogeneous_reads_one_stripe_unit_to_its_end(seed: int) -> None:
 def test_without_homogeneous_a_chunk_is_drawn_from_at_random(seed: int) -> None:
     resident = bytearray(b"\1" * 4000)
     use = ScriptedUse()
-    cut, sampler = make(4000, 4, resident, use, seed)
+    cut, sampler, _ = make(4000, 4, resident, use, seed)
     use.say(Menu(hits=(2,)))
     shards = np.array(sampler.take(10_000, 1 << 40))
     assert set(cut.chunk_of[shards]) == {2} and len(shards) == int((cut.chunk_of == 2).sum())

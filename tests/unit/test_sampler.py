@@ -1,15 +1,20 @@
-"""The sampler against the simplest model of it, two sets; and that no operation looks at all shards."""
+"""The sampler against the simplest model of it, two sets; and what it costs for many shards."""
 
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import Counter
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tfquiver.service.coordinator import sampler as sampler_module
+from tfquiver.service.coordinator import slots
 from tfquiver.service.coordinator.sampler import ResidentFirst
 
 SHARDS = st.lists(st.integers(0, 1 << 20), max_size=8)
@@ -92,37 +97,41 @@ def test_the_order_follows_from_the_seed() -> None:
     assert sampler(50, bytearray(50), 7).take(50, 50) != sampler(50, bytearray(50), 8).take(50, 50)
 
 
-class CountedBytes(bytearray):
-    """Counts its reads."""
+def test_a_session_costs_two_bits_a_shard_and_looks_at_all_of_them_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: 1000 sessions over 5 million shards are to fit into a few GiB."""
+    shards, draws = 1_000_000, 0
 
-    reads = 0
+    def counted(*args: Any) -> Any:
+        nonlocal draws
+        draws += 1
+        return slots.draw(*args)
 
-    def __getitem__(self, index: object) -> int:  # type: ignore[override]
-        CountedBytes.reads += 1
-        return super().__getitem__(index)  # type: ignore[call-overload, no-any-return]
-
-
-def test_an_operation_costs_the_same_for_a_thousand_times_the_shards() -> None:
-    """Counted, not timed: swaps and looks at the residency table."""
-
-    def cost(shards: int) -> int:
-        swaps = 0
-
-        class Counting(ResidentFirst):
-            def _swap(self, a: int, b: int) -> None:
-                nonlocal swaps
-                swaps += 1
-                super()._swap(a, b)
-
-        resident = CountedBytes(shards)
-        subject = Counting(np.ones(shards, np.bool_), resident, np.ones(shards, np.uint64), random.Random(1))
-        CountedBytes.reads = 0
-        taken = subject.take(20, 1 << 40)
-        subject.give_back(taken[:10])
-        subject.remove(taken)
+    monkeypatch.setattr(sampler_module, "draw", counted)
+    resident, lengths = bytearray(shards), np.ones(shards, np.uint64)
+    pending = np.ones(shards, np.bool_)
+    tracemalloc.start()
+    subject = ResidentFirst(pending, resident, lengths, random.Random(1))
+    for _ in range(1000):
+        taken = subject.take(32, 1 << 40)
+        assert len(taken) == 32
         for shard in taken:
             resident[shard] = 1
         subject.residency_changed(taken)
-        return swaps + CountedBytes.reads
+        subject.give_back(taken[:2])
+        subject.remove(taken)
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept_bytes < shards / 4 + 300_000
+    assert draws <= 2 + 32_000 / slots.MOST_DRAWN * 1.1
 
-    assert cost(1_000_000) <= cost(1000) + 10
+
+@given(st.lists(st.booleans(), max_size=200), st.integers(1, 50), st.integers(0, 99))
+def test_numbers_are_drawn_from_bits(mask: list[bool], most: int, seed: int) -> None:
+    subject = slots.Slots(np.array(mask, np.bool_))
+    there = {number for number, is_there in enumerate(mask) if is_there}
+    drawn, everything = slots.draw(subject.bits, np.random.default_rng(seed), 8, most)
+    numbers = [number - 8 for number in drawn]
+    assert len(numbers) == len(set(numbers)) <= most and set(numbers) <= there
+    assert everything == (len(there) <= most) and (not everything or set(numbers) == there)
+    assert bool(numbers) == bool(there) and slots.count(subject.bits) == len(there) == subject.count
+    assert [number in subject for number in range(len(mask))] == mask

@@ -31,7 +31,7 @@ class Shards:
     records: npt.NDArray[np.uint32] = field(default_factory=lambda: np.full(SHARDS, 50, np.uint32))
 
     def sampler(self, session: Session, rng: random.Random) -> Deterministic:
-        return schemes.deterministic(session, self)
+        return schemes.deterministic(session, self, schemes.block_order(session, self))
 
 
 def session_of(wish: Wish) -> Session:
@@ -44,7 +44,7 @@ def session_of(wish: Wish) -> Session:
 def test_units_come_one_after_the_other() -> None:
     order = types_pb2.SessionOrder(block_bytes=10_000, batch_records=25)
     session = session_of(Wish(1, True, order))
-    sampler = schemes.homogeneous(session, Shards(), random.Random(1))
+    sampler = schemes.homogeneous(session, Shards(), schemes.units(session, Shards()), random.Random(1))
     taken = list(itertools.chain(*iter(lambda: sampler.take(7, 1 << 40), [])))
     assert sorted(taken) == list(range(SHARDS))
     units = [unit for unit, _ in itertools.groupby(sampler.place(shard).unit for shard in taken)]

@@ -51,6 +51,7 @@ class Board:
     # Shards.
 
     def shard_resident(self, chunk: int, size_bytes: int) -> None:
+        """One or several."""
         self.resident[chunk] += size_bytes
         self.version += 1 if self.resident[chunk] in (size_bytes, self.sizes[chunk]) else 0
 
