@@ -20,7 +20,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, no
 
 T = TypeVar("T")
 _SAY_EVERY_S = 5
-_FILES_BYTES = 1 << 20  # of a message
+_FILES_BYTES = 256 << 10  # of a message: little enough that the node is not held up by one
 _FILE_BYTES = 32  # of a file in it, beside its names
 CALL_S = 10.0
 _PART_BYTES = 1 << 20
@@ -193,7 +193,7 @@ class Registrar:
             wanted.wait()
             if over.is_set():
                 return
-            for part in _parts(files):
+            for part in file_parts(files):
                 yield node_pb2.EnsureDatasetRequest(files=part)
 
         with rpc.channel(control) as channel:
@@ -220,7 +220,7 @@ class Registrar:
                 time.sleep(_PAUSE_S)
 
 
-def _parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:
+def file_parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:
     """The files in messages that are small enough, however many there are."""
     part: list[types_pb2.FileInfo] = []
     room = _FILES_BYTES

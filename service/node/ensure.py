@@ -91,7 +91,7 @@ class DatasetScans:
 
         Raises InvalidArgumentError naming the field, ResourceExhaustedError (too much at the same time).
         """
-        files, terms, key = await _files(requests), Terms.of(header.terms), header.listing_key
+        files, terms, key = await received(requests), Terms.of(header.terms), header.listing_key
         if await asyncio.to_thread(terms.key, files) != key:
             raise errors.InvalidArgumentError("listing_key: it is not that of these files under `terms`")
         scan = self._under_way.get(key)
@@ -139,7 +139,8 @@ class DatasetScans:
             logging.warning("scan: %s", error)
 
 
-async def _files(requests: Requests) -> list[FileEntry]:
+async def received(requests: Requests) -> list[FileEntry]:
+    """The files that a client sends. Raises InvalidArgumentError naming the field."""
     entries: list[FileEntry] = []
     names_bytes = 0
     async for request in requests:

@@ -194,6 +194,18 @@ def test_a_changed_file_is_stale(cache_dir: Path, tmp_path: Path) -> None:
         numbered.read(read.as_numpy_iterator())
 
 
+def test_what_was_cached_stays_the_old_version_and_a_new_data_set_is_the_new_one(
+    cache_dir: Path, tmp_path: Path
+) -> None:
+    (path,) = numbered.write(tmp_path, 1, 1000, 1000)
+    old = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT, quota="1GiB")
+    numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
+    numbered.write(tmp_path, 1, 1500, 1000, seed=1)
+    new = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT)
+    numbered.assert_each_once(numbered.read(new.as_numpy_iterator()), 1500)
+    numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
+
+
 _READER = """
 import sys
 import tfquiver
