@@ -26,6 +26,7 @@ class GcsEmulator:
         """`listener`: a listening socket; its address is this one's. Without one: a free port of this machine."""
         self.storage = Storage(use_memory_fs=True)
         self.faults: list[Fault] = []  # one for each download to come
+        self.weather: Callable[[], Fault | None] = lambda: None  # asked for each download that is not in `faults`
         self.downloads: list[str] = []
         self.connections: set[socket.socket] = set()
         listener = listener or socket.create_server(("127.0.0.1", 0))
@@ -39,7 +40,7 @@ class GcsEmulator:
         return f"http://{host!s}:{port}"
 
     def next_fault(self) -> Fault | None:
-        return self.faults.pop(0) if self.faults else None
+        return self.faults.pop(0) if self.faults else self.weather()
 
     def start(self) -> None:
         self._thread.start()

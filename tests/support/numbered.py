@@ -71,6 +71,7 @@ class EpochReader:
         self._count = 0
         self._ended = False
         self._error: BaseException | None = None
+        self.longest_wait_s = 0.0  # for the first element, for the next one, or for the end
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="epoch reader", daemon=True)
         self._thread.start()
@@ -100,8 +101,10 @@ class EpochReader:
             return np.concatenate(self._parts) if self._parts else np.zeros(0, np.int64)
 
     def _run(self) -> None:
+        asked = time.monotonic()
         try:
             for element in self._dataset.as_numpy_iterator():
+                self.longest_wait_s = max(self.longest_wait_s, time.monotonic() - asked)
                 part = numbers(element)
                 with self._changed:
                     self._parts.append(part)
@@ -109,9 +112,11 @@ class EpochReader:
                     self._changed.notify_all()
                 if self._step_s:
                     time.sleep(self._step_s)
+                asked = time.monotonic()
         except BaseException as error:  # noqa: BLE001 - handed to the test
             self._error = error
         finally:
+            self.longest_wait_s = max(self.longest_wait_s, time.monotonic() - asked)
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()

@@ -1,13 +1,14 @@
-"""tf.data service workers that start in a tenth of a second: forks of a process that has TensorFlow imported.
+"""tf.data service workers and dispatchers that start in a tenth of a second: forks of a process with TensorFlow in it.
 
-Importing TensorFlow is nearly all of what a worker's start costs, and tests that kill hundreds of workers cannot pay it
-each time. The fork server (this module as a program) imports what `tfquiver-worker` imports, starts no server and no
-thread, and forks on request. The child then runs `tfquiver-worker`'s own `run()` with the flags it is given: it is an
-ordinary worker process, and SIGKILL ends it as it ends any other.
+Importing TensorFlow is nearly all of what their start costs, and tests that kill hundreds of them cannot pay it each
+time. The fork server (this module as a program) imports TensorFlow and the op, starts no server and no thread, and
+forks on request. The child then runs `tfquiver-worker`'s (or -dispatcher's) own `run()` with the flags it is given: it
+is an ordinary server process, and SIGKILL ends it as it ends any other.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import selectors
@@ -28,10 +29,10 @@ _READY_S = 60.0
 
 
 class Worker:
-    """One worker address; the process behind it may be killed and forked again."""
+    """One worker's (or dispatcher's) address; the process behind it may be killed and forked again."""
 
-    def __init__(self, forks: WorkerForks, arguments: Sequence[str], log: Path) -> None:
-        self._forks, self._arguments, self._log = forks, list(arguments), log
+    def __init__(self, forks: WorkerForks, server: str, arguments: Sequence[str], log: Path) -> None:
+        self._forks, self._server, self._arguments, self._log = forks, server, list(arguments), log
         self._port = 0
         self._pid = 0
         self._ready: int | None = None
@@ -40,12 +41,21 @@ class Worker:
     def alive(self) -> bool:
         return self._pid > 0
 
+    @property
+    def address(self) -> str:
+        return f"localhost:{self._port}"
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP, for one; not for what ends the process."""
+        assert self.alive
+        os.kill(self._pid, number)
+
     def launch(self) -> Worker:
         """Forks it, at the port that it had; `await_ready` waits for its ready line."""
         assert not self.alive
         self._ready, ours = os.pipe()
         try:
-            self._pid = self._forks.fork([f"--port={self._port}", *self._arguments], self._log, ours)
+            self._pid = self._forks.fork(self._server, [f"--port={self._port}", *self._arguments], self._log, ours)
         finally:
             os.close(ours)
         return self
@@ -61,7 +71,7 @@ class Worker:
                 if not piece:
                     self.kill()
                     tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
-                    raise RuntimeError(f"a forked worker is not ready:\n{tail}")
+                    raise RuntimeError(f"a forked {self._server} is not ready:\n{tail}")
                 line += piece
         self._port = int(json.loads(line)["port"])
         return self
@@ -111,12 +121,16 @@ class WorkerForks:
 
     def worker(self, arguments: Sequence[str], log: Path) -> Worker:
         """Not yet launched."""
-        return Worker(self, arguments, log)
+        return Worker(self, "worker", arguments, log)
 
-    def fork(self, arguments: Sequence[str], log: Path, ready: int) -> int:
+    def dispatcher(self, arguments: Sequence[str], log: Path) -> Worker:
+        """Not yet launched."""
+        return Worker(self, "dispatcher", arguments, log)
+
+    def fork(self, server: str, arguments: Sequence[str], log: Path, ready: int) -> int:
         """The pid. `ready`: an open pipe of this process, where the child writes its ready line."""
         pipe = f"/proc/{os.getpid()}/fd/{ready}"
-        return int(self._ask({"arguments": list(arguments), "log": str(log), "ready": pipe})["pid"])
+        return int(self._ask({"server": server, "arguments": list(arguments), "log": str(log), "ready": pipe})["pid"])
 
     def kill(self, pid: int) -> None:
         self._ask({"kill": pid})
@@ -134,7 +148,7 @@ class WorkerForks:
         return answer
 
 
-def _child(arguments: list[str], ready: int, log: int) -> None:
+def _child(server: str, arguments: list[str], ready: int, log: int) -> None:
     """Never returns."""
     code = 1
     try:
@@ -142,10 +156,9 @@ def _child(arguments: list[str], ready: int, log: int) -> None:
         for descriptor, stands_for in ((os.open(os.devnull, os.O_RDONLY), 0), (ready, 1), (log, 2)):
             os.dup2(descriptor, stands_for)
             os.close(descriptor)
-        sys.argv = ["tfquiver-worker", *arguments]
-        from tfquiver.service.worker.main import run
-
-        run()
+        sys.argv = [f"tfquiver-{server}", *arguments]
+        # Not before the fork: the servers' flags have names in common.
+        importlib.import_module(f"tfquiver.service.{server}.main").run()
         code = 0
     except Exception:  # noqa: BLE001 - the end of a process: nobody above could say it
         traceback.print_exc()
@@ -157,10 +170,10 @@ def _serve() -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
-    import tfquiver.service.worker.main
+    import tfquiver.tf_server
     from tfquiver.ops import loader
 
-    assert tf and service_config_pb2 and tfquiver.service.worker.main
+    assert tf and service_config_pb2 and tfquiver.tf_server
     loader.load()
     print(json.dumps({"threads": len(list(Path("/proc/self/task").iterdir()))}), flush=True)
     children: set[int] = set()
@@ -177,7 +190,7 @@ def _serve() -> None:
             ready = os.open(request["ready"], os.O_WRONLY)  # while the other end waits: before the answer
             pid = os.fork()
             if pid == 0:
-                _child(request["arguments"], ready, log)
+                _child(request["server"], request["arguments"], ready, log)
             os.close(ready)
             os.close(log)
             children.add(pid)
