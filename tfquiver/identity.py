@@ -78,6 +78,9 @@ CALLS: dict[str, frozenset[Role]] = {
 # Whoever says HELLO on a node's data port.
 DATA_PORT = _NODES
 
+# The group of users who read through a node that is not theirs, and is its own coordinator.
+READERS = Identity(Role.JOB, "readers")
+
 
 class Authority(Protocol):
     """Tells who shows a token."""
@@ -95,6 +98,16 @@ class Open:
 
     async def identify(self, token: str) -> Identity:
         return EVERYBODY
+
+
+class Always:
+    """Where whoever can connect is known by that alone."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    async def identify(self, token: str) -> Identity:
+        return self._identity
 
 
 def check_call(identity: Identity, method: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc.aio
 
 from tfquiver import errors, rpc
-from tfquiver.identity import Open
+from tfquiver.identity import READERS, Always, Authority, Open
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -22,7 +22,7 @@ class CoordinatorServer:
 
     def __init__(self) -> None:
         self._coordinator: Coordinator | None = None
-        self._server: grpc.aio.Server | None = None
+        self._servers: list[grpc.aio.Server] = []
         self._bound_port = 0
 
     @property
@@ -36,39 +36,51 @@ class CoordinatorServer:
         address: str,
         tokens: Tokens | None = None,
         options: CoordinatorOptions | None = None,
+        readers_address: str = "",
     ) -> None:
         """Serves on `address` (host:port, port 0: any; or unix:/path); returns when it does.
 
-        `tokens`: None: nobody is asked for one.
+        Args:
+          tokens: None: nobody is asked for one.
+          readers_address: unix:/path of another socket, where everybody is a job with the name `readers`; "": none.
 
         Raises as Coordinator does, and UnavailableError when `address` cannot be listened on.
         """
         coordinator = Coordinator(work_dir, options or CoordinatorOptions())
         try:
             await coordinator.start()
-            self._server = rpc.new_server(tokens or Open())
-            coordinator_pb2_grpc.add_CoordinatorServicer_to_server(
-                CoordinatorServicer(coordinator, tokens), self._server
-            )
-            try:
-                port = self._server.add_insecure_port(address)
-            except RuntimeError as error:
-                raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+            servicer = CoordinatorServicer(coordinator, tokens)
+            port = await self._listen(servicer, tokens or Open(), address)
             self._bound_port = 0 if address.startswith("unix:") else port
-            await self._server.start()
+            if readers_address:
+                await self._listen(servicer, Always(READERS), readers_address)
         except BaseException:
+            for server in self._servers:
+                await server.stop(None)
+            self._servers = []
             await coordinator.stop()
             raise
         self._coordinator = coordinator
 
+    async def _listen(self, servicer: CoordinatorServicer, authority: Authority, address: str) -> int:
+        server = rpc.new_server(authority)
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+        await server.start()
+        self._servers.append(server)
+        return port
+
     async def stop(self) -> None:
         """Ends open calls within a second, writes the log, releases the directory. Harmless when not started."""
-        server, self._server = self._server, None
+        servers, self._servers = self._servers, []
         coordinator, self._coordinator = self._coordinator, None
-        if server is None or coordinator is None:
+        if coordinator is None:
             return
         coordinator.release_waiters()
-        await server.stop(_STOP_GRACE_S)
+        await asyncio.gather(*(server.stop(_STOP_GRACE_S) for server in servers))
         await coordinator.stop()
 
     async def __aenter__(self) -> CoordinatorServer:

@@ -157,7 +157,8 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
     @handled
     async def GetPosition(self, request: pb2.GetPositionRequest, context: Any) -> pb2.GetPositionReply:
         checks.name("session_key", request.session_key)
-        self._coordinator.ownership.check_claim(caller(), request.session_key)
+        if self._named:
+            self._coordinator.ownership.check_claim(caller(), request.session_key)
         return self._coordinator.position(request.session_key)
 
     @handled
@@ -170,7 +171,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
                 (not request.session_key or session.session_key == request.session_key)
                 and (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
-                and ownership.has_claimed(who, session.session_key)
+                and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
                 reply.sessions.append(_info(session))
         return reply

@@ -17,7 +17,8 @@ from absl import flags, logging
 from tfquiver import errors, serving
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node import own_hosts
-from tfquiver.service.node.directory import CacheDirectory
+from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
+from tfquiver.service.node.reader_group import ReaderGroup
 
 FLAGS = flags.FLAGS
 _STOP_S = 4.0
@@ -58,6 +59,9 @@ def define_flags() -> None:
     flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
     flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
     flags.DEFINE_string("refill_bytes_per_s", "0", "Most bytes a second loaded that no reader waits for; 0: no limit.")
+    flags.DEFINE_string(
+        "reader_group", "", "Group whose members may read through this node, too, and change nothing. Empty: nobody's."
+    )
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
@@ -126,6 +130,8 @@ async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
             await asyncio.to_thread(
                 directory.announce, socket=node.socket, control=node.control, coordinator=node.coordinator
             )
+            if FLAGS.reader_group:
+                ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
             serving.announce(
                 "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
                 control=node.control, coordinator=node.coordinator,
@@ -179,7 +185,9 @@ async def _options() -> node_parts.Options:
         fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
         lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
         refill_bytes_per_s=serving.parse_bytes(FLAGS.refill_bytes_per_s),
-        incarnation=uuid.uuid4().hex, trust_peers=FLAGS.trust_peers_with_node_credential,
+        incarnation=uuid.uuid4().hex,
+        reader_group=ReaderGroup.of(FLAGS.reader_group) if FLAGS.reader_group else None,
+        trust_peers=FLAGS.trust_peers_with_node_credential,
     )  # fmt: skip
 
 

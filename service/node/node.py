@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from absl import logging
 
 from tfquiver import addresses, errors, rpc
-from tfquiver.identity import Authority, Open
+from tfquiver.identity import READERS, Always, Authority, Open
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node import file_tables
@@ -27,6 +27,7 @@ from tfquiver.service.node.insert import Placer
 from tfquiver.service.node.inventory import Inventory
 from tfquiver.service.node.metered_store import Meter
 from tfquiver.service.node.peers import PeerClient
+from tfquiver.service.node.reader_group import ReaderGroup
 from tfquiver.service.node.reader_session import Limits
 from tfquiver.service.node.removals import Removals
 from tfquiver.service.node.scan import Scanner
@@ -61,6 +62,7 @@ class Options:
     ahead_bytes: int
     refill_bytes_per_s: int
     incarnation: str
+    reader_group: ReaderGroup | None = None
     trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here
 
 
@@ -74,7 +76,10 @@ class Node:
         self._asked_s = self._loop.time()
         self.socket = str(directory.sockets / "reader.sock")
         self.control = f"unix:{directory.sockets / 'control.sock'}"
-        self.coordinator = options.coordinator or f"unix:{directory.sockets / 'coordinator.sock'}"
+        self._own_coordinator = f"unix:{directory.sockets / 'coordinator.sock'}"
+        self.coordinator = options.coordinator or self._own_coordinator
+        if options.reader_group and not options.coordinator:
+            self.coordinator = f"unix:{directory.sockets / 'readers.sock'}"  # where nobody is an admin
         self.port = self.data_port = 0
         self._data_address = ""
         self._peer_client: PeerClient | None = None
@@ -112,10 +117,11 @@ class Node:
         options, directory = self._options, self._directory
         if not options.coordinator:
             coordinator = CoordinatorServer()
-            await coordinator.start(directory.made("coordinator"), self.coordinator)
+            readers = self.coordinator if options.reader_group else ""
+            await coordinator.start(directory.made("coordinator"), self._own_coordinator, readers_address=readers)
             self._undo.append(coordinator.stop)
         self._link = CoordinatorLink(
-            self.coordinator,
+            options.coordinator or self._own_coordinator,
             options.token if options.coordinator else "",
             options.incarnation,
             self._info,
@@ -178,10 +184,13 @@ class Node:
             self._source,
             self._digests.get,
             Limits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
+            options.reader_group,
         )
         if peers:
             await self._start_data_port()
         await self._start_control(client_stores)
+        if options.reader_group:
+            self._let_in(options.reader_group)
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
         self._undo.append(lambda: self._sessions.stop(_READERS_STOP_S))
@@ -194,7 +203,7 @@ class Node:
     def _authority(self) -> Authority:
         token = self._options.token
         if not token:
-            return Open()
+            return Open() if self._options.coordinator or not self._options.reader_group else Always(READERS)
         return Callers(token, self._link.identify, self._loop.time) if self._options.coordinator else SharedToken(token)
 
     def _peers(self) -> PeerClient | None:
@@ -239,6 +248,14 @@ class Node:
                 self.port, self.control = port, addresses.joined(options.advertise_host, port)
         await server.start()
         self._undo.append(lambda: server.stop(_CALLS_STOP_S))
+
+    def _let_in(self, group: ReaderGroup) -> None:
+        sockets = self._directory.sockets
+        for directory in (self._directory.path, sockets):
+            group.let_through(directory)
+        group.let_use(sockets / "control.sock")
+        if not self._options.coordinator:
+            group.let_use(sockets / "readers.sock")
 
     def _changed(self, hash: bytes, held: bool) -> None:
         if held:

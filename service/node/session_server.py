@@ -1,4 +1,4 @@
-"""The reader socket: accepts connections of this user, and makes readers, ticket providers and deliveries of them."""
+"""The reader socket: accepts connections of this user, or of a group; makes readers, ticket providers, deliveries."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tfquiver import errors
 from tfquiver.digest import Digest
 from tfquiver.service.node import frames, reader_session
 from tfquiver.service.node.delivery_shell import Deliveries
-from tfquiver.service.node.frame_socket import FrameSocket, peer_uid
+from tfquiver.service.node.frame_socket import FrameSocket, peer_groups, peer_uid
 from tfquiver.service.node.reader_calls import Coordinator
+from tfquiver.service.node.reader_group import ReaderGroup
 from tfquiver.service.node.reader_shell import Reader
 from tfquiver.service.node.shard_fetches import Source
 from tfquiver.service.node.ticket_shell import TicketOffice, TicketProvider
@@ -31,6 +32,7 @@ class SessionServer:
     """Args:
     node: (node_id, incarnation).
     digests: the digest with that id; raises NotFoundError.
+    group: whose members may connect, beside this user and root.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class SessionServer:
         source: Source,
         digests: Callable[[bytes], Awaitable[Digest]],
         limits: reader_session.Limits,
+        group: ReaderGroup | None = None,
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
+        self._group = group
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
         self._readers: set[Reader] = set()
@@ -57,6 +61,8 @@ class SessionServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         listener.bind(str(path))
         path.chmod(0o600)
+        if self._group:
+            self._group.let_use(path)
         listener.listen(_BACKLOG)
         self._listener = listener
         self._used()
@@ -107,9 +113,8 @@ class SessionServer:
         except OSError as error:
             logging.error("reader socket: cannot accept: %s", error)
             return
-        uid = peer_uid(sock)
-        if uid not in (os.geteuid(), 0):
-            logging.warning("reader socket: refused a process of user %d", uid)
+        if not self._admits(sock):
+            logging.warning("reader socket: refused a process of user %d", peer_uid(sock))
             sock.close()
         elif len(self._connections) >= MAX_CONNECTIONS:
             logging.error("reader socket: refused a connection: there are %d already", MAX_CONNECTIONS)
@@ -117,6 +122,11 @@ class SessionServer:
         else:
             self._used()
             _Greeting(self, sock)
+
+    def _admits(self, sock: socket.socket) -> bool:
+        if peer_uid(sock) in (os.geteuid(), 0):
+            return True
+        return self._group is not None and self._group.gid in peer_groups(sock)
 
     def _used(self) -> None:
         self.last_use_s = asyncio.get_running_loop().time()
