@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.store_node import StoreNode, is_shard, write_files
 from tfquiver import errors, listing
 from tfquiver.cutting import CutPolicy
@@ -19,6 +20,7 @@ from tfquiver.file_scan import ScannedFile
 from tfquiver.listing_terms import Terms
 from tfquiver.scan_journal import to_rows
 from tfquiver.service.node.file_tables import FileTables
+from tfquiver.stores.gcs import GcsStore
 
 POLICY = CutPolicy(4096, 16384, 65536)
 TERMS = Terms(POLICY)
@@ -157,3 +159,32 @@ def test_a_directory_that_cannot_be_written_costs_scans_only(tmp_path: Path) -> 
     tables.put(file, TERMS, scanned)
     assert tables.get(file, TERMS) is None
     tables.close()
+
+
+def test_a_scan_tells_what_it_tries_again(tmp_path: Path) -> None:
+    write_files(tmp_path / "data", files=1)
+    with gcs_emulator() as emulator:
+        store = GcsStore({"endpoint": emulator.address})
+        store._client.bucket("bucket").blob("f").upload_from_filename(tmp_path / "data" / "0.tfrecord")
+        files = store.list("gs://bucket/*")
+        told: list[str] = []
+
+        @on_loop
+        async def scan() -> None:
+            async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node:
+                emulator.faults += [
+                    passed,
+                    status(503),
+                    status(503),
+                ]  # the look at the first bytes passes
+                entries = [FileEntry(info.uri, info.size_bytes, info.generation) for info in files]
+                await node.scan(entries, POLICY, lambda _bytes, _records, trouble: told.append(trouble))
+
+        scan()
+        store.close()
+    assert any("gs://bucket/f: " in trouble and "503" in trouble and "trying again" in trouble for trouble in told)
+    assert told[-1] == ""
+
+
+def passed(_handler: object) -> bool:
+    return False

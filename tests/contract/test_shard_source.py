@@ -153,6 +153,7 @@ class Damaging(LocalStore):
     remote = True
 
     def __init__(self, for_s: float) -> None:
+        super().__init__()
         self._until = time.monotonic() + for_s
         self.damaged = 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.support.gcs_emulator import gcs_emulator
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.local import LocalStore
+from tfquiver.stores.patience import Patience
 
 DEADLINE_S = 20.0
 CONTENT = bytes(range(256)) * 40
@@ -211,3 +214,36 @@ def test_a_local_link_to_nothing_is_named(local: Place, tmp_path: Path) -> None:
     (tmp_path / "b.tfrecord").symlink_to(tmp_path / "nowhere")
     with pytest.raises(errors.NotFoundError, match=r"b.tfrecord: a symbolic link to nothing"):
         local.store.list(f"{tmp_path}/*.tfrecord")
+
+
+def test_a_file_server_that_is_dead_keeps_nobody_longer_than_the_deadline(local: Place, tmp_path: Path) -> None:
+    """Opening a FIFO waits for its other end, as opening a file of a dead NFS server waits for the server."""
+    os.mkfifo(tmp_path / "f")
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        reads = [pool.submit(local.store.read, f"{tmp_path}/f", 0, 1, "", 0.3) for _ in range(20)]
+        for read in reads:
+            with pytest.raises(errors.UnavailableError, match=r"/f: no answer in 0\.3 s; the call hangs"):
+                read.result()
+    assert time.monotonic() - start < 5.0
+    threads = [thread for thread in threading.enumerate() if thread.name == "store call"]
+    assert len(threads) == 20
+    local.put("g", CONTENT)
+    assert local.store.read(f"{tmp_path}/g", 1, 2, "", 5.0) == CONTENT[1:3]
+    while any(thread.is_alive() for thread in threads):  # each open of the other end lets those go that wait
+        (tmp_path / "f").open("wb").close()
+        for thread in threads:
+            thread.join(0.01)
+
+
+def test_more_calls_that_hang_than_there_may_be_are_refused_at_once() -> None:
+    patience, gate = Patience(max_hung=2), threading.Event()
+    for _ in range(2):
+        with pytest.raises(errors.UnavailableError, match=r"no answer in 0\.1 s"):
+            patience.call("x", 0.1, gate.wait)
+    with pytest.raises(errors.UnavailableError, match="2 calls before it hang"):
+        patience.call("x", 60.0, gate.wait)
+    gate.set()
+    for thread in [thread for thread in threading.enumerate() if thread.name == "store call"]:
+        thread.join()
+    assert patience.call("x", 60.0, lambda: 7) == 7

@@ -20,6 +20,7 @@ from fsspec.exceptions import FSTimeoutError
 from tfquiver import errors
 from tfquiver.stores import ObjectInfo, scheme_of
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
 _S3 = ("s3", "s3a")
@@ -35,6 +36,7 @@ class FsspecStore:
 
     def __init__(self, fs: Any, attempts: Attempts | None = None) -> None:
         self._fs = fs
+        self._patience = Patience()
         self._attempts = attempts or Attempts()
 
     @classmethod
@@ -120,7 +122,7 @@ class FsspecStore:
         if self._fs.async_impl:
             call = getattr(self._fs, f"_{method}")
             return fsspec.asyn.sync(self._fs.loop, call, path, timeout=left_s, **arguments)
-        return getattr(self._fs, method)(path, **arguments)
+        return self._patience.call(uri, left_s, lambda: getattr(self._fs, method)(path, **arguments))
 
     def _run(self, uri: str, deadline_s: float, call: Callable[[float], T]) -> T:
         def attempt(left_s: float) -> T:

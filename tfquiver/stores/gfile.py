@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tfquiver import errors
 from tfquiver.stores import ObjectInfo
 from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
 _TENSORFLOW = "2.16."
@@ -27,6 +28,7 @@ class GfileStore:
     def __init__(self, tf: Any, attempts: Attempts | None = None) -> None:
         self._tf = tf
         self._gfile = tf.io.gfile
+        self._patience = Patience()
         self._attempts = attempts or Attempts()
 
     @classmethod
@@ -86,7 +88,7 @@ class GfileStore:
 
         def attempt(left_s: float) -> T:
             try:
-                return call(left_s)
+                return self._patience.call(uri, left_s, lambda: call(left_s))
             except self._tf.errors.NotFoundError as error:
                 raise errors.NotFoundError(f"{uri}: no such object") from error
             except refusals as error:

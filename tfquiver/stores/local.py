@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import glob
 import os
 import stat
@@ -9,8 +10,10 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.stores import ObjectInfo
+from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
+_LIST_DEADLINE_S = 60.0
 
 
 def path_of(uri: str) -> str:
@@ -18,11 +21,29 @@ def path_of(uri: str) -> str:
 
 
 class LocalStore:
-    """The generation is `mtime_ns-size-inode`: rewriting a file changes it."""
+    """The generation is `mtime_ns-size-inode`: rewriting a file changes it.
+
+    A path may lead to a file server, which may be dead: no call waits longer than its deadline.
+    """
 
     remote = False
 
+    def __init__(self) -> None:
+        self._patience = Patience()
+
     def list(self, pattern: str) -> list[ObjectInfo]:
+        return self._patience.call(pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern))
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri))
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation))
+
+    def close(self) -> None:
+        pass
+
+    def _listed(self, pattern: str) -> builtins.list[ObjectInfo]:
         path = str(Path(path_of(pattern)).absolute())
         try:
             if Path(path).is_dir():
@@ -33,7 +54,7 @@ class LocalStore:
             raise errors.from_os_error(error, pattern) from error
         return [_info(name, found) for name in names if stat.S_ISREG((found := _stat(name)).st_mode)]
 
-    def stat(self, uri: str) -> ObjectInfo:
+    def _stat(self, uri: str) -> ObjectInfo:
         path = str(Path(path_of(uri)).absolute())
         try:
             found = Path(path).stat()
@@ -43,7 +64,7 @@ class LocalStore:
             raise errors.InvalidArgumentError(f"{uri}: not a regular file")
         return _info(path, found)
 
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+    def _read(self, uri: str, offset: int, length: int, generation: str) -> bytes:
         path = path_of(uri)
         try:
             with Path(path).open("rb", buffering=0) as file:
@@ -64,9 +85,6 @@ class LocalStore:
                 f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {offset + len(data)}"
             )
         return data
-
-    def close(self) -> None:
-        pass
 
     @staticmethod
     def _check(uri: str, generation: str, found: os.stat_result) -> None:
