@@ -22,6 +22,32 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+class Owners:
+    """Owners among nodes that stay the same for a while: for a few shards at a time, however many nodes."""
+
+    def __init__(self, node_ids: Sequence[str]) -> None:
+        """At least one."""
+        self._names = sorted(node_ids)
+        self._seeds = np.array([_seed(name) for name in self._names], np.uint64)
+
+    def of(self, prefixes: npt.NDArray[np.uint64]) -> list[str]:
+        """Args:
+        prefixes: shape [shards], the first 8 bytes of each shard's hash, as `prefixes` gives them.
+        """
+        scores = _mix(prefixes.reshape(-1, 1) ^ self._seeds)
+        last = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)  # of equal ones the last wins, as in `owners`
+        return [self._names[index] for index in last.tolist()]
+
+
+def prefixes(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """`hashes`: shape [shards, 32]."""
+    return np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+
+
+def _seed(node_id: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(node_id.encode()).digest()[:8], "little"))
+
+
 def owners(hashes: npt.NDArray[np.uint8], node_ids: Sequence[str]) -> npt.NDArray[np.int64]:
     """For each shard hash, the index in `node_ids` of its owner.
 
@@ -34,12 +60,11 @@ def owners(hashes: npt.NDArray[np.uint8], node_ids: Sequence[str]) -> npt.NDArra
     """
     if not node_ids:
         raise ValueError("rendezvous hashing needs at least one node")
-    prefix = np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+    prefix = prefixes(hashes)
     best = np.zeros(len(prefix), np.uint64)
     owner = np.zeros(len(prefix), np.int64)
     for index in sorted(range(len(node_ids)), key=lambda i: node_ids[i]):
-        seed = np.uint64(int.from_bytes(hashlib.sha256(node_ids[index].encode()).digest()[:8], "little"))
-        score = _mix(prefix ^ seed)
+        score = _mix(prefix ^ _seed(node_ids[index]))
         wins = score >= best
         best = np.where(wins, score, best)
         owner = np.where(wins, index, owner)

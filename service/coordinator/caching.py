@@ -77,6 +77,7 @@ class Caching:
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._settings = 0
+        self._reply = pb2.OrdersReply()  # the last one
         self._ordered, self._announced = asyncio.Event(), 0
 
     # Data sets.
@@ -104,15 +105,18 @@ class Caching:
             self._start()
         return True
 
-    def owner(self, table: Table, shard: int) -> str:
-        """The node that holds a shard, or should; "" when none is to keep it."""
-        holder = self.residency.holder(table, shard)
-        if holder:
-            return holder
+    def owners(self, table: Table, shards: Sequence[int]) -> list[str]:
+        """Of each shard the node that holds it, or should; "" when none is to keep it."""
+        names = [self.residency.holder(table, shard) for shard in shards]
         digest_id = table.digest.digest_id
-        if self.placement.setting(digest_id).mode == NONE or not self.rotations.keeps(digest_id, shard):
-            return ""
-        return table.owner(shard, self._membership.storing)
+        if self.placement.setting(digest_id).mode != NONE:
+            keeps = self.rotations.keeps
+            wanted = [at for at, name in enumerate(names) if not name and keeps(digest_id, shards[at])]
+            if wanted:
+                found = table.owners([shards[at] for at in wanted], self._membership.storing)
+                for at, name in zip(wanted, found, strict=True):
+                    names[at] = name
+        return names
 
     def made(self, session: Session, table: Table, make: Callable[[Session, Table], T]) -> T | None:
         """What a session needs for an order of its own. None: a thread is making it; its readers are woken then."""
@@ -186,7 +190,7 @@ class Caching:
     def changed(self, changes: Iterable[Change]) -> None:
         """Residency has."""
         for digest_id, shards in changes:
-            if shards:
+            if len(shards):
                 self.rotations.residency_changed(digest_id, shards)
                 self.sessions.residency_changed(digest_id, shards)
                 self.look(digest_id)
@@ -229,6 +233,8 @@ class Caching:
                     await self._ordered.wait()
         except TimeoutError:
             return pb2.OrdersReply(version=version)
+        if self._reply.version == self.version:
+            return self._reply  # that each of many nodes is given
         reply = pb2.OrdersReply(version=self.version)
         for digest_id, setting in self.placement.in_force.items():
             decision = self.rotations.decision(digest_id)
@@ -239,6 +245,7 @@ class Caching:
                 urgent=len(decision.urgent),
                 evict=decision.evict,
             )
+        self._reply = reply
         return reply
 
     def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:

@@ -12,6 +12,7 @@ from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.interface import Decision, Menu, Rotation
+from tfquiver.service.coordinator.slots import distinct
 
 
 class ChunkCache:
@@ -38,7 +39,7 @@ class ChunkCache:
         self._there: dict[ChunkLayout, ResidentSlots] = {}  # of each layout that sessions have used
         self.board = Board(self._by_chunk(np.ones(len(resident), np.bool_)), allocation_bytes)
         self._counted = np.zeros(len(resident), np.uint8)
-        self.residency_changed(np.arange(len(resident)))
+        self._count(np.flatnonzero(np.frombuffer(resident, np.uint8)))
         self.rotation = rotation(self.board)
 
     def open(
@@ -65,16 +66,19 @@ class ChunkCache:
         self.board.session_finished(session)
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
-        numbers = np.unique(np.asarray(shards, np.int64))
+        self._count(distinct(np.asarray(shards, np.int64)))
+
+    def _count(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Those of these shards, each there once, that have changed."""
         resident = np.frombuffer(self._resident, np.uint8)
         numbers = numbers[resident[numbers] != self._counted[numbers]]
         self._counted[numbers] = resident[numbers]
         there = resident[numbers] != 0
         for which, change in ((there, self.board.shard_resident), (~there, self.board.shard_gone)):
-            chunks, at = np.unique(np.frombuffer(self.layout.chunk_of, np.uint32)[numbers[which]], return_inverse=True)
-            sizes = np.bincount(at, self._lengths[numbers[which]], len(chunks))
-            for chunk, size_bytes in zip(chunks.tolist(), sizes.tolist(), strict=True):
-                change(chunk, int(size_bytes))
+            chunk_of = np.frombuffer(self.layout.chunk_of, np.uint32)[numbers[which]]
+            sizes = np.bincount(chunk_of, self._lengths[numbers[which]], self.layout.chunks)
+            for chunk in np.flatnonzero(sizes).tolist():
+                change(chunk, int(sizes[chunk]))
         for slots in self._there.values():
             slots.changed(numbers)
 

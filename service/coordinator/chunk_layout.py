@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.slots import Bits
+from tfquiver.service.coordinator.slots import Bits, distinct
 from tfquiver.striping import Striping
 
 
@@ -90,5 +90,5 @@ class ResidentSlots:
         bit = np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
         np.bitwise_or.at(self.bits, slots[there] >> 3, bit[there])
         np.bitwise_and.at(self.bits, slots[~there] >> 3, ~bit[~there])
-        for chunk in np.unique(np.frombuffer(self._layout.chunk_of, np.uint32)[shards]).tolist():
+        for chunk in distinct(np.frombuffer(self._layout.chunk_of, np.uint32)[shards]).tolist():
             self.versions[chunk] += 1

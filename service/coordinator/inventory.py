@@ -45,14 +45,17 @@ class Inventory:
 
     def contains(self, values: Prefixes) -> npt.NDArray[np.bool_]:
         """Shape of `values`."""
-        found = np.zeros(len(values), np.bool_)
-        if len(self._sorted):
-            at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-            found = self._sorted[at] == values
-        if self._removed:
-            found &= ~np.isin(values, _array(self._removed))
-        if self._added:
-            found |= np.isin(values, _array(self._added))
+        found = self._in_sorted(values)
+        for changed, value in ((self._removed, False), (self._added, True)):
+            if changed:  # of `values` there are few, of these maybe many
+                found[[at for at, one in enumerate(values.tolist()) if one in changed]] = value
+        return found
+
+    def _in_sorted(self, values: Prefixes) -> npt.NDArray[np.bool_]:
+        if not len(self._sorted):
+            return np.zeros(len(values), np.bool_)
+        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+        found: npt.NDArray[np.bool_] = self._sorted[at] == values
         return found
 
     def _merge_if_many(self) -> None:
@@ -60,10 +63,15 @@ class Inventory:
             self._merge()
 
     def _merge(self) -> None:
+        # Both stay sorted: nothing is sorted again but what is new.
         if self._removed:
-            self._sorted = np.setdiff1d(self._sorted, _array(self._removed), assume_unique=True)
+            removed = np.sort(_array(self._removed))
+            removed = removed[self._in_sorted(removed)]
+            self._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, removed))
         if self._added:
-            self._sorted = np.union1d(self._sorted, _array(self._added))
+            added = np.sort(_array(self._added))
+            added = added[~self._in_sorted(added)]
+            self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, added), added)
         self._added, self._removed = set(), set()
 
 

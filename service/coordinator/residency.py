@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import rendezvous
 from tfquiver.digest import Digest
+from tfquiver.rendezvous import Owners, prefixes
 from tfquiver.service.coordinator.inventory import Inventory, Prefixes
 
 _NOBODY = -1
-_BLOCK = 4096
-Change = tuple[bytes, list[int]]  # digest id, shards whose residency changed
+Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 
 
 class Table:
@@ -24,10 +24,11 @@ class Table:
         self.lengths, self.records = digest.lengths, digest.records
         self.resident = bytearray(digest.num_shards)
         self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
-        self.prefixes: Prefixes = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+        self.prefixes: Prefixes = prefixes(digest.hashes)
         self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
         self._sorted = self.prefixes[self._order]
-        self._owners: dict[int, npt.NDArray[np.int64]] = {}
+        self.several = np.zeros(digest.num_shards, np.bool_)  # another than `holder` may hold it, too
+        self._owners: Owners | None = None
         self._owners_among: tuple[str, ...] = ()
 
     @functools.cached_property
@@ -48,19 +49,14 @@ class Table:
         shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
         return shards
 
-    def owner(self, shard: int, node_ids: tuple[str, ...]) -> str:
+    def owners(self, shards: Sequence[int], node_ids: tuple[str, ...]) -> list[str]:
         """By rendezvous among `node_ids`, a tuple that is the same object as long as membership is the same."""
         if not node_ids:
-            return ""
+            return [""] * len(shards)
         if node_ids is not self._owners_among:
-            self._owners, self._owners_among = {}, node_ids
-        # In blocks, so that a change of membership never stops the loop for millions of shards at once.
-        block, index = divmod(shard, _BLOCK)
-        owners = self._owners.get(block)
-        if owners is None:
-            hashes = self.digest.hashes[block * _BLOCK : (block + 1) * _BLOCK]
-            owners = self._owners[block] = rendezvous.owners(hashes, node_ids)
-        return node_ids[int(owners[index])]
+            self._owners, self._owners_among = Owners(node_ids), node_ids
+        assert self._owners
+        return self._owners.of(self.prefixes[np.asarray(shards, np.int64)])
 
 
 class Residency:
@@ -127,10 +123,11 @@ class Residency:
             self._inventories[number] = Inventory()
         return self._numbers[node_id]
 
-    def _set(self, table: Table, shards: npt.NDArray[np.uint32], number: int) -> list[int]:
-        fresh = shards[table.holder[shards] == _NOBODY]
-        table.holder[fresh] = number
-        return _mark(table, fresh, 1)
+    def _set(self, table: Table, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
+        fresh = table.holder[shards] == _NOBODY
+        table.several[shards[~fresh & (table.holder[shards] != number)]] = True
+        table.holder[shards[fresh]] = number
+        return _mark(table, shards[fresh], 1)
 
     def _without(self, number: int, values: Prefixes) -> list[Change]:
         """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
@@ -138,19 +135,21 @@ class Residency:
         for digest_id, table in self._tables.items():
             shards = table.find(values)
             shards = shards[table.holder[shards] == number]
+            gone, doubtful = shards[~table.several[shards]], shards[table.several[shards]]
             for other, inventory in self._inventories.items():
-                if other == number or not len(shards):
-                    continue
-                there = inventory.contains(table.prefixes[shards])
-                table.holder[shards[there]] = other
-                shards = shards[~there]
-            table.holder[shards] = _NOBODY
-            changes.append((digest_id, _mark(table, shards, 0)))
+                if not len(doubtful):
+                    break
+                if other != number:
+                    there = inventory.contains(table.prefixes[doubtful])
+                    table.holder[doubtful[there]] = other
+                    doubtful = doubtful[~there]
+            table.several[doubtful] = False
+            gone = np.concatenate((gone, doubtful))
+            table.holder[gone] = _NOBODY
+            changes.append((digest_id, _mark(table, gone, 0)))
         return changes
 
 
-def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> list[int]:
-    changed: list[int] = shards.tolist()
-    for shard in changed:
-        table.resident[shard] = value
-    return changed
+def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:
+    np.frombuffer(table.resident, np.uint8)[shards] = value
+    return shards

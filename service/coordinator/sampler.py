@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.slots import MOST_DRAWN, Slots, draw, packed
+from tfquiver.service.coordinator.slots import MOST_DRAWN, Slots, distinct, draw, packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ResidentFirst:
                     misses.extend(found)
 
     def _sort_news(self) -> None:
-        news = np.unique(np.concatenate([np.asarray(shards, np.int64) for shards in self._news]))
+        news = distinct(np.concatenate([np.asarray(shards, np.int64) for shards in self._news]))
         self._news.clear()
         self._news_shards = 0
         news = self._rng.permutation(news[self._pending.mask(news)]).astype(np.uint32)

@@ -119,8 +119,8 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         checks.between("wanted", len(request.wanted), 0, checks.MAX_LEASES)
         result, table = await self._coordinator.lease(request)
         reply = pb2.LeaseReply(state=_STATES[result.state])
-        for shard, place in zip(result.shards, result.places, strict=True):
-            owner = self._coordinator.caching.owner(table, shard)
+        owners = self._coordinator.caching.owners(table, result.shards)
+        for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
             lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
             if place.records:
                 block = pb2.BlockPlace(position=place.position, offset=place.offset, records=place.records)

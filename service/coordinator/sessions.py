@@ -13,6 +13,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
@@ -251,8 +254,8 @@ class Sessions:
         for session, reader in list(self._book.readers_of(node_id)):
             self._gone(session, reader)
 
-    def residency_changed(self, digest_id: bytes, shards: Sequence[int]) -> None:
-        """The residency table of a data set has changed for these shards."""
+    def residency_changed(self, digest_id: bytes, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        """The residency table of a data set has changed for these shards; they are not changed afterwards."""
         for session in self._book:
             if session.sampler and session.digest_id == digest_id:
                 session.sampler.residency_changed(shards)

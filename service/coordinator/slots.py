@@ -7,12 +7,14 @@ data set. Here a few thousand are drawn at a time, from bits, so that one costs 
 from __future__ import annotations
 
 from array import array
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
 _ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
+Number = TypeVar("Number", bound=np.integer)
 MOST_DRAWN = 4096  # at a time
 
 
@@ -59,6 +61,15 @@ def packed(values: bytearray) -> Bits:
     return np.packbits(np.frombuffer(values, np.uint8), bitorder="little")
 
 
+def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Each once, sorted; for many numbers in much less time than np.unique."""
+    numbers = np.sort(numbers)
+    each: npt.NDArray[Number] = numbers[
+        np.concatenate((np.ones(min(1, len(numbers)), np.bool_), numbers[1:] != numbers[:-1]))
+    ]
+    return each
+
+
 def count(bits: Bits) -> int:
     return int(_ONES[bits].sum())
 
@@ -73,7 +84,7 @@ def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_
     ones = _ONES[bits]
     ends = np.cumsum(ones, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    ranks = np.arange(total) if total <= most else np.unique(rng.integers(0, total, most))
+    ranks = np.arange(total) if total <= most else distinct(rng.integers(0, total, most))
     at = np.searchsorted(ends, ranks, "right")  # the byte of the one with this rank
     within = (ranks - (ends[at] - ones[at])).astype(np.int64)
     each = np.unpackbits(bits[at].reshape(-1, 1), axis=1, bitorder="little")

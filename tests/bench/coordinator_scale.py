@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import inspect
 import json
 import resource
 import statistics
@@ -220,8 +219,7 @@ async def _register(coordinator: Coordinator, digest: Digest) -> None:
         for at in range(0, len(data), 1 << 20):
             yield data[at : at + (1 << 20)]
 
-    more = [None] * (len(inspect.signature(coordinator.register).parameters) - 3)
-    await coordinator.register("bench", b"", *more, parts())
+    await coordinator.register("bench", b"", None, parts())
 
 
 async def _each(readers: list[Job], kind: str, clocked: Clocked) -> None:

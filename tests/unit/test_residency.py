@@ -86,10 +86,30 @@ def test_an_inventory_is_a_set_whenever_it_is_merged(changes: list[tuple[bool, l
         assert subject.all().tolist() == sorted(model)
 
 
-def test_the_owner_is_the_one_that_nodes_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency, "_BLOCK", 5)
+def test_the_owner_is_the_one_that_nodes_compute() -> None:
     table = Table(DIGESTS[0])
-    for names in (("a", "b", "c"), ("a", "c")):
+    for names in (("a", "b", "c"), ("c", "a"), ("a",)):
         expected = [names[int(n)] for n in rendezvous.owners(DIGESTS[0].hashes, names)]
-        assert [table.owner(shard, names) for shard in range(8)] == expected
-    assert table.owner(0, ()) == ""
+        assert table.owners(range(8), names) == expected
+        assert table.owners([5, 2], names) == [expected[5], expected[2]]
+    assert table.owners([0], ()) == [""]
+
+
+def test_evictions_are_not_looked_for_at_nodes_that_never_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, asked = Residency(), 0
+    for name in "abc":
+        subject.added(name, prefixes(HASHES[:1] if name == "a" else HASHES[1:3]))
+    subject.open(Table(DIGESTS[0]))
+    contains = Inventory.contains
+
+    def counted(self: Inventory, values: inventory.Prefixes) -> object:
+        nonlocal asked
+        asked += 1
+        return contains(self, values)
+
+    monkeypatch.setattr(Inventory, "contains", counted)
+    [(_, gone)] = subject.removed("a", prefixes(HASHES[:1]))
+    assert gone.tolist() == [0] and asked == 0
+    [(_, gone)] = subject.removed("b", prefixes(HASHES[1:2]))
+    assert gone.tolist() == [] and asked > 0, "c has it, too"
+    assert subject.holder(subject.table(DIGESTS[0].digest_id), 1) == "c"
