@@ -66,7 +66,7 @@ class Coordinator:
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
         limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
-        rng = random.Random(uuid.uuid4().int)
+        rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
         self.caching = Caching(clock, self.membership, options.chunk_timeout_s, self._wake_readers_of)
         self.caching.placement.known = self.registry.__contains__

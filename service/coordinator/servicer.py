@@ -101,6 +101,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
             checks.name(field, getattr(request, field), required=False)
         checks.hash_("digest_id", request.digest_id)
         request.job = self._job_of(request.session_key, request.digest_id, request.job)
+        self._check_same_owner(request.session_id, request.session_key)
         session, dropped = await self._coordinator.open_reader(request)
         dataset = self._coordinator.registry.find(request.digest_id)
         return pb2.OpenReaderReply(
@@ -192,6 +193,13 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         if owner:
             self._readable(Identity(Role.JOB, owner), digest_id)
         return f"{owner}/{job}" if owner and job else job
+
+    def _check_same_owner(self, session_id: str, session_key: str) -> None:
+        """Nobody joins the session of another with a key of their own. Raises NotFoundError."""
+        if self._named and session_id:
+            ownership, its_key = self._coordinator.ownership, self._coordinator.sessions.session(session_id).session_key
+            if ownership.name_of(its_key) != ownership.name_of(session_key):
+                raise errors.NotFoundError(f"no session {session_id!r}: it may have expired")
 
     @property
     def _named(self) -> bool:

@@ -9,16 +9,22 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.support.aio import on_loop
 from tests.support.cluster import Server
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
+from tfquiver import rpc
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
+from tfquiver.identity import Role
 from tfquiver.listing import expand
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.registration import Registrar
+from tfquiver.service.coordinator import dataset_calls
+from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.tokens import TokenFile, new_token
 
 NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
 POLICY = CutPolicy(1024, 2048, 4096)
@@ -111,10 +117,10 @@ def test_it_can_be_shared_to_read_and_no_more(cluster: Trusted, digest: Digest) 
 def test_two_teams_who_scan_the_same_files_own_them_both_and_scan_once(cluster: Trusted, tmp_path: Path) -> None:
     files = expand(str(write_files(tmp_path / "data", files=1, records_each=40)))
     with registrar(cluster, "blue") as blue, registrar(cluster, "green") as green:
-        first = blue.files(files, POLICY, "mine", None)
+        first = blue.files(files, Terms(POLICY), "mine", None)
         assert list(first.owners) == ["blue"]
         assert first.digest_id not in known(cluster, "green")
-        second = green.files(files, POLICY, "theirs", None)
+        second = green.files(files, Terms(POLICY), "theirs", None)
     assert (second.digest_id, set(second.owners)) == (first.digest_id, {"blue", "green"})
 
 
@@ -153,6 +159,9 @@ def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: D
     claim(cluster, "blue", "blue's", made.digest_id)
     claim(cluster, "green", "green's", made.digest_id)
     session_id = cluster.call("rack1", "OpenReader", opened("blue's", made.digest_id)).session_id
+    joined = opened("green's", made.digest_id, reader="another")
+    joined.session_id = session_id
+    assert refusal(cluster, "rack1", "OpenReader", joined) is NOT_FOUND
     sessions = {
         who: [one.session_id for one in cluster.call(who, "ListSessions", pb.ListSessionsRequest()).sessions]
         for who in ("blue", "green", "rack1")
@@ -192,6 +201,28 @@ def test_who_lost_the_right_to_read_opens_no_further_session(cluster: Trusted, d
     cluster.call("rack1", "OpenReader", opened("shared", made.digest_id, reader="1"))
     cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id))
     assert refusal(cluster, "rack1", "OpenReader", opened("shared", made.digest_id, reader="2")) is NOT_FOUND
+
+
+@on_loop
+async def test_no_job_fills_the_registry_alone(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_calls, "MAX_OWNED", 1)
+    (token, line), (other_token, other_line) = (new_token(Role.JOB, name) for name in ("blue", "green"))
+    (tmp_path / "tokens").write_text(f"{line}\n{other_line}\n")
+    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
+    address = f"unix:{tmp_path}/socket"
+    async with CoordinatorServer() as server:
+        await server.start(tmp_path / "work", address, TokenFile(tmp_path / "tokens"))
+        async with rpc.aio_channel(address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+
+            def registering(which: Digest, shown: str) -> Any:
+                part = pb.RegisterDatasetRequest(part=which.to_bytes())
+                return stub.RegisterDataset(iter([part]), metadata=rpc.metadata(shown), timeout=20.0)
+
+            await registering(digest, token)
+            with pytest.raises(grpc.RpcError, match="tfquiver dataset delete"):
+                await registering(other, token)
+            await registering(other, other_token)
 
 
 def test_what_belongs_to_whom_outlives_the_coordinator(tmp_path: Path, digest: Digest) -> None:
