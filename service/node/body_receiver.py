@@ -25,39 +25,40 @@ class BodyReceiver:
         self._sock, self._stall_s = sock, stall_s
         self._loop = asyncio.get_running_loop()
 
-    async def frame(self) -> frames.Frame:
-        """The next one. Raises ProtocolError."""
+    async def frame(self, only: type[frames.Frame] | None = None) -> frames.Frame:
+        """The next one. Raises ProtocolError; when it is not what may `only` come, before its payload is read."""
         cls, length = frames.decode_header(bytes(await self._exactly(frames.HEADER_BYTES)))
+        if only not in (None, cls):
+            raise errors.ProtocolError(f"the first frame is {cls.__name__}, not {only.__name__ if only else ''}")
         return frames.decode_payload(cls, await self._exactly(length))
 
-    async def body(self, length: int) -> bytearray:
-        """Raises DeadlineError when it stops coming."""
-        body = bytearray()
-        while len(body) < length:
-            size = min(max(_PIECE_BYTES, len(body)), length - len(body))
-            body += await self._in_time(self._exactly(size))
-        return body
+    async def body(self, length: int) -> bytes:
+        """Raises DeadlineError when it stops coming, or trickles: each piece has to come in time."""
+        pieces = []
+        while length:
+            pieces.append(await self._in_time(self._exactly(min(_PIECE_BYTES, length))))
+            length -= len(pieces[-1])
+        return b"".join(pieces)
 
     async def skip(self, length: int) -> None:
         """As `body`, of a body that nobody wants."""
         piece = bytearray(min(_PIECE_BYTES, length))
         while length:
             view = memoryview(piece)[: min(len(piece), length)]
-            got = await self._in_time(self._loop.sock_recv_into(self._sock, view))
-            if not got:
-                raise EOFError("the peer left in mid-body")
-            length -= got
+            await self._in_time(self._filled(view))
+            length -= len(view)
 
     async def _exactly(self, size: int) -> bytearray:
         buffer = bytearray(size)
-        view = memoryview(buffer)
+        await self._filled(memoryview(buffer))
+        return buffer
+
+    async def _filled(self, view: memoryview) -> None:
         while view:
             got = await self._loop.sock_recv_into(self._sock, view)
             if not got:
                 raise EOFError("the peer has left")
             view = view[got:]
-        view.release()
-        return buffer
 
     async def _in_time(self, receiving: Coroutine[Any, Any, T]) -> T:
         try:

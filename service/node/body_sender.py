@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import socket
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Any, TypeVar
 from tfquiver import errors
 
 T = TypeVar("T")
-_PATIENCE_MS = 50  # in the thread; a peer slower than that must not keep it
+MIN_BYTES_PER_S = 64 << 10
+_PATIENCE_MS = 50  # in the thread, for all bodies of one call; a peer slower than that must not keep it
 _PIECE_BYTES = 8 << 20
 
 
@@ -58,14 +60,22 @@ class BodySender:
         stuck = await self._in_thread(_pump_all, self._sock, bodies)
         while stuck is not None:
             try:
-                while not stuck.sent:
-                    before = stuck.offset
-                    await self._in_thread(_pump, self._sock, stuck)
-                    if stuck.offset == before and not stuck.sent:
-                        await self._in_time(self._writable())
+                await self._send_slowly(stuck)
             finally:
                 stuck.close()
             stuck = await self._in_thread(_pump_all, self._sock, bodies)
+
+    async def _send_slowly(self, body: Body) -> None:
+        """To a peer that takes less than there is: it is waited for on the loop, and no thread is kept for it."""
+        loop = asyncio.get_running_loop()
+        since_s, from_offset = loop.time(), body.offset
+        while not body.sent:
+            await self._in_time(self._writable())
+            await self._in_thread(_pump, self._sock, body, 0)
+            if (passed_s := loop.time() - since_s) >= self._stall_s:
+                if body.offset - from_offset < MIN_BYTES_PER_S * passed_s and not body.sent:
+                    raise errors.DeadlineError(f"the peer takes less than {MIN_BYTES_PER_S} bytes a second")
+                since_s, from_offset = loop.time(), body.offset
 
     async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         running = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
@@ -103,10 +113,11 @@ def _set(ready: asyncio.Future[None]) -> None:
 
 
 def _pump_all(sock: socket.socket, bodies: Iterator[Body]) -> Body | None:
-    """Sends until the peer has taken nothing for a moment (returns what it is stuck at), or all are sent."""
+    """Sends until the peer has been waited for long enough (returns what it is stuck at), or all are sent."""
+    patience_ms = float(_PATIENCE_MS)
     for body in bodies:
         try:
-            _pump(sock, body)
+            patience_ms = _pump(sock, body, patience_ms)
         except BaseException:
             body.close()
             raise
@@ -116,8 +127,8 @@ def _pump_all(sock: socket.socket, bodies: Iterator[Body]) -> Body | None:
     return None
 
 
-def _pump(sock: socket.socket, body: Body) -> None:
-    """Sends until the peer has taken nothing for a moment, or all is sent."""
+def _pump(sock: socket.socket, body: Body, patience_ms: float) -> float:
+    """Sends until the peer has been waited for so long, or all is sent; what is left of the patience."""
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
     while not body.sent:
@@ -127,9 +138,12 @@ def _pump(sock: socket.socket, body: Body) -> None:
                 continue
             sent = os.sendfile(sock.fileno(), body.fd, body.offset, min(body.end - body.offset, _PIECE_BYTES))
         except BlockingIOError:
-            if not poll.poll(_PATIENCE_MS):
-                return
+            before_s = time.monotonic()
+            if patience_ms <= 0 or not poll.poll(patience_ms):
+                return 0.0
+            patience_ms -= (time.monotonic() - before_s) * 1000
             continue
         if not sent:
             raise errors.DataLossError(f"the stored body ends {body.end - body.offset} bytes early")
         body.offset += sent
+    return patience_ms

@@ -20,7 +20,7 @@ from tfquiver.service.node import data_frames as frames
 from tfquiver.service.node import peer_proof
 from tfquiver.service.node.body_receiver import BodyReceiver
 from tfquiver.service.node.body_sender import Body, BodySender
-from tfquiver.service.node.insert import insert_received
+from tfquiver.service.node.insert import insert_received, memory_bytes
 from tfquiver.service.node.room import Room
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store import entry
@@ -42,7 +42,8 @@ class Services:
     disk: DiskStore
     digests: Callable[[bytes], Awaitable[Digest]]
     authority: Authority
-    pool: Executor
+    pool: Executor  # for what goes out
+    inserts: Executor  # for what comes in: a slow disk must not keep shards from being sent
     fetch_deadline_s: float
     stall_s: float
     own_token: str  # that WELCOME proves
@@ -55,13 +56,20 @@ class DataConnection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._sock, self._peer, self._services = sock, peer, services
+        self.address, self.known = peer, False
         self._loop = asyncio.get_running_loop()
         self._sender = BodySender(sock, services.pool, services.stall_s)
         self._receiver = BodyReceiver(sock, services.stall_s)
         self._sending = asyncio.Lock()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._asked = 0
+        self._last_use_s = self._loop.time()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """None: it is about something."""
+        return None if self._asked or self._sending.locked() else self._last_use_s
 
     async def run(self) -> None:
         """Until the peer goes, breaks the protocol, stalls, or this is cancelled. Raises nothing else."""
@@ -78,11 +86,15 @@ class DataConnection:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._sock.close()
 
+    def close(self) -> None:
+        """Harmless when repeated."""
+        self._sock.close()
+
     async def _serve(self) -> None:
         services = self._services
         try:
             async with asyncio.timeout(HELLO_S):
-                hello = await self._receiver.frame()
+                hello = await self._receiver.frame(only=frames.Hello)
         except TimeoutError as error:
             raise errors.DeadlineError(f"no HELLO came within {HELLO_S:g} s") from error
         if not isinstance(hello, frames.Hello):
@@ -91,9 +103,11 @@ class DataConnection:
         self._peer = f"{plain(hello.node_id)} ({self._peer})"
         shown = peer_proof.proof(services.own_token, hello.nonce, services.node_id)
         await self._send(frames.Welcome(services.node_id, shown))
+        self.known = True
         self._spawn(self._say_working)
         while True:
             frame = await self._receiver.frame()
+            self._last_use_s = self._loop.time()
             match frame:
                 case frames.Get():
                     self._asked += len(frame.wants)
@@ -175,17 +189,21 @@ class DataConnection:
             if not services.disk.wanted(header.hash):
                 raise errors.NotFoundError(f"shard {header.hash.hex()} is not kept: it was ordered away")
             services.disk.check_room(header.hash, header.disk_bytes)
+            if memory_bytes(header) > services.room.limit_bytes:
+                raise errors.NeverFitsError(
+                    f"shard {header.hash.hex()}: {header.raw_length} raw bytes are too many to be put"
+                )
         except (errors.NotFoundError, errors.ResourceExhaustedError) as error:
             trouble = error
         if trouble or header.hash in services.disk:
             await self._receiver.skip(header.stored_length)
         else:
-            held_bytes = header.stored_length + (header.raw_length if header.codec == entry.ZSTD else 0)
+            held_bytes = memory_bytes(header)
             await services.room.take(held_bytes)
             try:
                 stored = await self._receiver.body(header.stored_length)
                 await self._loop.run_in_executor(
-                    services.pool, insert_received, services.disk, header, stored, self._peer
+                    services.inserts, insert_received, services.disk, header, stored, self._peer
                 )
             except (errors.DataLossError, errors.ResourceExhaustedError) as error:
                 logging.warning("data port: refused an insert: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,14 @@ from absl import logging
 from tfquiver import addresses, errors
 from tfquiver.digest import Digest
 from tfquiver.identity import Authority
+from tfquiver.service.node.connection_slots import to_give_way
 from tfquiver.service.node.data_connection import DataConnection, Services
 from tfquiver.service.node.shard_source import ShardSource
 from tfquiver.service.node.store.disk import DiskStore
 
-_MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 512
 _THREADS = 8
+_INSERT_THREADS = 4
 _BACKLOG = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S = 0.1
@@ -46,10 +49,12 @@ class DataPort:
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
+        self._inserts = ThreadPoolExecutor(_INSERT_THREADS, "data-port-insert")
         self._services = Services(
-            node_id, source, disk, digests, authority, self._pool, fetch_deadline_s, stall_s, own_token
+            node_id, source, disk, digests, authority, self._pool, self._inserts, fetch_deadline_s, stall_s, own_token
         )
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[DataConnection, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
 
@@ -67,13 +72,14 @@ class DataPort:
 
     async def stop(self) -> None:
         """Closes every connection and waits for its end."""
-        tasks = [*self._connections, *([self._accepting] if self._accepting else [])]
+        tasks = [*self._connections.values(), *self._leaving, *([self._accepting] if self._accepting else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listener:
             self._listener.close()
-        await asyncio.to_thread(self._pool.shutdown, True)
+        for pool in (self._pool, self._inserts):
+            await asyncio.to_thread(pool.shutdown, True)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -84,10 +90,29 @@ class DataPort:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     await asyncio.sleep(_PAUSE_S)  # connections that end give theirs back
                 continue
-            if len(self._connections) >= _MAX_CONNECTIONS:
-                logging.warning("data port: %d connections already, refused %s", len(self._connections), address[0])
+            if len(self._connections) >= MAX_CONNECTIONS and not self._make_place(address[0]):
                 sock.close()
                 continue
-            task = loop.create_task(DataConnection(sock, address[0], self._services).run())
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            connection = DataConnection(sock, address[0], self._services)
+            task = loop.create_task(connection.run())
+            self._connections[connection] = task
+            task.add_done_callback(functools.partial(self._ended, connection))
+
+    def _make_place(self, address: str) -> bool:
+        """For a connection from there. A peer whose idle connection is closed makes another when it needs one."""
+        idle = to_give_way(self._connections)
+        logging.log_every_n_seconds(
+            logging.WARNING, "data port: %d connections; for one from %s, %s", 10, len(self._connections), address,
+            f"an idle one from {idle.address} is closed" if idle else "there is no place: all are busy",
+        )  # fmt: skip
+        if idle is None:
+            return False
+        task = self._connections.pop(idle)
+        task.cancel()
+        self._leaving.add(task)
+        return True
+
+    def _ended(self, connection: DataConnection, task: asyncio.Task[None]) -> None:
+        connection.close()  # one that was cancelled before it began has not done so itself
+        self._connections.pop(connection, None)
+        self._leaving.discard(task)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors, stores
 from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node.bounded_reads import BoundedReads
 from tfquiver.service.node.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.file_passes import FilePasses
 from tfquiver.service.node.metered_store import Meter, MeteredStore
@@ -15,9 +14,12 @@ from tfquiver.service.node.store.verified import VerifiedShard
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 
+_MOST_HUNG = 48
+_GRACE_S = 5.0
+
 
 class Fetcher:
-    """Reads ranges in a bounded pool of threads; the stores retry inside `deadline_s`. Callers join (see flights.py).
+    """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
 
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
@@ -36,7 +38,8 @@ class Fetcher:
         self.meter = meter
         self._deadline_s = deadline_s
         self._store_for = store_for
-        self._pool = ThreadPoolExecutor(parallel_reads, "fetch")
+        # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
+        self._reads = BoundedReads(parallel_reads, _MOST_HUNG, 2 * deadline_s + _GRACE_S)
         self._again = Attempts()
         self._passes = FilePasses(self._store, place, self._again, deadline_s)
 
@@ -53,14 +56,14 @@ class Fetcher:
         """
         if ref.file.compression != "none":
             return await self._passes.fetch(digest, ref, keep)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, digest, ref)
+        return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
 
     async def close(self) -> None:
         """Stops what is under way and waits for its threads."""
         self.meter.stop()
         self._again.stop()
         await self._passes.close()
-        await asyncio.to_thread(self._pool.shutdown, True, cancel_futures=True)
+        await self._reads.close()
 
     def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
         return MeteredStore(self._store_for(uri, digest_id), self.meter)

@@ -89,7 +89,13 @@ class Placer:
         return owners[int(rendezvous.owners(row, owners)[0])]
 
 
-def insert_received(disk: DiskStore, header: entry.Header, stored: bytes | bytearray, sender: str) -> None:
+def memory_bytes(header: entry.Header) -> int:
+    """Most that `insert_received` and the receipt before it hold: the body as it came (twice while it is joined), and
+    beside the raw bytes what they are compressed to again."""
+    return 2 * header.raw_length + (header.stored_length if header.codec == entry.ZSTD else 0)
+
+
+def insert_received(disk: DiskStore, header: entry.Header, body: bytes, sender: str) -> None:
     """Inserts what another node sent; it is not trusted. Blocks.
 
     Raises:
@@ -97,7 +103,6 @@ def insert_received(disk: DiskStore, header: entry.Header, stored: bytes | bytea
       ResourceExhaustedError, NeverFitsError: no room.
     """
     where = f"shard {header.hash.hex()} from {sender}"
-    body = bytes(stored)
     try:
         if google_crc32c.value(body) != header.crc32c_stored:
             raise errors.DataLossError(f"{where}: damaged on the way")

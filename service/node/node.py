@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 
@@ -43,6 +44,11 @@ _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
 _CALLS_STOP_S = 0.5
 _DIGESTS_SHARE = 64  # digests take at most one part of the quota in so many
+
+
+def _hot_shards() -> int:
+    """A quarter of the descriptors; readers, peers and the store need the others."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ class Node:
             store_for=client_stores.of_dataset,
         )
         self._source = ShardSource(
-            directory.node_id, self._disk, HotSet(options.hot_bytes), fetcher, peers, placer.elsewhere
+            directory.node_id, self._disk, HotSet(options.hot_bytes, _hot_shards()), fetcher, peers, placer.elsewhere
         )
         self._undo.append(self._source.close)
         self._orders = ChunkOrders(

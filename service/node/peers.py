@@ -118,6 +118,8 @@ class PeerClient:
         header = entry.Header(entry.RAW, size, size, shard.crc32c, shard.crc32c, shard.hash)
         try:
             self._with_connection(peer, lambda connection: connection.put(header, shard.raw))
+        except errors.NeverFitsError:  # that shard, not the next
+            raise
         except errors.ResourceExhaustedError:
             peer.full_until_s = time.monotonic() + _FULL_S
             raise

@@ -79,6 +79,8 @@ class Reader:
                     raise errors.ProtocolError(f"HELD frames with more than {MAX_HELD} shards")
             case frames.Close():
                 self.finish(frame.complete)
+            case frames.Credit() | frames.Want() | frames.Draining() | frames.Bad() if self._closing:
+                return  # nothing is sent any more; acknowledgements still count
             case frames.Credit() if self._session:
                 self._apply(self._session.credit(frame.credit_bytes))
             case frames.Leaving() if self._session:

@@ -30,10 +30,9 @@ class ReadyShard:
         return cls(SEALED_MEMORY, memory.sealed(raw), 0, len(raw), crc32c, source)
 
     def share(self, source: str = "") -> ReadyShard:
-        """Another one of the same bytes, with its own descriptor."""
-        return ReadyShard(
-            self.kind, os.dup(self.fd), self.offset, self.length_bytes, self.crc32c, source or self.source
-        )
+        """Another one of the same bytes, with its own descriptor. Raises NoMemoryError."""
+        fd = memory.again(self.fd)
+        return ReadyShard(self.kind, fd, self.offset, self.length_bytes, self.crc32c, source or self.source)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -26,6 +26,7 @@ Peer = Reader | TicketProvider | Deliveries
 HELLO_DEADLINE_S = 10.0
 MAX_CONNECTIONS = 4096
 _BACKLOG = 128
+_ACCEPT_PAUSE_S = 0.1
 
 
 class SessionServer:
@@ -111,7 +112,8 @@ class SessionServer:
         except BlockingIOError:
             return
         except OSError as error:
-            logging.error("reader socket: cannot accept: %s", error)
+            logging.log_every_n_seconds(logging.ERROR, "reader socket: cannot accept: %s", 10, error)
+            self._pause_accepting()
             return
         if not self._admits(sock):
             logging.warning("reader socket: refused a process of user %d", peer_uid(sock))
@@ -127,6 +129,17 @@ class SessionServer:
         if peer_uid(sock) in (os.geteuid(), 0):
             return True
         return self._group is not None and self._group.gid in peer_groups(sock)
+
+    def _pause_accepting(self) -> None:
+        """Whoever waits to be accepted would wake the loop again at once; descriptors come back when others leave."""
+        loop = asyncio.get_running_loop()
+        assert self._listener is not None
+        loop.remove_reader(self._listener.fileno())
+        loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._listener:
+            asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept)
 
     def _used(self) -> None:
         self.last_use_s = asyncio.get_running_loop().time()

@@ -17,16 +17,19 @@ from tfquiver.digest import Digest, ShardRef
 from tfquiver.service.node import ready_shard
 from tfquiver.service.node.fetcher import Fetcher
 from tfquiver.service.node.flights import Flights
+from tfquiver.service.node.inserts import Inserts
 from tfquiver.service.node.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.store import codec, entry
 from tfquiver.service.node.store.disk import DiskStore, OpenEntry
 from tfquiver.service.node.store.hot import HotSet
+from tfquiver.service.node.store.memory import NoMemoryError
 from tfquiver.service.node.store.rules import Why
 from tfquiver.service.node.store.verified import VerifiedShard
 
 T = TypeVar("T")
 _DISK_THREADS = 4
 _HANDING_THREADS = 2
+_MOST_HANDING = 32  # shards that wait to be handed over; what a reader brings beyond that is fetched again some day
 _MAX_SUSPECTS = 4096
 
 
@@ -97,6 +100,7 @@ class ShardSource:
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, "disk")
         self._stats = Stats()
+        self._inserts = Inserts(disk.insert)
         self._handed_over: set[bytes] = set()  # shards that another node keeps, for want of room here
         self._handing: dict[bytes, asyncio.Task[bool]] = {}
         self._handing_pool = ThreadPoolExecutor(_HANDING_THREADS, "hand-over")
@@ -115,6 +119,15 @@ class ShardSource:
           ResourceExhaustedError: out of descriptors or memory.
         """
         ref = digest.shard(index)
+        try:
+            return await self._get(digest, ref, owner)
+        except NoMemoryError as error:
+            if not self._hot.give_up_half():
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
+            return await self._get(digest, ref, owner)
+
+    async def _get(self, digest: Digest, ref: ShardRef, owner: str) -> ReadyShard:
         ready = self._hot.get(ref.hash)
         if ready is None:
             joined = ref.hash in self._flights
@@ -236,11 +249,12 @@ class ShardSource:
             task.cancel()
         await asyncio.gather(*handing, return_exceptions=True)
         self._handing_pool.shutdown(wait=False, cancel_futures=True)  # closing the peers ends what is under way
+        await self._inserts.close()
         await asyncio.to_thread(self._pool.shutdown, True)
         self._hot.close()
 
     async def _obtain(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True) -> ReadyShard:
-        if ready := await self._in_pool(self._from_disk, ref):
+        if ready := await self._here(ref):
             return ready
         if self._peers and self._peers.knows(owner):
             try:
@@ -255,16 +269,25 @@ class ShardSource:
         self._reading += for_reader
         try:
             while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
-                if ready := await self._in_pool(self._from_disk, ref):
+                if ready := await self._here(ref):
                     return ready
+            if keep:
+                await self._inserts.keep(shard)
             ready = await self._in_pool(self._from_store, ref, shard, keep)
-            if keep and ref.hash not in self._disk and self._disk.may_stand_in(ref.hash):
+            lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
+            if keep and not lands and len(self._handing) < _MOST_HANDING and self._disk.may_stand_in(ref.hash):
                 self._hand_over(shard)
             return ready
         finally:
             self._reading -= for_reader
             if for_reader and not self._reading:
                 self.on_spare()
+
+    async def _here(self, ref: ShardRef) -> ReadyShard | None:
+        if shard := self._inserts.under_way(ref.hash):
+            ready = await self._in_pool(ReadyShard.from_bytes, shard.raw, shard.crc32c, "hot")
+            return self._kept_hot(ref.hash, ready)
+        return await self._in_pool(self._from_disk, ref)
 
     def _raw_entries(self, hashes: list[bytes]) -> dict[bytes, ReadyShard]:
         found: dict[bytes, ReadyShard] = {}
@@ -297,17 +320,11 @@ class ShardSource:
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(raw, header.crc32c_raw, "disk"))
 
     def _from_store(self, ref: ShardRef, shard: VerifiedShard, keep: bool) -> ReadyShard:
-        if keep:
-            try:
-                self._disk.insert(shard)
-            except errors.ResourceExhaustedError as error:
-                logging.log_every_n_seconds(logging.INFO, "not kept: %s", 60, error)
-            else:
-                opened = self._disk.open_entry(ref.hash)
-                if opened and opened.header.codec == entry.RAW:
-                    return _of_raw_entry(opened, "store")
-                if opened:
-                    opened.close()
+        opened = self._disk.open_entry(ref.hash) if keep else None
+        if opened and opened.header.codec == entry.RAW:
+            return _of_raw_entry(opened, "store")
+        if opened:
+            opened.close()
         return self._kept_hot(ref.hash, ReadyShard.from_bytes(shard.raw, shard.crc32c, "store"))
 
     async def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
@@ -318,7 +335,7 @@ class ShardSource:
         if handing is None:
             shard = await self._in_pool(self._copied, ref, ready)
             try:
-                await self._in_pool(self._disk.insert, shard)
+                await self._inserts.insert(shard)
                 return
             except errors.ResourceExhaustedError as error:
                 trouble = error
@@ -329,7 +346,11 @@ class ShardSource:
             raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
 
     def _copied(self, ref: ShardRef, ready: ReadyShard) -> VerifiedShard:
-        raw = os.pread(ready.fd, ready.length_bytes, ready.offset)
+        pieces, at, end = [], ready.offset, ready.offset + ready.length_bytes
+        while at < end and (piece := os.pread(ready.fd, end - at, at)):  # at most 2 GiB come at a time
+            pieces.append(piece)
+            at += len(piece)
+        raw = b"".join(pieces)
         return VerifiedShard.check(ref.hash, raw, f"{ref.file.uri} at {ref.offset}")
 
     def _hand_over(self, shard: VerifiedShard) -> asyncio.Task[bool]:
@@ -349,7 +370,7 @@ class ShardSource:
 
     def _kept_hot(self, hash: bytes, ready: ReadyShard) -> ReadyShard:
         if self._disk.wanted(hash):
-            with contextlib.suppress(OSError):  # out of descriptors: this reader is served all the same
+            with contextlib.suppress(NoMemoryError):  # out of descriptors: this reader is served all the same
                 self._hot.put(hash, ready)
         return ready
 

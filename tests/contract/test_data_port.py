@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import struct
 from pathlib import Path
 
+import google_crc32c
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -214,7 +217,7 @@ async def test_a_peer_that_does_not_read_is_given_up_and_the_others_served(tmp_p
             lazy.append(peer)
         assert await is_alive(node, digest)
         while node.port._connections:  # each is given up after it has taken nothing for a while
-            await asyncio.wait(node.port._connections, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(node.port._connections.values(), return_when=asyncio.FIRST_COMPLETED)
         for peer in lazy:
             peer.writer.transport.abort()
         assert await is_alive(node, digest)
@@ -245,3 +248,43 @@ async def test_shards_of_an_unknown_digest_or_number_are_not_here(tmp_path: Path
             assert (item.status, item.shard) == (status, shard)
             assert item.message
         await peer.close()
+
+
+@on_loop
+async def test_a_zstd_bomb_is_refused_before_it_is_received_or_unpacked(tmp_path: Path, digest: Digest) -> None:
+    body = zstandard.compress(bytes(1 << 30))
+    async with StoreNode(tmp_path / "cache", [digest]) as node:
+        peer = await Peer.of(node)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        crc32c = google_crc32c.value(body)
+        for raw_length in (1 << 30, 64 << 20):  # more than there is room for; less than the frame says
+            peer.say(frames.Put(entry.Header(entry.ZSTD, raw_length, len(body), 0, crc32c, bytes(32))), body)
+            reply = await peer.hear()
+            assert isinstance(reply, frames.PutReply)
+            error = errors.NeverFitsError("") if raw_length == 1 << 30 else errors.DataLossError("")
+            assert reply.code == errors.code_number(error)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10, "kilobytes"
+        await peer.close()
+        assert await is_alive(node, digest)
+
+
+@on_loop
+async def test_before_hello_nothing_large_is_received(tmp_path: Path, digest: Digest) -> None:
+    async with asyncio.timeout(5), StoreNode(tmp_path / "cache", [digest], token="right") as node:
+        peer = await Peer.of(node, hello=False)
+        peer.writer.write(struct.pack("<HBBI", 0x5154, frames.VERSION, 34, 1 << 20))  # and no byte of the payload
+        assert "first frame is Get" in await peer.last_words()
+        await peer.close()
+
+
+@on_loop
+async def test_idle_connections_give_way_to_those_who_come(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfquiver.service.node.data_port.MAX_CONNECTIONS", 8)
+    async with asyncio.timeout(10), StoreNode(tmp_path / "cache", [digest]) as node:
+        held = [await Peer.of(node, hello=number % 2 == 0) for number in range(12)]
+        assert await is_alive(node, digest)
+        assert len(node.port._connections) <= 8
+        for peer in held:
+            await peer.close()

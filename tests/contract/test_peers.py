@@ -190,14 +190,20 @@ async def test_a_put_that_does_not_fit_is_refused_and_the_connection_lives(tmp_p
     members: Members = []
     async with (
         StoreNode(tmp_path / "a", node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", node_id="b", members=members, quota_bytes=8192) as b,
+        StoreNode(tmp_path / "b", node_id="b", members=members, quota_bytes=16384) as b,
     ):
-        raw = random.Random(3).randbytes(3 << 20)
-        with pytest.raises(errors.ResourceExhaustedError):
-            await asyncio.to_thread(a.peers.put, "b", verified(raw))
+        with pytest.raises(errors.NeverFitsError):
+            await asyncio.to_thread(a.peers.put, "b", verified(random.Random(3).randbytes(3 << 20)))
+        for number in (1, 2):
+            raw = random.Random(number).randbytes(8000)
+            if number == 1:  # what never fits says nothing of others
+                await asyncio.to_thread(a.peers.put, "b", verified(raw))
+                continue
+            with pytest.raises(errors.ResourceExhaustedError):
+                await asyncio.to_thread(a.peers.put, "b", verified(raw))
         with pytest.raises(errors.ResourceExhaustedError, match="a moment ago"):
             await asyncio.to_thread(a.peers.put, "b", verified(b"small"))
-        assert len(b.disk) == 0
+        assert len(b.disk) == 1
 
 
 def verified(raw: bytes) -> VerifiedShard:

@@ -30,6 +30,11 @@ def test_zstd_where_it_pays_and_raw_where_it_does_not() -> None:
     assert codec.compress(mostly_noise, "zstd")[0] == entry.ZSTD
 
 
+def test_what_saves_no_page_of_the_disk_stays_raw() -> None:
+    assert codec.compress(TEXT[:3000], "auto")[0] == codec.compress(TEXT[:3000], "zstd")[0] == entry.RAW
+    assert codec.compress(TEXT[:5000], "auto")[0] == entry.ZSTD
+
+
 def test_noise_is_given_up_after_a_look_at_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = []
     real = zstandard.ZstdCompressor

@@ -20,12 +20,15 @@ _PROBES = 3
 
 
 def compress(raw: bytes, mode: Mode) -> tuple[int, bytes]:
-    """(codec, stored bytes) of a shard. `zstd` compresses whatever becomes smaller at all."""
+    """(codec, stored bytes) of a shard. What counts is pages of the disk: fewer than a whole one is nothing.
+
+    `zstd` compresses whatever becomes smaller at all.
+    """
     if mode == "raw" or (mode == "auto" and not _promising(raw)):
         return entry.RAW, raw
     stored = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
-    limit = len(raw) * (WORTHWHILE if mode == "auto" else 1.0)
-    return (entry.ZSTD, stored) if len(stored) < limit else (entry.RAW, raw)
+    limit = entry.disk_bytes(len(raw)) * (WORTHWHILE if mode == "auto" else 1.0)
+    return (entry.ZSTD, stored) if entry.disk_bytes(len(stored)) < limit else (entry.RAW, raw)
 
 
 def decompress(stored: bytes | memoryview, raw_length: int, where: str) -> bytes:

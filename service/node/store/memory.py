@@ -22,6 +22,14 @@ def create() -> int:
         raise NoMemoryError(f"no memory file for a shard: {error.strerror}") from error
 
 
+def again(fd: int) -> int:
+    """Another descriptor of the same file. Raises NoMemoryError."""
+    try:
+        return os.dup(fd)
+    except OSError as error:
+        raise NoMemoryError(f"no descriptor for a shard: {error.strerror}") from error
+
+
 def write(fd: int, data: bytes | memoryview) -> None:
     """Appends all of it. Raises NoMemoryError."""
     view = memoryview(data)
