@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 # Tests wait more than they compute: one process more than there are cores. JOBS=0: one after the other, in one process.
+# EXAMPLES=10: ten times the Hypothesis examples.
 JOBS ?= $(shell expr $$(nproc) + 1)
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 KINDS := unit contract ops integration fault golden
@@ -30,6 +31,8 @@ $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 
 demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
+
+test test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
 
 test: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(KINDS:%=tests/%) $(ARGS)

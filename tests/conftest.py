@@ -19,7 +19,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import leaks, turns
+from tests.support import examples, leaks, turns
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)
@@ -43,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="tfquiver-turns-")
         config.add_cleanup(lambda: shutil.rmtree(folder))
         os.environ[turns.FOLDER] = folder  # for the processes to come
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if examples.FACTOR != 1:
+        examples.multiply(items, float(config.getini("timeout")), examples.FACTOR)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the test's time limit: waiting for a turn is not the test's time

@@ -37,6 +37,7 @@ QUOTA = "2MiB"  # of 3 MB, which take whole pages on the disk: the rest comes fr
 POOL_BYTES = READAHEAD_BYTES = 100_000
 STEP_S = 0.004  # an epoch of 300 steps takes 1.2 s and more
 LONGEST_EPOCH_S = 60.0
+GIVEN_UP_S = 180.0  # with all servers back; gRPC tries a server that was away again after two minutes at the latest
 FULL_KILLS, QUICK_KILLS = 200, 10
 
 Reader = numbered.EpochReader
@@ -51,6 +52,7 @@ class Tally:
     lost: int = 0
     duplicates: int = 0
     late: int = 0  # epochs that had not ended after LONGEST_EPOCH_S
+    stuck: bool = False  # one had not ended after GIVEN_UP_S more: nothing can be said after it
     errors: Counter[str] = field(default_factory=Counter)  # epochs that ended in one of TensorFlow's, by its class
     untyped: Counter[str] = field(default_factory=Counter)  # in any other
     epochs: Counter[str] = field(default_factory=Counter)
@@ -75,6 +77,7 @@ class Tally:
             "lost": self.lost,
             "duplicates": self.duplicates,
             "late": self.late,
+            "stuck": self.stuck,
             "errors": dict(self.errors),
             "untyped": dict(self.untyped),
             "epochs_by_trouble": dict(self.epochs),
@@ -281,7 +284,7 @@ class Troubles:
 def run(world: World, troubles: Troubles, dataset: Any, kills: int, twice_as_often: Sequence[str] = ()) -> None:
     """Epoch after epoch until so many processes were killed; each kind of trouble comes before any comes again."""
     tally, rng, order = world.tally, troubles.rng, list[str]()
-    while tally.kills < kills:
+    while tally.kills < kills and not tally.stuck:
         began = time.monotonic()
         kinds = [*troubles.kinds, *twice_as_often]
         order = order or rng.sample(kinds, len(kinds))
@@ -311,21 +314,20 @@ def run(world: World, troubles: Troubles, dataset: Any, kills: int, twice_as_oft
 
 def _result(world: World, reader: Reader, kind: str) -> numbered.Numbers | None:
     """None after an error, which is counted. An epoch that is late is given all servers and as long again."""
-    for last in (False, True):
+    for limit_s in (LONGEST_EPOCH_S, GIVEN_UP_S):
         try:
-            return reader.result(LONGEST_EPOCH_S)
+            return reader.result(limit_s)
         except TimeoutError as error:
             world.tally.late += 1
             print(f"{kind}: {error}", file=sys.stderr, flush=True)
-            if last:
-                raise
             world.start()
         except Exception as error:  # noqa: BLE001 - counted: a bar looks at it
             counter = world.tally.errors if isinstance(error, tf.errors.OpError) else world.tally.untyped
             counter[type(error).__name__] += 1
             print(f"{kind}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
             return None
-    raise AssertionError
+    world.tally.stuck = True
+    return None
 
 
 def arguments(doc: str | None) -> argparse.Namespace:

@@ -1,0 +1,54 @@
+"""A factor for all Hypothesis examples reaches plain tests and state machines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBE = """
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+plain, few, machine = [], [], []
+
+@given(st.floats())
+def test_plain(x):
+    plain.append(x)
+
+@given(st.floats())
+@settings(max_examples=7)
+def test_few(x):
+    few.append(x)
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        machine.append(1)
+
+    @rule()
+    def nothing(self):
+        pass
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=5)
+
+def test_counts():
+    assert (len(plain), len(few)) == (300, 21)
+    assert len(machine) > 10
+"""
+
+
+def test_all_get_as_many_more(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    (folder / "test_probe.py").write_text(PROBE)
+    (tmp_path / "tests" / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    env = {**os.environ, "TFQUIVER_TEST_EXAMPLES": "3", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "4 passed" in done.stdout
