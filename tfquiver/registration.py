@@ -79,10 +79,15 @@ class Registrar:
         # A node has registered it; who shows the listing that it was scanned from owns it.
         return self.find(coordinator_pb2.FindDatasetRequest(listing_key=key)) or scanned
 
-    def digest(self, path: Path) -> types_pb2.Dataset:
-        """The data set of a digest file, registered if it is not yet. Raises CorruptDigestError, UnavailableError."""
+    def digest(self, path: Path, terms: Terms | None = None) -> types_pb2.Dataset:
+        """The data set of a digest file, registered if it is not yet. Raises CorruptDigestError, UnavailableError.
+
+        `terms`: what it was built with; it is then found by its files, too, and nobody scans them any more.
+        """
         digest = Digest.open(path)
-        found = self.find(coordinator_pb2.FindDatasetRequest(digest_id=digest.digest_id))
+        key = terms.key(digest.files) if terms else b""
+        request = coordinator_pb2.FindDatasetRequest
+        found = self.find(request(listing_key=key) if key else request(digest_id=digest.digest_id))
         if found is not None:
             return found
         data = path.read_bytes()
@@ -92,6 +97,9 @@ class Registrar:
                 part = coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
                 if at == 0:
                     part.name = digest.name
+                    if terms:
+                        part.listing_key = key
+                        part.terms.CopyFrom(terms.message())
                 yield part
 
         return self._retry(

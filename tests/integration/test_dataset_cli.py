@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.support import node_calls
+from tests.support import node_calls, records
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import status
 from tfquiver.cli.main import main
+from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
+from tfquiver.listed import listed
+from tfquiver.listing_terms import Terms
 from tfquiver.registration import Registrar
 
 QUOTA_BYTES = 2 << 20
@@ -143,3 +146,16 @@ def test_of_one_that_nobody_has_set_it_says_so(cluster: Cluster, tool: Tool, tmp
 def test_a_service_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dataset", "list", "--service", "nothing"]) == 1
     assert "neither host:port nor a directory" in capsys.readouterr().err
+
+
+def test_a_digest_that_is_registered_is_found_by_its_files(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(records.stream(b"record %d" % at for at in range(100)))
+    pattern, service = str(tmp_path / "*.tfrecord"), cluster.coordinator.address
+    before = node_calls.status(cluster.node.ready["control"]).store_bytes
+    assert main(["digest", "build", pattern, "-o", str(tmp_path / "d.tfqd"), "--name=mine", "--service", service]) == 0
+    files, _ = listed(pattern)
+    with Registrar(service, None, "", 20.0) as registrar:
+        found = registrar.files(files, Terms(), "other", None)
+        assert (found.name, found.records) == ("mine", 100)
+        assert registrar.files(files, Terms(CutPolicy(1, 1, 1)), "other", None).shards == 100
+    assert node_calls.status(cluster.node.ready["control"]).store_bytes - before < 2 * files[0].size_bytes

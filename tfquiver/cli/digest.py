@@ -22,12 +22,16 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import digest_build, errors, listing, plain_text
+from tfquiver import digest_build, errors, plain_text, serving
 from tfquiver.cli import calls
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
 from tfquiver.digest_verify import check_content
+from tfquiver.listed import listed
+from tfquiver.listing_terms import Terms
+from tfquiver.registration import Registrar
 from tfquiver.serving import parse_bytes, shortened
+from tfquiver.stores.access import place_of
 
 _MANY = 10
 _MOST_WORKERS = 1024
@@ -53,6 +57,11 @@ def add_parser(subparsers: Any) -> None:
     build.add_argument(
         "--workers", type=_workers, default=os.cpu_count() or 1, help="scanning processes; default: CPUs"
     )
+    build.add_argument(
+        "--service", default="", metavar="WHERE",
+        help="register it there, so that tfquiver.dataset finds it by its files: a coordinator, or a cache directory",
+    )  # fmt: skip
+    build.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
     build.set_defaults(run=_build)
 
     show = commands.add_parser("show", help="what a digest says")
@@ -103,7 +112,9 @@ def _build(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     _check_output(output)
     console = calls.console(stderr=True)
-    files = listing.expand(arguments.pattern)
+    service = calls.coordinator_address(arguments.service) if arguments.service else ""
+    token = serving.read_token(arguments.auth_token_file)
+    files, accesses = listed(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
     with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:
         task = bar.add_task(f"{len(files)} files", total=sum(file.size_bytes for file in files), records=0)
@@ -117,6 +128,9 @@ def _build(arguments: argparse.Namespace) -> int:
         )
     digest.save(output)
     shutil.rmtree(journal)
+    if service:
+        with Registrar(service, None, token, calls.CALL_S) as registrar:
+            registrar.digest(output, Terms(policy, place_of(accesses)))
     _print(digest, output, with_files=False)
     return 0
 
