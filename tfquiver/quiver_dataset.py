@@ -193,8 +193,6 @@ def dataset(
         raise
     if endpoint_name:
         weakref.finalize(made, endpoints.release, endpoint_name)
-    if reaching is not None:
-        weakref.finalize(made, reaching.reads_no_more, registered.digest_id)
     whole = _without_autoshard(made)
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
     return whole

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
 import grpc
 from absl import logging
@@ -26,6 +26,8 @@ _TTL_S = 900  # a trainer may be stopped, or hold the interpreter, for minutes
 _EVERY_S = 30.0
 _BEFORE_EXPIRY_S = 300.0
 _CALL_S = 5.0
+_GOOD_BYE_S = 1.0
+_MAX_DATASETS = 1024
 
 
 class StoreAccess:
@@ -38,9 +40,9 @@ class StoreAccess:
     def __init__(self, token: str) -> None:
         self.client_id = uuid.uuid4().hex
         self._metadata = tuple(rpc.metadata(token))
-        self._lock = threading.RLock()  # the garbage collector calls `reads_no_more` wherever it happens to run
+        self._lock = threading.Lock()
         self._accesses: dict[str, Access] = {}
-        self._datasets: Counter[bytes] = Counter()
+        self._datasets: dict[bytes, None] = {}  # the last one comes last
         self._control = ""
         self._said_s = 0.0
         self._stop = threading.Event()
@@ -57,16 +59,13 @@ class StoreAccess:
             self._thread.start()
 
     def reads(self, digest_id: bytes) -> None:
-        """This process reads that data set, until as many `reads_no_more`. Raises as `use`."""
+        """This process reads that data set, for as long as it lives: iterators outlive data sets. Raises as `use`."""
         with self._lock:
-            self._datasets[digest_id] += 1
+            self._datasets.pop(digest_id, None)
+            self._datasets[digest_id] = None
+            while len(self._datasets) > _MAX_DATASETS:
+                del self._datasets[next(iter(self._datasets))]
         self._say()
-
-    def reads_no_more(self, digest_id: bytes) -> None:
-        """The node is told at the next occasion: readers that are ending may still need a shard."""
-        with self._lock:
-            self._datasets[digest_id] -= 1
-            self._datasets = +self._datasets
 
     def found(self, endpoint: NodeEndpoint) -> None:
         """The node was found again, or another one was started: it knows nothing yet."""
@@ -78,9 +77,16 @@ class StoreAccess:
             logging.warning("store credentials: %s; telling it again soon", str(error))
 
     def close(self) -> None:
+        """Asks the node to forget it all, and ends the thread."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        with self._lock:
+            control, said = self._control, bool(self._accesses)
+        if said:
+            with suppress(grpc.RpcError), rpc.channel(control) as channel:  # it is gone, or forgets by itself
+                request = node_pb2.UseStoresRequest(client_id=self.client_id)
+                node_pb2_grpc.NodeStub(channel).UseStores(request, metadata=self._metadata, timeout=_GOOD_BYE_S)
 
     def _say(self) -> None:
         with self._lock:
@@ -145,7 +151,7 @@ def found(endpoint_name: str, endpoint: NodeEndpoint) -> None:
 
 
 def close_all() -> None:
-    """Says nothing more; the nodes forget it in time. Returns when the threads have ended."""
+    """Asks every node to forget what this process has told it. Returns when the threads have ended."""
     with _lock:
         known = list(_by_endpoint.values())
         _by_endpoint.clear()
