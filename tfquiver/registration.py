@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -150,14 +150,12 @@ class Registrar:
             ),
             f"asking the coordinator at {self._address}",
         )
-        caching = {node.node_id: node.control_address for node in reply.nodes if node.quota_bytes}
-        if not caching:
+        control = scanning_node(key, reply.nodes)
+        if not control:
             raise errors.UnavailableError(
                 f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
             )
-        ids = sorted(caching)
-        row = np.frombuffer(key, np.uint8).reshape(1, 32)
-        return caching[ids[int(rendezvous.owners(row, ids)[0])]]
+        return control
 
     def _scan(
         self,
@@ -168,12 +166,11 @@ class Registrar:
     ) -> types_pb2.Dataset:
         """Asks again while the scan gets further: what is done of it is not done again."""
         what = f"scanning on the node at {control}"
-        furthest, give_up_at = -1, time.monotonic() + self._deadline_s
+        patience = ScanPatience(self._deadline_s, time.monotonic())
         while True:
             try:
                 for reply in self._ensure(control, header, files):
-                    if reply.done_bytes > furthest:
-                        furthest, give_up_at = reply.done_bytes, time.monotonic() + self._deadline_s
+                    patience.seen(reply.done_bytes, time.monotonic())
                     if reply.trouble:
                         logging.log_every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
                     if progress is not None and reply.total_bytes:
@@ -182,7 +179,7 @@ class Registrar:
                         return reply.dataset
                 raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
             except grpc.RpcError as error:
-                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
+                if error.code() not in rpc.RETRYABLE or patience.is_over(time.monotonic()):
                     raise rpc.from_rpc_error(error, what) from error
                 logging.log_every_n_seconds(
                     logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details()
@@ -247,3 +244,33 @@ def file_parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]
             part, room = [], _FILES_BYTES
     if part:
         yield part
+
+
+def scanning_node(key: bytes, nodes: Iterable[types_pb2.NodeInfo]) -> str:
+    """The control address of the node that scans a listing (its key); "": none caches.
+
+    Listings are spread over the nodes, and whoever asks for one comes to the same node and joins its scan.
+    """
+    caching = {node.node_id: node.control_address for node in nodes if node.quota_bytes}
+    if not caching:
+        return ""
+    ids = sorted(caching)
+    row = np.frombuffer(key, np.uint8).reshape(1, 32)
+    return caching[ids[int(rendezvous.owners(row, ids)[0])]]
+
+
+class ScanPatience:
+    """How long a scan that fails is asked for again: `deadline_s` since it last got further than ever before."""
+
+    def __init__(self, deadline_s: float, now_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._give_up_at = now_s + deadline_s
+        self._furthest = 0
+
+    def seen(self, done_bytes: int, now_s: float) -> None:
+        if done_bytes > self._furthest:
+            self._furthest = done_bytes
+            self._give_up_at = now_s + self._deadline_s
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s > self._give_up_at
