@@ -75,8 +75,7 @@ class Trusted:
 
     def _call(self, stub: Any, who: str, method: str, request: Any) -> Any:
         metadata = rpc.metadata(self.tokens.get(who, who))
-        asked = iter([request]) if method == "EnsureDataset" else request
-        reply = getattr(stub, method)(asked, timeout=CALL_S, metadata=metadata, wait_for_ready=True)
+        reply = getattr(stub, method)(request, timeout=CALL_S, metadata=metadata, wait_for_ready=True)
         return list(reply) if method in ("EnsureDataset", "GetDigest") else reply
 
 
