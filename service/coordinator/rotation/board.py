@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+_FIRST_ROWS = 8
+
 
 class Needs:
     """What one session has not taken yet, in bytes by chunk, and which chunks it is reading."""
@@ -38,6 +43,18 @@ class Board:
         self.finishes = [0] * len(self.sizes)  # uses that ended with nothing of the chunk pending; only grows
         self.sessions: dict[str, Needs] = {}
         self.version = 0
+        self.names: list[str] = []  # of `sessions`, in the order of `pending`
+        self._row: dict[str, int] = {}
+        self._pending = np.zeros((_FIRST_ROWS, len(self.sizes)), np.int64)
+
+    @property
+    def pending(self) -> npt.NDArray[np.int64]:
+        """What `sessions` say of pending bytes, all at once: shape [sessions, chunks]. Not to be kept or changed."""
+        return self._pending[: len(self.names)]
+
+    def row(self, session: str) -> int:
+        """Of `pending`."""
+        return self._row[session]
 
     def complete(self, chunk: int) -> bool:
         return self.resident[chunk] == self.sizes[chunk]
@@ -65,6 +82,11 @@ class Board:
         """`pending`: bytes by chunk. One that is open already is opened anew."""
         self.session_finished(session)
         self.sessions[session] = Needs(pending)
+        row = self._row[session] = len(self.names)
+        self.names.append(session)
+        if row == len(self._pending):
+            self._pending = np.concatenate((self._pending, np.zeros_like(self._pending)))
+        self._pending[row] = pending
         for chunk, size_bytes in enumerate(pending):
             self.wanted[chunk] += size_bytes > 0
             self.needed_bytes[chunk] += size_bytes
@@ -73,6 +95,7 @@ class Board:
     def took(self, session: str, chunk: int, size_bytes: int) -> None:
         needs = self.sessions[session]
         needs.pending[chunk] -= size_bytes
+        self._pending[self._row[session], chunk] -= size_bytes
         needs.pending_bytes -= size_bytes
         self.needed_bytes[chunk] -= size_bytes
         if size_bytes and not needs.pending[chunk]:
@@ -85,6 +108,7 @@ class Board:
             self.wanted[chunk] += 1
             self.version += 1
         needs.pending[chunk] += size_bytes
+        self._pending[self._row[session], chunk] += size_bytes
         needs.pending_bytes += size_bytes
         self.needed_bytes[chunk] += size_bytes
 
@@ -123,4 +147,8 @@ class Board:
             self.wanted[chunk] -= size_bytes > 0
             self.needed_bytes[chunk] -= size_bytes
         del self.sessions[session]
+        row, last = self._row.pop(session), self.names.pop()
+        if last != session:  # it takes the place that has become free
+            self.names[row], self._row[last] = last, row
+            self._pending[row] = self._pending[len(self.names)]
         self.version += 1

@@ -10,9 +10,10 @@ is not evicted yet serves the session that comes to it later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import numpy as np
+import numpy.typing as npt
 
-from tfquiver.service.coordinator.rotation.board import Board, Needs
+from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.interface import Decision, Menu
 from tfquiver.service.coordinator.rotation.room import Room
 
@@ -64,13 +65,15 @@ class Relevance:
         board, room = self._board, self._room
         room.note(now)
         self._shrink()
-        dry = [session for session, needs in board.sessions.items() if self._is_dry(needs)]
-        kept = {session: since for session, since in self._dry_since.items() if session in dry}
-        self._dry_since = kept | {session: now for session in dry if session not in kept}
+        dry = self._dry()
+        names = {board.names[row] for row in dry.tolist()}
+        kept = {session: since for session, since in self._dry_since.items() if session in names}
+        self._dry_since = kept | dict.fromkeys(sorted(names - kept.keys()), now)
         while room.loading() < self._loading_at_once and self._load_another(now):
             pass
         load = room.lacking() if board.sessions else []
-        urgent = frozenset(c for c in load if any(board.sessions[session].pending[c] for session in dry))
+        wanted: npt.NDArray[np.bool_] = np.any(board.pending[dry] > 0, axis=0)
+        urgent = frozenset(c for c in load if wanted[c])
         load.sort(key=lambda chunk: chunk not in urgent)
         return Decision(tuple(load), urgent, room.leaving)
 
@@ -94,17 +97,17 @@ class Relevance:
     def _load_another(self, now: float) -> bool:
         """False when nothing is to be loaded now."""
         board, room = self._board, self._room
-        starved = [needs for needs in board.sessions.values() if self._has_less_than(self._lead_bytes, needs)]
+        starved = np.flatnonzero(self._have_less_than(self._lead_bytes))
         chunk = self._overdue(now)
         if chunk is None:
-            chunk = self._most_wanted(starved or board.sessions.values())
+            chunk = self._most_wanted(board.pending[starved] if len(starved) else board.pending)
         if chunk is None:
             return False
         size_bytes, free_bytes = board.sizes[chunk], room.free_bytes
         if size_bytes <= free_bytes:
             room.admit(chunk, now)
             return True
-        if size_bytes <= free_bytes + room.leaving_bytes or not starved:
+        if size_bytes <= free_bytes + room.leaving_bytes or not len(starved):
             return False
         victim = self._least_wanted(now)
         if victim is None:
@@ -115,13 +118,14 @@ class Relevance:
     def _overdue(self, now: float) -> int | None:
         """What the session needs that has been waiting for too long, if there is one."""
         sessions = [s for s, since in self._dry_since.items() if now >= since + self._timeout_s]
-        wanted = (self._most_wanted([self._board.sessions[session]]) for session in sessions)
+        board = self._board
+        wanted = (self._most_wanted(board.pending[[board.row(session)]]) for session in sessions)
         return next((chunk for chunk in wanted if chunk is not None), None)
 
-    def _most_wanted(self, sessions: Iterable[Needs]) -> int | None:
-        """Of what these sessions need, and what is neither here nor too little to be loaded."""
-        chunks = {chunk for needs in sessions for chunk, size_bytes in enumerate(needs.pending) if size_bytes}
-        absent = [chunk for chunk in sorted(chunks) if chunk not in self._room.stays and not self._is_remnant(chunk)]
+    def _most_wanted(self, pending: npt.NDArray[np.int64]) -> int | None:
+        """Of what these rows of the board's need, and what is neither here nor too little to be loaded."""
+        chunks: list[int] = np.flatnonzero((pending > 0).any(axis=0)).tolist()
+        absent = [chunk for chunk in chunks if chunk not in self._room.stays and not self._is_remnant(chunk)]
         return max(absent, key=lambda chunk: self._board.wanted[chunk], default=None)
 
     def _least_wanted(self, now: float) -> int | None:
@@ -131,8 +135,7 @@ class Relevance:
         chunk = min(chunks, key=lambda chunk: wanted[chunk], default=None)
         if chunk is None or not wanted[chunk]:
             return chunk
-        sessions = self._board.sessions.values()
-        return chunk if any(self._has_less_than(self._evict_lead_bytes, needs) for needs in sessions) else None
+        return chunk if self._have_less_than(self._evict_lead_bytes).any() else None
 
     def _may_go(self, chunk: int, now: float) -> bool:
         """Nobody reads it, and what it was loaded for has been done; or either takes too long."""
@@ -140,13 +143,19 @@ class Relevance:
         done = stay.finished or not self._board.wanted[chunk]
         return stay.settled and ((done and not self._board.readers[chunk]) or stay.overdue(now))
 
-    def _has_less_than(self, lead_bytes: float, needs: Needs) -> bool:
-        here_bytes = sum(needs.pending[chunk] for chunk in self._room.stays)
-        return here_bytes < min(lead_bytes, needs.pending_bytes)
+    def _have_less_than(self, lead_bytes: float) -> npt.NDArray[np.bool_]:
+        """Which of the board's rows have less left to read than this: shape [sessions]."""
+        pending = self._board.pending
+        less: npt.NDArray[np.bool_] = pending[:, list(self._room.stays)].sum(axis=1) < np.minimum(
+            lead_bytes, pending.sum(axis=1)
+        )
+        return less
 
-    def _is_dry(self, needs: Needs) -> bool:
+    def _dry(self) -> npt.NDArray[np.intp]:
+        """The board's rows of sessions that need something, and have nothing to read."""
         board = self._board
-        return needs.pending_bytes > 0 and not any(needs.pending[c] and board.resident[c] for c in self._room.stays)
+        there = [chunk for chunk in self._room.stays if board.resident[chunk]]
+        return np.flatnonzero(board.pending.any(axis=1) & ~board.pending[:, there].any(axis=1))
 
     def _is_remnant(self, chunk: int) -> bool:
         """So little of it is needed that reading just that costs less than loading the chunk."""
