@@ -41,6 +41,11 @@ def define_flags() -> None:
         "auth_token_file", "", "File whose first line is the cluster's token; for the worker's own node."
     )
     flags.DEFINE_multi_string("node_flag", [], "A further flag for the worker's own node, for example --codec=raw.")
+    flags.DEFINE_string(
+        "cross_trainer_cache_size",
+        "10GiB",
+        "Memory for each TensorFlow cross-trainer cache, for example 500MB or 10GiB.",
+    )
     flags.DEFINE_integer("heartbeat_interval_ms", 1000, "Pause between two heartbeats to the dispatcher.", 100, 60_000)
     flags.DEFINE_integer(
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
@@ -54,6 +59,11 @@ def define_flags() -> None:
     )
     flags.register_validator(
         "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+    )
+    flags.register_validator(
+        "cross_trainer_cache_size",
+        lambda text: serving.is_size(text) and serving.parse_bytes(text) > 0,
+        "must be a size, for example 10GiB",
     )
     flags.register_validator("quota", serving.is_size, "must be a size, for example 10GiB")
     flags.register_multi_flags_validator(
@@ -135,6 +145,7 @@ async def _work(library: Library) -> None:
         worker_address=worker_address,
         heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
         dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
+        cross_trainer_cache_size_bytes=serving.parse_bytes(FLAGS.cross_trainer_cache_size),
     )
     library.set_label(worker_address.replace("%port%", str(FLAGS.port)))
     try:
