@@ -1,8 +1,10 @@
 """How fast a node gets shards from the node that owns them, against `sendfile` over the same loopback.
 
 The owner is a process of its own with a warm raw store. Ours: the whole way of a miss at a node that does not own the
-shards, into sealed memory that a reader could be given. The limit: a process that does nothing but `sendfile` the same
-entries over one connection, and a receiver that takes them into one buffer that it uses again and again.
+shards, into sealed memory that a reader could be given; once with the peer trusted, and once with all bytes hashed. The
+limit of the first: a process that does nothing but `sendfile` the same entries over one connection, and a receiver that
+takes them into one buffer that it uses again and again. Of the second: a receiver that hashes and seals each, too, for
+on as few cores as here the hash is most of the work (a core hashes 1.0 to 1.8 GB/s; two connections use two).
 
     python -m tests.bench.peer_transfer [--quick]
 """
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import hashlib
 import json
 import os
 import random
@@ -20,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.bars import Bar, finish
@@ -32,6 +37,8 @@ from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.store import entry, memory
 
 BAR = 0.7
+HASHED_BAR = 1.0
+TOKEN = "the owner's"
 ROUNDS = 5
 SHARD_BYTES = 2 << 20
 AHEAD = 16  # shards that a reader has under way
@@ -41,7 +48,7 @@ OWNER = "owner"
 async def serve(root: Path, digest_path: Path) -> None:
     """The owner: a data port; and a port that sends every entry to whoever connects. Until its input ends."""
     digest = Digest.open(digest_path)
-    async with StoreNode(root, [digest], node_id=OWNER, mode="raw") as node:
+    async with StoreNode(root, [digest], node_id=OWNER, mode="raw", token=TOKEN) as node:
         for index in range(digest.num_shards):
             (await node.source.get(digest, index, OWNER)).close()
         plain = socket.create_server(("127.0.0.1", 0))
@@ -66,7 +73,7 @@ def send_plainly(listener: socket.socket, paths: list[Path]) -> None:
                 os.close(fd)
 
 
-def receive_plainly(port: int, size_bytes: int, seal: bool) -> float:
+def receive_plainly(port: int, size_bytes: int, seal: bool, hash: bool = False) -> float:
     """Seconds. With `seal`, each shard goes into sealed memory of its own: what a reader in another process needs."""
     buffer = bytearray(SHARD_BYTES)
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -79,6 +86,8 @@ def receive_plainly(port: int, size_bytes: int, seal: bool) -> float:
             whole = view
             while view:
                 view = view[sock.recv_into(view) :]
+            if hash:
+                hashlib.sha256(whole).digest()
             if seal:
                 os.close(memory.sealed(whole))
         return time.perf_counter() - start
@@ -98,17 +107,21 @@ async def get_all(peers: PeerClient, digest: Digest) -> float:
     return time.perf_counter() - start
 
 
-async def measure(digest: Digest, ready: dict[str, object]) -> tuple[list[float], list[float], list[float]]:
+async def measure(digest: Digest, ready: dict[str, object]) -> dict[str, list[float]]:
     member = types_pb2.NodeInfo(node_id=OWNER, data_address=str(ready["address"]), quota_bytes=1 << 40)
-    peers = PeerClient("reader", lambda: [member], "")
-    plain_port = int(str(ready["plain"]))
-    ours, plain, sealed = [], [], []
+    trusting = PeerClient("reader", lambda: [member], TOKEN, trust=True)
+    checking = PeerClient("reader", lambda: [member], TOKEN)
+    plain = functools.partial(asyncio.to_thread, receive_plainly, int(str(ready["plain"])), digest.size_bytes)
+    times: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS + 1):
-        ours.append(await get_all(peers, digest))
-        plain.append(await asyncio.to_thread(receive_plainly, plain_port, digest.size_bytes, False))
-        sealed.append(await asyncio.to_thread(receive_plainly, plain_port, digest.size_bytes, True))
-    await peers.close()
-    return ours[1:], plain[1:], sealed[1:]  # the first round warms up
+        times["peer_trusted"].append(await get_all(trusting, digest))
+        times["sendfile"].append(await plain(False))
+        times["sendfile_sealed"].append(await plain(True))
+        times["peer"].append(await get_all(checking, digest))
+        times["sendfile_hashed"].append(await plain(True, True))
+    for peers in (trusting, checking):
+        await peers.close()
+    return {name: each[1:] for name, each in times.items()}  # the first round warms up
 
 
 def main() -> None:
@@ -134,21 +147,25 @@ def main() -> None:
         assert owner.stdout
         try:
             ready = json.loads(owner.stdout.readline())
-            ours, plain, sealed = asyncio.run(measure(digest, ready))
+            times = asyncio.run(measure(digest, ready))
             with socket.create_connection(("127.0.0.1", ready["plain"])) as sock:
                 sock.send(b"q")
             owner.communicate(timeout=30)
         finally:
             owner.kill()
             owner.wait()
-    rates = {name: digest.size_bytes / statistics.median(times) for name, times in
-             (("peer", ours), ("sendfile", plain), ("sendfile_sealed", sealed))}  # fmt: skip
+    rates = {name: digest.size_bytes / statistics.median(each) for name, each in times.items()}
     figures = {
         **{f"{name}_bytes_per_s": round(rate) for name, rate in rates.items()},
-        "ratio_to_sealed": round(rates["peer"] / rates["sendfile_sealed"], 3),
+        "ratio_to_sealed": round(rates["peer_trusted"] / rates["sendfile_sealed"], 3),
+        "checked_to_trusted": round(rates["peer"] / rates["peer_trusted"], 3),
         "shards": digest.num_shards,
     }
-    finish("peer_transfer", figures, [Bar("peer / sendfile", rates["peer"] / rates["sendfile"], BAR)], arguments.quick)
+    bars = [
+        Bar("trusted peer / sendfile", rates["peer_trusted"] / rates["sendfile"], BAR),
+        Bar("peer / sendfile, sealed and hashed", rates["peer"] / rates["sendfile_hashed"], HASHED_BAR),
+    ]
+    finish("peer_transfer", figures, bars, arguments.quick)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import gzip
 import os
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tfquiver.digest import Digest
 from tfquiver.file_entry import FileEntry
 from tfquiver.service.node.ready_shard import SEALED_MEMORY
 from tfquiver.service.node.store import codec
+from tfquiver.service.node.store.verified import VerifiedShard
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.local import LocalStore
 
@@ -301,3 +303,27 @@ async def test_a_scan_gives_the_digest_that_the_command_line_gives(tmp_path: Pat
         assert node.disk.used_bytes == before
         with pytest.raises(errors.TfquiverError, match="gone"):
             await node.scan([*digest.files, gone], POLICY)
+
+
+@on_loop
+async def test_a_full_owner_keeps_few_shards_for_a_slow_stand_in(tmp_path: Path) -> None:
+    """Readers do not wait for the handing over: what they bring must not pile up in memory."""
+    digest = build(write_files(tmp_path / "data", files=6, records_each=600), CutPolicy(1000, 4000, 8000))
+    let_go = threading.Event()
+    handed = []
+
+    def slow(shard: VerifiedShard) -> bool:
+        handed.append(shard.hash)
+        return let_go.wait(30)
+
+    async with StoreNode(tmp_path / "cache", quota_bytes=8192) as node:
+        node.source._elsewhere = slow
+        node.disk.may_stand_in = lambda hash: True  # type: ignore[method-assign]
+        shards = min(digest.num_shards, 150)
+        for index in range(shards):
+            assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
+        assert shards > 100
+        assert 0 < len(node.source._handing) <= 32
+        let_go.set()
+        while node.source._handing:
+            await asyncio.sleep(0.01)

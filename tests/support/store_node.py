@@ -65,7 +65,13 @@ class StoreNode:
         self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)
         self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
         self.port = DataPort(
-            node_id, self.source, self.disk, self._digest, SharedToken(token) if token else Open(), stall_s=2.0
+            node_id,
+            self.source,
+            self.disk,
+            self._digest,
+            SharedToken(token) if token else Open(),
+            own_token=token,
+            stall_s=2.0,
         )
         self.address = ""
 

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.support.aio import on_loop
+from tfquiver.service.node import frames, reader_session, session_server
+from tfquiver.service.node.reader_shell import Reader
+from tfquiver.service.node.session_server import SessionServer
+from tfquiver.service.node.shard_fetches import ShardFetches
+
+
+@on_loop
+async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_are_let_in_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[str] = []
+    monkeypatch.setattr(session_server.logging, "log_every_n_seconds", lambda *said: complaints.append(str(said)))
+    unused = cast(Any, None)
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
+    server.start(tmp_path / "socket")
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        client.connect(str(tmp_path / "socket"))
+        async with asyncio.timeout(10):
+            while len(complaints) < 2:
+                await asyncio.sleep(0.01)
+        began_s = asyncio.get_running_loop().time()
+        seen = len(complaints)
+        while len(complaints) < seen + 3:
+            await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop().time() - began_s > 0.15, "three tries, a pause before each"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    async with asyncio.timeout(5):
+        while not server.connections:
+            await asyncio.sleep(0.01)
+    await server.stop(1.0)
+    client.close()
+
+
+@on_loop
+async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
+    """What was ready for it has been given up already."""
+    unused = cast(Any, None)
+    state = reader_session.ReaderSession(np.full(3, 100, np.uint64), 100, limits=reader_session.Limits())
+    state.opened((), ())
+    state.leased(reader_session.LeaseState.LEASED, [(0, ""), (1, "")], 0.0)
+    state.fetched(0)
+    assert reader_session.Send(1) not in state.fetched(1), "it waits for credit"
+    reader = Reader("", unused, unused, unused, unused, ("node", "1"), reader_session.Limits())
+    reader._session = state
+    reader._fetches = ShardFetches(unused, unused, unused, unused)
+    reader._fetches.close()
+    reader._closing = asyncio.get_running_loop().create_task(asyncio.sleep(0))
+    reader.on_frame(frames.Credit(1 << 20), [])
+    await reader._closing
