@@ -122,12 +122,17 @@ class StoreAccess:
         with self._lock:
             old = list(self._accesses.values())
         for one in old:
-            if one.expires_at_s and one.expires_at_s - time.time() > _BEFORE_EXPIRY_S:
+            if not is_due(one, time.time()):
                 continue
             fresh = access.resolve(one.scheme)
             if fresh is not None and fresh != one:
                 with self._lock:
                     self._accesses[one.scheme] = fresh
+
+
+def is_due(known: Access, now_s: float) -> bool:
+    """Whether to resolve it again: it ends soon, or it has no end, and the files it comes from may have changed."""
+    return not known.expires_at_s or known.expires_at_s - now_s <= _BEFORE_EXPIRY_S
 
 
 _lock = threading.Lock()

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.support.s3_server import S3Server, s3_server
-from tfquiver import errors, stores
+from tfquiver import errors, store_environment, stores
+from tfquiver.store_access import is_due
 from tfquiver.stores import access
+from tfquiver.stores.access import Access
 from tfquiver.stores.fsspec import FsspecStore
 
 SOON_S = 3.0
@@ -176,5 +185,63 @@ def test_a_gs_emulator_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_daemons_environment_has_nothing_of_its_starters_stores() -> None:
-    found = access.without({"AWS_PROFILE": "x", "PATH": "/bin", "FSSPEC_S3_KEY": "k", "STORAGE_EMULATOR_HOST": "h"})
+    found = store_environment.without({"AWS_PROFILE": "x", "PATH": "/bin", "FSSPEC_S3_KEY": "k", "STORAGE_EMULATOR_HOST": "h"})
     assert found == {"PATH": "/bin"}
+
+
+def test_temporary_s3_credentials_are_resolved_with_their_end_and_again_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws, said = tmp_path / ".aws", tmp_path / "said.json"
+    aws.mkdir()
+    (aws / "config").write_text(f"[profile role]\ncredential_process = cat {said}\n")
+    monkeypatch.setenv("AWS_PROFILE", "role")
+    found = []
+    for number in (1, 2):
+        ends = datetime.now(UTC) + timedelta(hours=number)
+        keys = {"AccessKeyId": f"k{number}", "SecretAccessKey": "s", "SessionToken": f"t{number}"}
+        said.write_text(json.dumps({"Version": 1, "Expiration": ends.isoformat()} | keys))
+        made = access.resolve("s3")
+        assert made is not None
+        assert (made.fields["key"], made.fields["token"]) == (f"k{number}", f"t{number}")
+        assert abs(made.expires_at_s - ends.timestamp()) < 2
+        found.append(made)
+    assert not is_due(found[0], time.time())
+    assert is_due(found[0], found[0].expires_at_s - 200)
+    assert is_due(Access("s3", "{}"), time.time())
+
+
+class TokenService(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        asked = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+        claims = asked["assertion"][0].split(".")[1]
+        scope = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["scope"]
+        reply = json.dumps({"access_token": f"token for {scope}", "expires_in": 3600, "token_type": "Bearer"}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_of_a_gs_key_only_a_token_that_can_read_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+    with HTTPServer(("127.0.0.1", 0), TokenService) as service:
+        thread = threading.Thread(target=service.handle_request)
+        thread.start()
+        path = tmp_path / "key.json"
+        key = {"type": "service_account", "private_key": pem, "private_key_id": "1", "project_id": "p"}
+        uri = f"http://127.0.0.1:{service.server_port}/"
+        path.write_text(json.dumps(key | {"client_email": "a@p.example", "token_uri": uri}))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        found = access.resolve("gs")
+        thread.join()
+    assert found is not None
+    assert found.fields["token"] == "token for https://www.googleapis.com/auth/devstorage.read_only"
+    assert "PRIVATE" not in found.options
+    assert 3000 < found.expires_at_s - time.time() < 3700
+    assert found.place == ""
+    store = stores.open_with(found)
+    store.close()
