@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import json
@@ -104,9 +105,12 @@ def load() -> Library:
     """The library of this process. Raises ImportError as `library_path` does, or when TensorFlow refuses the file."""
     path = library_path(tf.__version__)
     try:
-        return Library(path)
+        library = Library(path)
     except tf.errors.NotFoundError as error:
         raise ImportError(
             f"TensorFlow {tf.__version__} cannot load {path}: {error.message}. It was built for another build of "
             "TensorFlow. Run `python -m tfquiver.ops.build` to build it for this one."
         ) from error
+    # The teardown of TensorFlow's objects waits for iterators that may be waiting for what will never come.
+    atexit.register(library.stop_all)
+    return library

@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from tfquiver.cutting import CutPolicy as CutPolicy
     from tfquiver.distributed import distribute as distribute
     from tfquiver.exactly_once import delivery_stats as delivery_stats
+    from tfquiver.iterators import iterators_stopped as iterators_stopped
     from tfquiver.quiver_dataset import dataset as dataset
 
-__all__ = ["CutPolicy", "dataset", "delivery_stats", "distribute"]
+__all__ = ["CutPolicy", "dataset", "delivery_stats", "distribute", "iterators_stopped"]
 
 _HOMES = {
     "CutPolicy": "tfquiver.cutting",
     "dataset": "tfquiver.quiver_dataset",
     "delivery_stats": "tfquiver.exactly_once",
     "distribute": "tfquiver.distributed",
+    "iterators_stopped": "tfquiver.iterators",
 }
 
 

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/core/whereabouts.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
@@ -18,7 +20,8 @@ class LivePosition {
   LivePosition(std::shared_ptr<const Whereabouts> whereabouts, Trail::Mark mark, bool ended)
       : whereabouts_(std::move(whereabouts)), mark_(std::move(mark)), ended_(ended) {}
 
-  std::string Text() const;
+  // Checkpoints: of the iterator, and of those that come after it.
+  std::vector<std::string> Texts() const;
 
   // What TensorFlow asks of the elements of variant tensors.
   static constexpr char kTypeName[] = "tfquiver::Position";
@@ -28,10 +31,10 @@ class LivePosition {
   bool Decode(tensorflow::VariantTensorData data);
 
  private:
-  std::shared_ptr<const Whereabouts> whereabouts_;  // none: text_ was read
+  std::shared_ptr<const Whereabouts> whereabouts_;  // none: texts_ were read
   Trail::Mark mark_;
   bool ended_ = false;
-  std::string text_;
+  std::vector<std::string> texts_;
 };
 
 }  // namespace tfquiver

@@ -8,6 +8,7 @@
 
 #include "ops/core/epochs.h"
 #include "ops/core/options.h"
+#include "ops/core/whereabouts.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
 
@@ -44,6 +45,7 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
 
   const Source& source() const { return source_; }
   const std::shared_ptr<Epochs>& epochs() const { return epochs_; }
+  Lineage& lineage() const { return *lineage_; }
 
  protected:
   absl::Status AsGraphDefInternal(tensorflow::data::SerializationContext* ctx,
@@ -53,6 +55,7 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
  private:
   const Source source_;
   const std::shared_ptr<Epochs> epochs_ = std::make_shared<Epochs>();
+  const std::unique_ptr<Lineage> lineage_ = std::make_unique<Lineage>();
   const tensorflow::DataTypeVector dtypes_;
   const std::vector<tensorflow::PartialTensorShape> shapes_;
 };

@@ -67,7 +67,15 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   absl::Status Initialize(IteratorContext* ctx) override {
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
-    if (!providers.empty()) split_provider_ = providers[0];
+    if (!providers.empty()) {
+      split_provider_ = providers[0];
+      return absl::OkStatus();
+    }
+    std::vector<Checkpoint> settled = dataset()->lineage().Take(Kin());
+    if (!settled.empty()) {
+      where_ = std::move(settled[0]);
+      then_.assign(settled.begin() + 1, settled.end());
+    }
     return absl::OkStatus();
   }
 
@@ -98,6 +106,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
         return absl::OkStatus();
       }
       DropDrawn();
+      if (whereabouts_ != nullptr) dataset()->lineage().Ended(Kin(), whereabouts_);
       TellProvider();
     }
     *end_of_sequence = true;
@@ -130,15 +139,21 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
     std::lock_guard<std::mutex> lock(mu_);
-    std::string state;
-    TF_RETURN_IF_ERROR(ReadState(reader, &state));
+    std::vector<std::string> states;
+    TF_RETURN_IF_ERROR(ReadStates(reader, &states));
     if (reader_ != nullptr) {
       return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
     }
-    Checkpoint checkpoint;
-    const Status read = ReadCheckpoint(state, where_.digest_id, Crc32c(), Zlib(), &checkpoint);
-    if (!read.ok()) return ToAbsl(read);
-    where_ = std::move(checkpoint);
+    std::vector<Checkpoint> checkpoints(states.size());
+    for (size_t i = 0; i < states.size(); ++i) {
+      const Status read =
+          ReadCheckpoint(states[i], where_.digest_id, Crc32c(), Zlib(), &checkpoints[i]);
+      if (!read.ok()) return ToAbsl(read);
+    }
+    where_ = std::move(checkpoints[0]);
+    then_.assign(checkpoints.begin() + 1, checkpoints.end());
+    dataset()->lineage().Expect(Kin(), then_);
+    restored_ = true;
     ended_ = where_.ended;
     if (CountsEpochs() && where_.epoch >= 0) dataset()->epochs()->Restored(where_.epoch);
     // Positions from here on are of another past.
@@ -171,6 +186,18 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     return dataset()->source().options.deterministic && split_provider_ == nullptr;
   }
 
+  // The same for the iterators of one `repeat`, which number their names.
+  std::string Kin() const {
+    std::string kin;
+    bool in_number = false;
+    for (char c : prefix()) {
+      if (c == ']') in_number = false;
+      if (!in_number) kin += c;
+      if (c == '[') in_number = true;
+    }
+    return kin;
+  }
+
   // Where this iterator is that has not begun.
   Checkpoint Beginning() const {
     Checkpoint checkpoint = where_;
@@ -187,19 +214,20 @@ class Iterator : public DatasetIterator<QuiverDataset> {
         return absl::FailedPreconditionError(
             "tfquiver: the iterator was begun without symbolic checkpoints");
       }
-      whereabouts_ = std::make_shared<Whereabouts>(Beginning(), CountsEpochs());
+      whereabouts_ = std::make_shared<Whereabouts>(Beginning(), then_, CountsEpochs());
       boundary_ = whereabouts_->trail()->End();
+      if (!restored_) dataset()->lineage().Begins(Kin(), whereabouts_);
     }
     Tensor position(tensorflow::DT_VARIANT, TensorShape({}));
     position.scalar<tensorflow::Variant>()() = LivePosition(whereabouts_, boundary_, ended_);
     return writer->WriteTensor(prefix(), kPosition, position);
   }
 
-  absl::Status ReadState(IteratorStateReader* reader, std::string* state) const {
+  absl::Status ReadStates(IteratorStateReader* reader, std::vector<std::string>* states) const {
     if (!reader->Contains(prefix(), kPosition)) {
       tstring text;
       TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kState, &text));
-      *state = text;
+      *states = {text};
       return absl::OkStatus();
     }
     Tensor position;
@@ -208,10 +236,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     if (position.dtype() == tensorflow::DT_VARIANT && position.NumElements() == 1) {
       read = position.flat<tensorflow::Variant>()(0).get<LivePosition>();
     }
-    if (read == nullptr) {
+    if (read == nullptr || (*states = read->Texts()).empty()) {
       return absl::InvalidArgumentError("tfquiver: this is not the position of an iterator");
     }
-    *state = read->Text();
     return absl::OkStatus();
   }
 
@@ -342,7 +369,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   std::mutex mu_;  // held through GetNext: one taker at a time
   std::shared_ptr<SplitProvider> split_provider_;
-  Checkpoint where_;                          // at the start
+  Checkpoint where_;              // at the start
+  std::vector<Checkpoint> then_;  // at the starts of those after it, as far as settled
+  bool restored_ = false;
   std::shared_ptr<Whereabouts> whereabouts_;  // symbolic checkpoints: what positions refer to
   Trail::Mark boundary_;                      // after the last whole element
   bool ended_ = false;

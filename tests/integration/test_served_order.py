@@ -123,3 +123,27 @@ def test_a_deterministic_iterator_is_restored_in_its_order(read: Source, warm: P
     tf.train.Checkpoint(iterator=restored).read(prefix).assert_consumed()
     found += pairs((position, record.numpy()) for position, record in restored)
     assert found == whole
+
+
+@pytest.mark.parametrize("options", [{}, {"homogeneous": True}], ids=str)
+def test_what_a_symbolic_checkpoint_has_settled_comes_again(
+    read: Source, warm: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Elements that unbatch and flat_map read again after a restore are those that they had read; and then the rest."""
+
+    def pipeline() -> tf.data.Dataset:
+        made = read(warm, batch_size=16, **options).repeat(2).unbatch().batch(50).unbatch()
+        symbolic = tf.data.Options()
+        symbolic.experimental_symbolic_checkpoint = True
+        return made.flat_map(lambda record: tf.data.Dataset.from_tensors(record).repeat(2)).with_options(symbolic)
+
+    iterator = iter(pipeline())
+    found: list[bytes] = []
+    for elements in (1, 1235, 2700):
+        found += [record.numpy() for record in itertools.islice(iterator, elements)]
+        prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+        list(itertools.islice(iterator, 300))
+        iterator = iter(pipeline())
+        tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
+    found += [record.numpy() for record in iterator]
+    numbered.assert_each_once(numbered.numbers(found), TOTAL, times=4)

@@ -123,7 +123,7 @@ def deterministic(node: ScriptedNode) -> None:
             done_of[id(session)] = {shard for shard in range(40) if bits[shard // 8] >> shard % 8 & 1}
             order = BlockOrder(lengths, records, opened.order_seed or order_seed(SEED, session.epoch), 8000)
             order_of[id(session)] = order
-        session.todo.sort(key=list(order_of[id(session)].shards).index)
+        node.todo_key = list(order_of[id(session)].shards).index
         return False
 
     def place(session: Session | None, shard: int) -> dict[str, int]:

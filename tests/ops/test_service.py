@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -131,6 +135,37 @@ def test_restored_providers_say_so(make_node: MakeNode, tmp_path: object) -> Non
         library.resume_all()
     assert Counter(found) == Counter(dict.fromkeys(ALL, 2))
     assert len(node.sessions) == 2
+
+
+IN_ONE_PROCESS = """
+import sys
+import tensorflow as tf
+import tfquiver
+from tests.ops.test_service import distributed
+from tests.support.op_source import OpSource
+from tfquiver.ops import loader
+
+loader.load().set_endpoint("", sys.argv[1])
+head = tf.data.experimental.service.DispatchServer()
+config = tf.data.experimental.service.WorkerConfig(dispatcher_address=head.target.split("://")[1])
+worker = tf.data.experimental.service.WorkerServer(config)
+iterator = iter(distributed(head.target, OpSource(1000)))
+next(iterator)
+if sys.argv[2] == "stopped":
+    with tfquiver.iterators_stopped():
+        worker._stop()
+"""
+
+
+@pytest.mark.parametrize("end", ["stopped", "at_exit"])
+def test_servers_in_a_trainers_process_end_in_mid_epoch(make_node: MakeNode, end: str) -> None:
+    """Stopping TensorFlow's worker holds the interpreter's lock and waits for iterators: here for ever."""
+    node = make_node(numbered(20, 1))
+    node.on_shard = lambda connection, shard: shard > 0
+    command = [sys.executable, "-c", IN_ONE_PROCESS, str(node.path), end]
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, timeout=90, check=False)
+    assert done.returncode == 0
 
 
 def test_a_worker_with_a_waiting_iterator_stops(make_node: MakeNode) -> None:

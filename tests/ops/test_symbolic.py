@@ -50,6 +50,12 @@ PIPELINES: dict[str, tuple[dict[str, object], Callable[[tf.data.Dataset], tf.dat
         2,
     ),
     "prefetch": ({}, lambda ds: ds.map(tf.identity, num_parallel_calls=AUTO).prefetch(4), 1),
+    "repeat": ({}, lambda ds: ds.repeat(3).batch(70).unbatch().flat_map(twice), 6),
+    "repeat in order": (
+        {"shuffle_bytes": 0, "batch_size": 30},
+        lambda ds: ds.repeat(3).unbatch().batch(700).unbatch(),
+        3,
+    ),
     "shuffle": ({}, lambda ds: ds.shuffle(50), 1),
 }
 
@@ -73,21 +79,15 @@ def test_nothing_is_lost_or_repeated(make_node: MakeNode, tmp_path: Path, seed: 
         node.place = lambda _, shard: {"unit": shard // 5 + 1}
     in_another_order(node, seed)
     rng = random.Random(seed)
+    pool: dict[str, object] = {"shuffle_bytes": 6000, "readahead_bytes": 2000}
 
     def pipeline() -> tf.data.Dataset:
-        return with_symbolic(
-            behind(
-                OpSource(1000, shuffle_bytes=6000, readahead_bytes=2000)
-                if not options
-                else OpSource(1000, **{"shuffle_bytes": 6000, "readahead_bytes": 2000, **options})
-            ),
-            True,
-        )
+        return with_symbolic(behind(OpSource(1000, **pool | options)), True)
 
     iterator = iter(pipeline())
     found: list[bytes] = []
     for _ in range(4):  # save, go on in another iterator, and again
-        found += [element.numpy() for element in itertools.islice(iterator, rng.randrange(300))]
+        found += [element.numpy() for element in itertools.islice(iterator, rng.randrange(300 * times))]
         prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
         for _ in range(rng.randrange(200)):
             next(iterator, None)  # read after the checkpoint: not part of it

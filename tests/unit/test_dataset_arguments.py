@@ -32,7 +32,7 @@ def test_importing_tfquiver_does_not_import_tensorflow() -> None:
 
 
 def test_public_names() -> None:
-    assert tfquiver.__all__ == ["CutPolicy", "dataset", "delivery_stats", "distribute"]
+    assert tfquiver.__all__ == ["CutPolicy", "dataset", "delivery_stats", "distribute", "iterators_stopped"]
     assert set(tfquiver.__all__) <= set(dir(tfquiver))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tfquiver.nothing  # noqa: B018
