@@ -18,6 +18,7 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of
 from tfquiver import errors, stores
 from tfquiver.digest import Digest
 from tfquiver.service.node import peer_standing
+from tfquiver.service.node.peer_connection import PeerConnection
 from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.store import entry
 
@@ -183,3 +184,14 @@ async def test_a_body_that_trickles_is_given_up(
             with pytest.raises(errors.UnavailableError, match="slower than"):
                 await a.peers.get("rogue", digest, digest.shard(0))
             assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)
+
+
+@pytest.mark.parametrize(("trust", "trusted"), [(True, True), (False, False)])
+@on_loop
+async def test_a_node_that_holds_the_token_proves_it(
+    tmp_path: Path, digest: Digest, trust: bool, trusted: bool
+) -> None:
+    async with StoreNode(tmp_path / "b", [digest], node_id="b", token="the token") as b:
+        connection = await asyncio.to_thread(PeerConnection, "b", b.address, "the token", "a", trust)
+        assert connection._trusted is trusted
+        connection.close()
