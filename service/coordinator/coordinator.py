@@ -111,6 +111,7 @@ class Coordinator:
         if self._caretaker:
             self._caretaker.cancel()
             await asyncio.gather(self._caretaker, return_exceptions=True)
+        await self.registry.close()
         await self._log.close()
         os.close(self._lock)
 

@@ -11,6 +11,7 @@ stand behind it the log is damaged instead: they were acknowledged, so it is ref
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import struct
@@ -27,10 +28,14 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 MAGIC = b"TFQL"
 VERSION = 1
 MAX_RECORD_BYTES = 32 << 20
+ROOM_BYTES = 4 << 20  # of the disk, kept behind the end: tens of thousands of acknowledgements
 _START = struct.Struct("<4sHH")
 _HEADER_BYTES = _START.size + 4
 _RECORD = struct.Struct("<II")
 _SEARCH_BYTES = 256 << 20  # checked at most in the search for a record behind a damaged one
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_fallocate = ctypes.CDLL(None).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -133,9 +138,13 @@ class LogFile:
     """Not thread-safe: one caller at a time. Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the log. `records` is what it holds. Raises DataLossError, ResourceExhaustedError."""
+        """Opens or makes the log. `records` is what it holds. Raises DataLossError, ResourceExhaustedError.
+
+        Room on the disk is kept for what it will grow by, if there is any: it goes on when others have filled the disk.
+        """
         self._path = path
         self._moved = False  # renamed here, and the directory is not synced yet
+        self._room_end = 0  # up to there the disk has room for it
         try:
             data = path.read_bytes() if path.exists() else b""
         except OSError as error:
@@ -149,7 +158,9 @@ class LogFile:
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
         try:
-            os.ftruncate(self._file, self._end)
+            if torn:  # else room that is kept behind the end would be given up
+                os.ftruncate(self._file, self._end)
+            self._keep_room()
             if not self._end:
                 self._moved = True
                 self.append(header())
@@ -175,8 +186,12 @@ class LogFile:
         except OSError as error:
             with contextlib.suppress(OSError):  # what stands behind _end is torn anyway, and written over next time
                 os.ftruncate(self._file, self._end)
+            self._room_end = 0
+            self._keep_room()
             raise _failure(error, self._path) from error
         self._end += len(data)
+        if self._room_end < self._end + ROOM_BYTES // 2:
+            self._keep_room()
 
     def prepare(self, records: Iterable[bytes]) -> NewLog:
         """Writes a new log of these framed records beside this one, of which other threads may make use meanwhile.
@@ -213,7 +228,7 @@ class LogFile:
             new.discard()
             raise _failure(error, self._path) from error
         os.close(self._file)
-        self._file, self._end, self._moved = new.file, new.end, True
+        self._file, self._end, self._moved, self._room_end = new.file, new.end, True, 0
 
     def replace(self, records: Iterable[bytes]) -> None:
         """Puts a new log of these framed records in the place of this one. Errors as in `append`."""
@@ -222,6 +237,10 @@ class LogFile:
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _keep_room(self) -> None:
+        if _fallocate(self._file, _KEEP_SIZE, self._end, ROOM_BYTES) == 0:
+            self._room_end = self._end + ROOM_BYTES
 
     def _keep_torn(self, torn: bytes) -> None:
         aside = self._path.with_suffix(f".torn-{self._end}")

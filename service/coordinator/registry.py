@@ -8,9 +8,7 @@ commit log.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-from collections import OrderedDict
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +20,13 @@ from tfquiver.digest import Digest
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.digest_files import DigestFiles
 
 MAX_DATASETS = 10_000
 MAX_LISTING_KEYS = 100_000
 MAX_NAMES = 100_000
 MAX_REMOVED = 10_000
-PART_BYTES = 1 << 20
-_OPEN_DIGESTS = 64
+_UPLOADS = 2  # of the largest size, at one time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +37,8 @@ class _Listed:
 
 class Registry:
     def __init__(self, work_dir: Path, journal: Callable[[log_pb2.CommitRecord], None], max_digest_bytes: int) -> None:
-        self._root = work_dir / "digests"
-        try:
-            self._root.mkdir(mode=0o700, exist_ok=True)
-            for left_over in self._root.glob("*.tmp"):
-                left_over.unlink()
-        except OSError as error:
-            raise errors.from_os_error(error, str(self._root)) from error
+        self._coming_bytes = 0  # of digests that are being sent
+        self._digests = DigestFiles(work_dir / "digests")
         self._journal = journal
         self._max_digest_bytes = max_digest_bytes
         self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
@@ -53,8 +46,6 @@ class Registry:
         self._listing_keys: dict[tuple[str, bytes], _Listed] = {}  # by who alone finds it ("": all), and key
         self._removed: dict[bytes, None] = {}  # those removed last, as far as they were not registered again
         self._removals = random.SystemRandom().getrandbits(62) + 1
-        self._open: OrderedDict[bytes, Digest] = OrderedDict()
-        self._uploads = 0
         self._files = (
             asyncio.Lock()
         )  # held from a digest's rename until it is registered, and while digests are deleted
@@ -81,7 +72,6 @@ class Registry:
         """`prune` deletes the file, when the record is durable."""
         if digest_id in self._datasets:
             self._drop(digest_id)
-        self._open.pop(digest_id, None)
         self._removed.pop(digest_id, None)
         self._removed[digest_id] = None
         self._removals += 1
@@ -155,8 +145,7 @@ class Registry:
             await self.digest(dataset.digest_id)
         except (errors.CorruptDigestError, errors.NotFoundError) as error:
             logging.error("data set %r: %s; it is to be registered again", dataset.name, str(error))
-            self._open.pop(dataset.digest_id, None)
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+            await self._digests.delete(dataset.digest_id)
             if dataset.digest_id in self._datasets:
                 self._drop(dataset.digest_id)
             raise errors.NotFoundError(f"{path} was damaged: {error}; register the data set again") from error
@@ -165,37 +154,22 @@ class Registry:
     async def digest(self, digest_id: bytes) -> Digest:
         """Raises NotFoundError, CorruptDigestError."""
         self.find(digest_id)
-        digest = self._open.get(digest_id)
-        if digest is None:
-            digest = await asyncio.to_thread(Digest.open, self._path(digest_id))
-            if digest.digest_id != digest_id:
-                raise errors.CorruptDigestError(f"{self._path(digest_id)}: it holds digest {digest.digest_id.hex()}")
-        self._open[digest_id] = digest
-        self._open.move_to_end(digest_id)
-        while len(self._open) > _OPEN_DIGESTS:
-            self._open.popitem(last=False)
-        return digest
+        return await self._digests.get(digest_id)
 
     async def parts(self, digest_id: bytes) -> AsyncIterable[bytes]:
         """The digest file, in order. Raises NotFoundError."""
         self.find(digest_id)
-        path = self._path(digest_id)
-        offset, part = 0, b"-"
-        while part:
-            part = await asyncio.to_thread(_read, path, offset)
-            offset += len(part)
-            if part:
-                yield part
+        async for part in self._digests.parts(digest_id):
+            yield part
 
     async def prune(self) -> None:
         """Deletes the digests of removed data sets. Raises UnavailableError and others naming the file."""
         async with self._files:
-            paths = [path for digest_id in self._removed if (path := self._path(digest_id)).exists()]
-            try:
-                for path in paths:
-                    await asyncio.to_thread(path.unlink, missing_ok=True)
-            except OSError as error:
-                raise errors.from_os_error(error, str(self._root)) from error
+            for digest_id in list(self._removed):
+                await self._digests.delete(digest_id)
+
+    async def close(self) -> None:
+        await self._digests.close()
 
     async def register(
         self,
@@ -217,36 +191,36 @@ class Registry:
           CorruptDigestError: a damaged digest.
           ResourceExhaustedError: larger than the limit, disk full, too many data sets.
         """
-        self._uploads += 1
-        temporary = self._root / f"upload-{self._uploads}.tmp"
+        data = await self._received(parts)
+        digest = await asyncio.to_thread(_checked, data)
+        if listing_key and (terms is None or await asyncio.to_thread(terms.key, digest.files) != listing_key):
+            raise errors.InvalidArgumentError(
+                "listing_key: it is not that of the digest's own file table under `terms`"
+            )
+        if digest.digest_id not in self._datasets and len(self._datasets) >= MAX_DATASETS:
+            raise errors.ResourceExhaustedError(
+                f"{MAX_DATASETS} data sets are registered already: remove some (tfquiver dataset delete)"
+            )
+        async with self._files:
+            await self._digests.keep(digest)
+            return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
+
+    async def _received(self, parts: AsyncIterable[bytes]) -> bytearray:
+        """Into memory, where it is used from. All that are under way together are bounded, too."""
+        data = bytearray()
         try:
-            size_bytes = 0
-            with temporary.open("wb") as file:
-                async for part in parts:
-                    size_bytes += len(part)
-                    if size_bytes > self._max_digest_bytes:
-                        raise errors.ResourceExhaustedError(
-                            f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
-                        )
-                    await asyncio.to_thread(file.write, part)
-                await asyncio.to_thread(_sync, file.fileno(), file.flush)
-            digest = await asyncio.to_thread(_checked, temporary)
-            if listing_key and (terms is None or await asyncio.to_thread(terms.key, digest.files) != listing_key):
-                raise errors.InvalidArgumentError(
-                    "listing_key: it is not that of the digest's own file table under `terms`"
-                )
-            if digest.digest_id not in self._datasets and len(self._datasets) >= MAX_DATASETS:
-                raise errors.ResourceExhaustedError(
-                    f"{MAX_DATASETS} data sets are registered already: remove some (tfquiver dataset delete)"
-                )
-            async with self._files:
-                temporary.rename(self._path(digest.digest_id))
-                await asyncio.to_thread(_sync_directory, self._root)
-                return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
-        except OSError as error:
-            raise errors.from_os_error(error, str(temporary)) from error
+            async for part in parts:
+                data += part
+                self._coming_bytes += len(part)
+                if len(data) > self._max_digest_bytes:
+                    raise errors.ResourceExhaustedError(
+                        f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
+                    )
+                if self._coming_bytes > _UPLOADS * self._max_digest_bytes:
+                    raise errors.ResourceExhaustedError("too many large digests are being registered: try again later")
         finally:
-            temporary.unlink(missing_ok=True)
+            self._coming_bytes -= len(data)
+        return data
 
     def _registered(
         self,
@@ -310,32 +284,10 @@ class Registry:
         }
 
     def _path(self, digest_id: bytes) -> Path:
-        return self._root / f"{digest_id.hex()}.tfqd"
+        return self._digests.path(digest_id)
 
 
-def _checked(path: Path) -> Digest:
-    digest = Digest.open(path)
+def _checked(data: bytearray) -> Digest:
+    digest = Digest.from_bytes(data, "the digest that was sent")
     digest.verify_ids()
     return digest
-
-
-def _sync(file: int, flush: Callable[[], None]) -> None:
-    flush()
-    os.fsync(file)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(path: Path, offset: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(PART_BYTES)
-    except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error

@@ -127,9 +127,7 @@ async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
     try:
         node = await node_parts.Node.start(directory, await _options())
         try:
-            await asyncio.to_thread(
-                directory.announce, socket=node.socket, control=node.control, coordinator=node.coordinator
-            )
+            await node.announce()
             if FLAGS.reader_group:
                 ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
             serving.announce(

@@ -43,6 +43,7 @@ from tfquiver.tokens import SharedToken
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
 _CALLS_STOP_S = 0.5
+_ANNOUNCING_BYTES = 1 << 20
 _DIGESTS_SHARE = 64  # digests take at most one part of the quota in so many
 
 
@@ -109,6 +110,19 @@ class Node:
                 await undo()
             except errors.TfquiverError as error:
                 logging.error("stopping: %s", error)
+
+    async def announce(self) -> None:
+        """From now on others find this node. Raises the typed error of a failed write.
+
+        On a disk that others have filled entries make room for it: they are of no use in a node that nobody finds.
+        """
+        where = {"socket": self.socket, "control": self.control, "coordinator": self.coordinator}
+        try:
+            await asyncio.to_thread(self._directory.announce, **where)
+        except errors.ResourceExhaustedError as error:
+            logging.warning("%s: entries make room", error)
+            await asyncio.to_thread(self._disk.make_room, _ANNOUNCING_BYTES)
+            await asyncio.to_thread(self._directory.announce, **where)
 
     @property
     def last_use_s(self) -> float:

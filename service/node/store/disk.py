@@ -263,6 +263,17 @@ class DiskStore:
                 taken = self._books.take(hashes[at : at + _BATCH])
             self._unlinked(taken)
 
+    def make_room(self, size_bytes: int) -> None:
+        """Evicts entries of so many bytes, at random, for something that the disk has no room for. May wait for it."""
+        with self._lock:
+            victims, found_bytes = [], 0
+            for hash in self._books.any_order():
+                if found_bytes >= size_bytes:
+                    break
+                victims.append(hash)
+                found_bytes += self._books.sizes[hash]
+        self.give_up(victims)
+
     def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
         """Drops an entry that failed a check (I-5): what cannot be opened, or is still the open file `fd`; not another
         that has come in its place. May wait for the disk."""
