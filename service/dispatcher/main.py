@@ -38,6 +38,9 @@ def define_flags() -> None:
         "node_dir", "", "Cache directory of a node that runs on this machine and gives out the tickets."
     )
     flags.DEFINE_string("coordinator", "", "Coordinator (host:port) for a gateway node of the dispatcher's own.")
+    flags.DEFINE_bool(
+        "allow_unauthenticated", False, "Let callers of other machines into a node of its own without a token."
+    )
     flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
     flags.DEFINE_integer("worker_timeout_ms", 10_000, "A worker silent for so long is lost.", 100)
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
@@ -93,6 +96,7 @@ async def serve() -> None:
         else:
             arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
             arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+            arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
             child = NodeChild(work_dir / "node", arguments, node_ready)
             await child.start()
         try:

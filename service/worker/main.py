@@ -37,6 +37,9 @@ def define_flags() -> None:
     flags.DEFINE_string("cache_dir", "", "Cache directory for a node of the worker's own.")
     flags.DEFINE_string("coordinator", "", "Coordinator (host:port) of the worker's own node.")
     flags.DEFINE_string("quota", "10GiB", "Bytes the worker's own node may keep, for example 500MB or 10GiB.")
+    flags.DEFINE_bool(
+        "allow_unauthenticated", False, "Let callers of other machines into a node of its own without a token."
+    )
     flags.DEFINE_string(
         "auth_token_file", "", "File whose first line is the cluster's token; for the worker's own node."
     )
@@ -89,6 +92,7 @@ async def serve() -> None:
     else:
         arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
         arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+        arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
         child = NodeChild(Path(FLAGS.cache_dir).absolute(), arguments, node_ready)
         await child.start()
     try:

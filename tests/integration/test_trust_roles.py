@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,3 +145,25 @@ def test_the_command_makes_a_token_and_its_line(tmp_path: Path) -> None:
     again = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert again.returncode == 1
     assert "--out" in again.stderr
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_worker_passes_the_word_on_to_its_own_node(tmp_path: Path, said: bool) -> None:
+    """Its dispatcher is one that only accepts."""
+    flags = ["--port=0", f"--work_dir={tmp_path / 'work'}"]
+    coordinator = Server(COORDINATOR, flags, tmp_path / "coordinator.log").start()
+    with socket.create_server(("localhost", 0)) as dispatcher:
+        flags = [
+            "--port=0", f"--dispatcher=localhost:{dispatcher.getsockname()[1]}", f"--cache_dir={tmp_path / 'cache'}",
+            f"--coordinator={coordinator.address}", "--node_flag=--bind_host=0.0.0.0",
+            *(["--allow_unauthenticated"] if said else []),
+        ]  # fmt: skip
+        worker = Server("tfquiver.service.worker.main", flags, tmp_path / "worker.log").launch()
+        try:
+            runs = tmp_path / "cache" / "node.json"
+            wait_until(lambda: runs.exists() or not worker.running, "the node runs, or the worker has ended")
+            assert runs.exists() == said, worker.log_tail()
+            assert said or "--allow_unauthenticated" in worker.log_tail()
+        finally:
+            worker.kill()
+            coordinator.stop()
