@@ -20,7 +20,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
 from tfquiver.service.coordinator.membership import Membership
 from tfquiver.service.coordinator.placement import COOPERATIVE, LRU, NONE, Placement
-from tfquiver.service.coordinator.residency import Change, Residency, Table
+from tfquiver.service.coordinator.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
 from tfquiver.service.coordinator.schemes import block_order, deterministic, homogeneous, key_of, units
@@ -88,18 +88,20 @@ class Caching:
     def view(self, digest_id: bytes) -> View:
         return View(self, self.residency.table(digest_id))
 
-    def prepare(self, digest: Digest) -> tuple[Table, ChunkPlan | None]:
-        """What `open` wants. In a thread."""
+    def prepare(self, digest: Digest, opening: Opening) -> tuple[Table, ChunkPlan | None]:
+        """What `open` wants. In a thread. `opening`: the residency's."""
         setting = self.placement.setting(digest.digest_id)
-        return Table(digest), ChunkPlan.of(digest, setting) if setting.mode == COOPERATIVE else None
+        table = Table(digest)
+        table.enter(opening)
+        return table, ChunkPlan.of(digest, setting) if setting.mode == COOPERATIVE else None
 
-    def open(self, table: Table, plan: ChunkPlan | None) -> bool:
+    def open(self, opening: Opening, table: Table, plan: ChunkPlan | None) -> bool:
         """Begins to follow a data set. False: its setting is another by now than `prepare` saw; prepare it again."""
         digest_id = table.digest.digest_id
         setting = self.placement.setting(digest_id)
         if (plan.setting != setting) if plan else (setting.mode == COOPERATIVE):
             return False
-        self.residency.open(table)
+        self.residency.open(table, opening)
         if plan:
             self._plans[digest_id] = plan
             self._start()

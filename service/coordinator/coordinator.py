@@ -358,7 +358,13 @@ class Coordinator:
             async with lock:
                 while digest_id not in self.caching:
                     digest = await self.registry.digest(digest_id)
-                    self.caching.open(*await asyncio.to_thread(self.caching.prepare, digest))
+                    opening = self.residency.opening()
+                    try:
+                        prepared = await asyncio.to_thread(self.caching.prepare, digest, opening)
+                        if digest_id not in self.caching:
+                            self.caching.open(opening, *prepared)
+                    finally:
+                        self.residency.finish(opening)
         finally:
             self._opening.pop(digest_id, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,14 @@ from tfquiver.service.coordinator.inventory import Inventory, Prefixes
 
 _NOBODY = -1
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
+
+
+@dataclass(slots=True, eq=False)
+class Opening:
+    """Of a data set that a thread makes the table of: what each node held when that began, and what happened since."""
+
+    inventories: list[tuple[int, Prefixes]]  # number of a node, and what it holds
+    late: list[tuple[int, bool, Prefixes]] = field(default_factory=list)  # and whether it came, or went
 
 
 class Table:
@@ -49,6 +58,18 @@ class Table:
         shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
         return shards
 
+    def enter(self, opening: Opening) -> None:
+        """What the nodes held then. In the thread that made it."""
+        for number, values in opening.inventories:
+            self.set(self.find(values), number)
+
+    def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
+        """A node holds these. Returns those that none held before."""
+        fresh = self.holder[shards] == _NOBODY
+        self.several[shards[~fresh & (self.holder[shards] != number)]] = True
+        self.holder[shards[fresh]] = number
+        return _mark(self, shards[fresh], 1)
+
     def owners(self, shards: Sequence[int], node_ids: tuple[str, ...]) -> list[str]:
         """By rendezvous among `node_ids`, a tuple that is the same object as long as membership is the same."""
         if not node_ids:
@@ -66,6 +87,7 @@ class Residency:
         self._names: dict[int, str] = {}
         self._inventories: dict[int, Inventory] = {}
         self._next_number = 0
+        self._openings: list[Opening] = []
 
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._tables
@@ -76,11 +98,26 @@ class Residency:
     def tables(self) -> list[bytes]:
         return list(self._tables)
 
-    def open(self, table: Table) -> None:
-        """Begins to follow a data set."""
+    def opening(self) -> Opening:
+        """What `Table.enter` wants, in a thread; what changes until `finish` is remembered."""
+        opening = Opening([(number, inventory.all()) for number, inventory in self._inventories.items()])
+        self._openings.append(opening)
+        return opening
+
+    def finish(self, opening: Opening) -> None:
+        self._openings.remove(opening)
+
+    def open(self, table: Table, opening: Opening | None = None) -> None:
+        """Begins to follow a data set; `opening` has been entered in it."""
+        if opening is None:
+            opening = Opening([(number, inventory.all()) for number, inventory in self._inventories.items()])
+            table.enter(opening)
         self._tables[table.digest.digest_id] = table
-        for number, inventory in self._inventories.items():
-            self._set(table, table.find(inventory.all()), number)
+        for number, there, values in opening.late:
+            if there:
+                table.set(table.find(values), number)
+            else:
+                self._drop(table, number, values)
 
     def close(self, digest_id: bytes) -> None:
         self._tables.pop(digest_id, None)
@@ -92,7 +129,8 @@ class Residency:
     def added(self, node_id: str, values: Prefixes) -> list[Change]:
         number = self._number(node_id)
         self._inventories[number].add(values)
-        return [(digest_id, self._set(table, table.find(values), number)) for digest_id, table in self._tables.items()]
+        self._remember(number, True, values)
+        return [(digest_id, table.set(table.find(values), number)) for digest_id, table in self._tables.items()]
 
     def removed(self, node_id: str, values: Prefixes) -> list[Change]:
         number = self._number(node_id)
@@ -123,31 +161,30 @@ class Residency:
             self._inventories[number] = Inventory()
         return self._numbers[node_id]
 
-    def _set(self, table: Table, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
-        fresh = table.holder[shards] == _NOBODY
-        table.several[shards[~fresh & (table.holder[shards] != number)]] = True
-        table.holder[shards[fresh]] = number
-        return _mark(table, shards[fresh], 1)
+    def _remember(self, number: int, there: bool, values: Prefixes) -> None:
+        for opening in self._openings:
+            opening.late.append((number, there, values))
 
     def _without(self, number: int, values: Prefixes) -> list[Change]:
         """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
-        changes: list[Change] = []
-        for digest_id, table in self._tables.items():
-            shards = table.find(values)
-            shards = shards[table.holder[shards] == number]
-            gone, doubtful = shards[~table.several[shards]], shards[table.several[shards]]
-            for other, inventory in self._inventories.items():
-                if not len(doubtful):
-                    break
-                if other != number:
-                    there = inventory.contains(table.prefixes[doubtful])
-                    table.holder[doubtful[there]] = other
-                    doubtful = doubtful[~there]
-            table.several[doubtful] = False
-            gone = np.concatenate((gone, doubtful))
-            table.holder[gone] = _NOBODY
-            changes.append((digest_id, _mark(table, gone, 0)))
-        return changes
+        self._remember(number, False, values)
+        return [(digest_id, self._drop(table, number, values)) for digest_id, table in self._tables.items()]
+
+    def _drop(self, table: Table, number: int, values: Prefixes) -> npt.NDArray[np.uint32]:
+        shards = table.find(values)
+        shards = shards[table.holder[shards] == number]
+        gone, doubtful = shards[~table.several[shards]], shards[table.several[shards]]
+        for other, inventory in self._inventories.items():
+            if not len(doubtful):
+                break
+            if other != number:
+                there = inventory.contains(table.prefixes[doubtful])
+                table.holder[doubtful[there]] = other
+                doubtful = doubtful[~there]
+        table.several[doubtful] = False
+        gone = np.concatenate((gone, doubtful))
+        table.holder[gone] = _NOBODY
+        return _mark(table, gone, 0)
 
 
 def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:

@@ -23,7 +23,7 @@ events: st.SearchStrategy[list[Event]] = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["added", "removed", "replaced"]), nodes, hashes),
         st.tuples(st.just("gone"), nodes, st.just([])),
-        st.tuples(st.sampled_from(["open", "close"]), st.integers(0, 1), st.just([])),
+        st.tuples(st.sampled_from(["begin", "open", "close"]), st.integers(0, 1), st.just([])),
     ),
     max_size=30,
 )
@@ -34,13 +34,17 @@ events: st.SearchStrategy[list[Event]] = st.lists(
 def test_residency_follows_what_nodes_tell(events: list[Event]) -> None:
     subject = Residency()
     held: dict[str, set[bytes]] = {"a": set(), "b": set(), "c": set()}
+    begun: dict[bytes, tuple[Table, residency.Opening | None]] = {}
     told = {digest.digest_id: bytearray(digest.num_shards) for digest in DIGESTS}
     for kind, who, which in events:
         changes: list[residency.Change] = []
         if isinstance(who, int):
             digest = DIGESTS[who]
-            if kind == "open" and digest.digest_id not in subject:
-                subject.open(Table(digest))
+            if kind == "begin" and digest.digest_id not in subject:  # events that follow come before it is open
+                begun[digest.digest_id] = (Table(digest), subject.opening())
+                begun[digest.digest_id][0].enter(begun[digest.digest_id][1])
+            elif kind == "open" and digest.digest_id not in subject:
+                subject.open(*begun.pop(digest.digest_id, (Table(digest), None)))
                 told[digest.digest_id] = bytearray(subject.table(digest.digest_id).resident)
             elif kind == "close":
                 subject.close(digest.digest_id)
