@@ -7,7 +7,8 @@ typed error, and must not end short. 200 kills take about ten minutes on two cor
     python -m tests.bench.at_least_once [--quick] [--kills N] [--seed N]
 
 Bars: no record lost in an epoch that ended, no error without a type, no epoch that never ends, at least 200 kills
-(10 with --quick).
+(10 with --quick),
+and answers of the store that failed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def main() -> None:
         Bar("untyped errors", sum(tally.untyped.values()), 0, at_most=True),
         Bar("epochs that did not end", tally.late, 0, at_most=True),
         Bar("kills", tally.kills, arguments.kills),
+        Bar("store faults", tally.store_faults, 0 if arguments.quick else torment.FULL_STORE_FAULTS),
     ]
     finish("at_least_once", figures, bars, arguments.quick)
 

@@ -15,7 +15,8 @@ exactly_once costs. 200 kills take about ten minutes on two cores.
     python -m tests.bench.exactly_once [--quick] [--kills N] [--seed N]
 
 Bars: no record lost, none twice, no error, no wait of the trainer (for its first batch, for the next, for the end)
-longer than the takeover time and ten seconds, at least 200 kills (10 with --quick).
+longer than the takeover time and ten seconds, at least 200 kills (10 with --quick),
+and answers of the store that failed.
 """
 
 from __future__ import annotations
@@ -136,7 +137,10 @@ def main() -> None:
         torment.run(world, troubles, shared, arguments.kills, COMMON)
         torment_s = time.monotonic() - began
     after = tfquiver.delivery_stats()
-    with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as folder, torment.World(Path(folder), "1GiB") as calm:
+    with (
+        tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as folder,
+        torment.World(Path(folder), failing=False) as calm,
+    ):
         speeds = cost(calm, Path(folder), rounds=2 if arguments.quick else 5)
     tally = world.tally
     figures = {
@@ -156,6 +160,7 @@ def main() -> None:
         Bar("epochs that did not end", tally.late, 0, at_most=True),
         Bar("longest wait (s)", max(tally.longest_wait_s.values()), LONGEST_WAIT_S, at_most=True),
         Bar("kills", tally.kills, arguments.kills),
+        Bar("store faults", tally.store_faults, 0 if arguments.quick else torment.FULL_STORE_FAULTS),
         Bar("epochs delivered whole", after.epochs - before.epochs, sum(tally.epochs.values())),
     ]
     finish("exactly_once", figures, bars, arguments.quick)

@@ -39,6 +39,7 @@ STEP_S = 0.004  # an epoch of 300 steps takes 1.2 s and more
 LONGEST_EPOCH_S = 60.0
 GIVEN_UP_S = 180.0  # with all servers back; gRPC tries a server that was away again after two minutes at the latest
 FULL_KILLS, QUICK_KILLS = 200, 10
+FULL_STORE_FAULTS = 50  # fewer, and the store has not been tried
 
 Reader = numbered.EpochReader
 Act = Callable[[Reader], None]
@@ -89,8 +90,10 @@ class Tally:
 class World:
     """The servers. Use as a context manager; `start` brings back whoever is away, in the order that they need."""
 
-    def __init__(self, base: Path, quota: str = QUOTA) -> None:
-        self._base, self._quota, self._stack = base, quota, ExitStack()
+    def __init__(self, base: Path, failing: bool = True) -> None:
+        """`failing` False: to be measured without trouble, with room for everything."""
+        self._base, self._failing, self._stack = base, failing, ExitStack()
+        self._quota = QUOTA if failing else "1GiB"
         self.tally = Tally()
 
     def __enter__(self) -> World:
@@ -98,7 +101,10 @@ class World:
             self.store = stack.enter_context(gcs_emulator.gcs_emulator())
             os.environ["STORAGE_EMULATOR_HOST"] = self.store.address
             stack.callback(os.environ.pop, "STORAGE_EMULATOR_HOST")
-            self.cluster = stack.enter_context(Cluster(self._base / "cluster", workers=0, quota=self._quota))
+            # Little is leased ahead, and little kept in memory: else nothing is left to ask a store for that fails.
+            flags = {"node": ["--hot=100KB", "--lease_ahead=100KB"]} if self._failing else {}
+            cluster = Cluster(self._base / "cluster", workers=0, quota=self._quota, flags=flags)
+            self.cluster = stack.enter_context(cluster)
             self.forks = stack.enter_context(WorkerForks(self._base / "forks.log"))
             node_dir = f"--node_dir={self.cluster.cache_dir}"
             gc = ["--reap_interval_ms=200", "--job_gc_check_interval_ms=1000", "--job_gc_timeout_ms=5000"]
@@ -265,10 +271,12 @@ class Troubles:
             time.sleep(self.rng.uniform(0.2, 3.0))
 
     def store(self, reader: Reader) -> None:
-        self.some_time(reader)
+        """From the epoch's beginning, or from some time on."""
+        if self.rng.random() < 0.5:
+            self.some_time(reader)
         with self.world.bad_store(self.rng):
-            self.world.kill(self.rng.choice(["worker 0", "worker 1"]))
             time.sleep(self.rng.uniform(0.2, 2.0))
+            self.world.kill(self.rng.choice(["worker 0", "worker 1"]))
         self.world.start()
 
     def some_time(self, reader: Reader) -> None:
