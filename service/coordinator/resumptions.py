@@ -16,6 +16,7 @@ from tfquiver.service.coordinator.bitmap import Bitmap
 from tfquiver.service.coordinator.session import Session
 
 MAX_ASKED = 10_000
+MAX_ASKED_BYTES = 64 << 20  # a position is up to 0.6 MB for 5 million shards, and all of them are in every snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,14 @@ class Resumptions:
         """`sessions`: all there are, by id, oldest first; shared with the caller, who changes them."""
         self._sessions = sessions
         self._asked: dict[str, log_pb2.ResumeAsked] = {}
+        self._bytes = 0
 
     def ask(self, asked: log_pb2.ResumeAsked) -> None:
-        self._asked.pop(asked.session_key, None)
+        self._drop(asked.session_key)
         self._asked[asked.session_key] = asked
-        while len(self._asked) > MAX_ASKED:
-            del self._asked[next(iter(self._asked))]
+        self._bytes += asked.ByteSize()
+        while len(self._asked) > MAX_ASKED or (self._bytes > MAX_ASKED_BYTES and len(self._asked) > 1):
+            self._drop(next(iter(self._asked)))
 
     def begun(self, created: log_pb2.SessionCreated) -> None:
         """The session that was asked for has been made."""
@@ -54,7 +57,13 @@ class Resumptions:
             begun = log_pb2.ResumeAsked()
             begun.CopyFrom(asked)  # a snapshot may be reading the other one
             begun.session_id = created.session_id
+            begun.ClearField("position")  # from here on the session knows better
             self._asked[created.session_key] = begun
+            self._bytes += begun.ByteSize() - asked.ByteSize()
+
+    def _drop(self, session_key: str) -> None:
+        asked = self._asked.pop(session_key, None)
+        self._bytes -= asked.ByteSize() if asked else 0
 
     def start(self, session_key: str, digest_id: bytes, restored: bool = False) -> Start | None:
         """None: the next session of this key is a new epoch. `restored`: by a provider of a restarted dispatcher."""

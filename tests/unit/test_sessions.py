@@ -12,6 +12,8 @@ from tests.unit.session_world import DIGEST, View
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator import resumptions
 from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Session
 from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
 from tfquiver.service.coordinator.wish import Wish
@@ -332,6 +334,28 @@ def test_epochs_of_a_job_are_numbered_also_after_sessions_are_forgotten(bench: B
 
 
 # Room.
+
+
+def test_positions_to_go_on_from_are_kept_within_bounds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumptions, "MAX_ASKED_BYTES", 300)
+    position = types_pb2.Position(epoch=1, done_bitmap=zlib.compress(b"\x01"), seed=5)
+
+    def resume(key: str) -> None:
+        asked = log_pb2.ResumeAsked(session_key=key, digest_id=DIGEST, job="job", position=position)
+        assert bench.sessions.resume(asked, bench.shards)
+
+    resume("begun")
+    session_id = bench.sessions.own_session("r", "begun", DIGEST, bench.shards, "job")
+    for number in range(10):
+        resume(f"key {number}")
+        resume(f"key {number}")
+    kept = [record.resume_asked for record in bench.sessions.snapshot() if record.HasField("resume_asked")]
+    assert 2 <= len(kept) < 10 and kept[-1].session_key == "key 9"
+    assert sum(asked.ByteSize() for asked in kept) <= 300
+    start = bench.sessions.resumptions.start("key 9", DIGEST)
+    assert start and (start.position.epoch, start.takes_over) == (1, session_id)
+    bench.restart(list(bench.sessions.snapshot()))
+    assert bench.sessions.resumptions.start("key 9", DIGEST) == start
 
 
 def test_sessions_that_nobody_reads_are_forgotten_in_their_time(bench: Bench) -> None:
