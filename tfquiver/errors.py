@@ -131,6 +131,8 @@ _BY_ERRNO: dict[int, type[TfquiverError]] = {
     errno.EROFS: PermissionError_,
     errno.ENOENT: NotFoundError,
     errno.ENOTDIR: NotFoundError,
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ELOOP: InvalidArgumentError,
 }
 
 

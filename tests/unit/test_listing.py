@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,14 @@ def test_no_match_names_the_pattern() -> None:
         expand(["mem://*", "mem://nope"], MemoryStore({"mem://a": b""}))
     with pytest.raises(errors.InvalidArgumentError, match="no files named"):
         expand([], MemoryStore())
+
+
+def test_a_path_that_no_file_system_takes(tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to("round")
+    for path in ("x" * 10_000, "x/" * 3000, str(tmp_path / "round")):
+        with pytest.raises((errors.InvalidArgumentError, errors.NotFoundError)) as refused:
+            listing.expand(path)
+        assert not isinstance(refused.value, errors.UnavailableError), "nobody is to try that again"
 
 
 def test_a_scheme_without_a_store_says_what_to_install() -> None:
