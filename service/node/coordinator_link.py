@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ import grpc
 from absl import logging
 
 from tfquiver import errors, rpc
+from tfquiver.digest import Digest
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
@@ -69,6 +70,7 @@ class CoordinatorLink:
         self._on_new, self._on_lost = on_new, on_lost
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: Inventory
+        self.digest_of: Callable[[bytes], Awaitable[Digest]]  # as this node has it
         self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
         self._metadata = rpc.metadata(token)
         self._channel = rpc.aio_channel(address)
@@ -116,7 +118,12 @@ class CoordinatorLink:
     # Calls for readers.
 
     async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
-        reply: pb.OpenReaderReply = await self._call(self._stub.OpenReader, request)
+        try:
+            reply: pb.OpenReaderReply = await self._call(self._stub.OpenReader, request)
+        except errors.DataLossError as error:
+            if not await self._mended(request.digest_id, error):
+                raise
+            reply = await self._call(self._stub.OpenReader, request)
         return reply
 
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
@@ -179,6 +186,17 @@ class CoordinatorLink:
             return registered
 
         return await rpc.retry(call, f"registering data set {name!r} with {self.address}", self._patience.lost_s)
+
+    async def _mended(self, digest_id: bytes, trouble: errors.DataLossError) -> bool:
+        """Whether this node had a sound copy of a digest that is damaged in the coordinator's directory."""
+        try:
+            digest = await self.digest_of(digest_id)
+            await self.register_dataset(digest.name, b"", Terms(), await asyncio.to_thread(digest.to_bytes))
+        except errors.TfquiverError as error:
+            logging.warning("%s; nor is there a copy here: %s", str(trouble), str(error))
+            return False
+        logging.warning("%s; it has this node's copy now", str(trouble))
+        return True
 
     async def digest_parts(self, digest_id: bytes) -> AsyncIterator[bytes]:
         """The digest file as the coordinator streams it; typed errors, no retries."""

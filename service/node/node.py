@@ -166,6 +166,7 @@ class Node:
         await self._digests.start()
         meter = Meter()
         peers = self._peer_client = self._peers()
+        self._link.digest_of = self._digests.get
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
         client_stores = ClientStores()
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))

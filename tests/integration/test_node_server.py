@@ -121,6 +121,21 @@ def test_a_warm_node_reads_nothing_from_the_store_after_a_restart(
     assert status.entries == dataset.shards
 
 
+def test_a_digest_damaged_at_the_coordinator_is_mended_with_the_nodes_copy(
+    node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path
+) -> None:
+    directory, made = payloads
+    dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)
+    assert Counter(read_all(reader(node, dataset))) == Counter(made)
+    node.kill()
+    (digest,) = (path for path in tmp_path.rglob("*.tfqd") if "coordinator" in path.parts)
+    sound = digest.read_bytes()
+    digest.write_bytes(sound[: len(sound) // 2] + bytes([sound[len(sound) // 2] ^ 1]) + sound[len(sound) // 2 + 1 :])
+    node.start()
+    assert Counter(read_all(reader(node, dataset))) == Counter(made)
+    assert digest.read_bytes() == sound
+
+
 def test_a_reader_that_vanishes_gives_its_shards_back(node: Server, payloads: tuple[Path, list[bytes]]) -> None:
     directory, made = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)
