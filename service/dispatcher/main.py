@@ -8,7 +8,6 @@ interface and runs any graph it is sent: keep its port inside a private network.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from tfquiver import errors, serving
+from tfquiver import durable, errors, serving
 from tfquiver.endpoints import running_node
 from tfquiver.node_child import NodeChild
 from tfquiver.node_endpoint import NodeEndpoint
@@ -61,15 +60,13 @@ def define_flags() -> None:
 def _sole_owner(work_dir: Path) -> Iterator[None]:
     """Two dispatchers appending to one journal would ruin it."""
     try:
-        work_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(work_dir / "dispatcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = durable.lock_file(work_dir / "dispatcher.lock")
     except OSError as error:
         raise errors.InvalidArgumentError(f"--work_dir={work_dir}: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it") from error
+        if not durable.try_lock(descriptor):
+            raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it")
         yield
     finally:
         os.close(descriptor)
@@ -154,6 +151,7 @@ define_flags()
 
 
 def run() -> None:
+    os.umask(0o077)  # the journal holds the graphs of all users
     serving.run_server(serve, __doc__ or "")
 
 

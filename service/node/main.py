@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,7 @@ from tfquiver.service.node.reader_group import ReaderGroup
 FLAGS = flags.FLAGS
 _STOP_S = 4.0
 _CLOSE_S = 0.3
+_KILLED_S = 5
 _LOOK_S = 1.0
 
 
@@ -104,16 +106,26 @@ async def serve() -> None:
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait([serving_on, stopped], return_when=asyncio.FIRST_COMPLETED)
     if stopped.done():
-        await asyncio.wait([serving_on], timeout=_STOP_S)
-        if not serving_on.done():
-            logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
-            for directory in held:
-                closing = threading.Thread(target=directory.close, daemon=True)
-                closing.start()
-                closing.join(_CLOSE_S)
-            _leave(0)
+        # A thread: closing sockets deletes their files, on this loop too.
+        too_late = threading.Timer(_STOP_S, _leave_all_the_same, [held])
+        too_late.daemon = True
+        signal.alarm(_KILLED_S)  # gRPC deletes its sockets under the interpreter's lock: then no thread gets on
+        too_late.start()
+        try:
+            await asyncio.wait([serving_on])
+        finally:
+            too_late.cancel()
     stopped.cancel()
     await serving_on
+
+
+def _leave_all_the_same(held: list[CacheDirectory]) -> None:
+    logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
+    for directory in held:
+        closing = threading.Thread(target=directory.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+    _leave(0)
 
 
 async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:

@@ -1,0 +1,54 @@
+"""A node whose disk hangs: it is a member all the same, and ends when it is told to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+from tests.support import node_calls
+from tests.support.cluster import Server, wait_until
+from tests.support.disks import ext4
+from tests.support.privileges import needs_disks
+from tests.support.store_node import write_files
+from tfquiver.cutting import CutPolicy
+
+NODE_TIMEOUT_MS = 1000
+
+
+@needs_disks
+def test_heartbeats_go_on_and_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    pattern = write_files(tmp_path / "data", files=3, records_each=200)
+    flags = ["--port=0", f"--work_dir={tmp_path / 'work'}", f"--node_timeout_ms={NODE_TIMEOUT_MS}"]
+    coordinator = Server("tfquiver.service.coordinator.main", flags, tmp_path / "coordinator.log").start()
+    with ext4(tmp_path) as disk:
+        node = Server(
+            "tfquiver.service.node.main",
+            [f"--cache_dir={disk.path / 'cache'}", "--quota=4MiB", f"--coordinator={coordinator.address}"],
+            tmp_path / "node.log",
+        ).start()
+        try:
+            disk.freeze()
+            scan = threading.Thread(target=_ensured, args=(node.ready["control"], pattern), daemon=True)
+            scan.start()  # its inserts wait for the disk
+            begun = node_calls.status(node.ready["control"]).store_bytes
+            wait_until(lambda: node_calls.status(node.ready["control"]).store_bytes > begun, "it reads")
+            for _ in range(2):  # each longer than a node may be silent
+                threading.Event().wait(NODE_TIMEOUT_MS / 1000)
+                assert [its.node_id for its in node_calls.nodes(coordinator.address)] == [node.ready["node_id"]]
+            node.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not node_calls.nodes(coordinator.address), "it is no member any more", 10)
+        finally:
+            disk.thaw()
+            code = node.stop()
+            scan.join(10)
+            coordinator.stop()
+    # Where gRPC waits for the disk with the interpreter's lock only the kernel can end it.
+    assert code in (0, -signal.SIGALRM), node.log_tail()
+
+
+def _ensured(control: str, pattern: Path) -> None:
+    try:
+        node_calls.ensure(control, pattern, CutPolicy(4096, 16384, 65536))
+    except Exception:  # noqa: BLE001 - the node ends meanwhile
+        return
