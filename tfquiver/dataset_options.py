@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
-import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tfquiver import errors, serving
@@ -16,13 +15,16 @@ _MAX_BYTES = 1 << 50
 _MAX_BATCH = 1 << 24  # as the op takes it (ops/core/options.cc)
 _MAX_SEED = (1 << 63) - 1
 _MAX_HOLD_BACK = 1 << 31
-_MAX_NAME = 256
+_MAX_NAME_BYTES = 256
+_MAX_PATH_BYTES = 4096
 _MAX_WAIT_S = 24 * 3600
-# What ordinary pipelines keep between the source and the trainer: parallel maps, a batch, a few batches prefetched.
-_HOLD_BACK_RECORDS, _HOLD_BACK_BATCHES = 2048, 16
-# And between tf.data service workers and the training loop: tf.data's client asks for 16 elements, of which one worker
-# may have made all, and more may be prefetched on both sides.
-_BEHIND_WORKERS_RECORDS, _BEHIND_WORKERS_BATCHES = 16384, 64
+_UNSET = -1
+# What stands between the source and the training step: parallel maps, what tf.data's client asks for (16 elements), and
+# prefetches. `prefetch(AUTOTUNE)` doubles its buffer whenever a burst of steps has emptied it, so that pauses (an
+# evaluation, a checkpoint) every so many steps leave about so many batches in it. Memory bounds it, too.
+_MOST_BATCHES, _MOST_RECORDS = 1024, 1 << 18
+_LEAST_BATCHES, _LEAST_RECORDS = 64, 1 << 14
+_MOST_BUFFERED_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class SourceOptions:
     with_position: bool = False
     order_log: str = ""
     replay: str = ""
+
+    def of_data(self, records: int, size_bytes: int) -> SourceOptions:
+        """For a data set of so many records and bytes: what was not given and depends on it."""
+        if self.hold_back != _UNSET:
+            return self
+        return replace(self, hold_back=default_hold_back(self.batch_size, records, size_bytes))
 
     def for_op(self, endpoint: str) -> dict[str, object]:
         """`endpoint`: the short name under which the process knows its node."""
@@ -83,10 +91,8 @@ def checked_options(
         shuffle_bytes=size("shuffle_bytes", shuffle_bytes, 0),
         readahead_bytes=size("readahead_bytes", readahead_bytes, 1),
         seed=NO_SEED if seed is None else int(seed) or _SEED_OF_ZERO,
-        job=job or f"job-{uuid.uuid4().hex[:12]}",
-        hold_back=int(hold_back)
-        if hold_back is not None
-        else (_HOLD_BACK_BATCHES if batch_size else _HOLD_BACK_RECORDS),
+        job=job or "",  # the op calls it after its session key, which is not hashed
+        hold_back=_UNSET if hold_back is None else int(hold_back),
         reconnect_ms=int(reconnect_timeout_s * 1000),
         deterministic=order == "deterministic",
         homogeneous=homogeneous,
@@ -126,9 +132,11 @@ def _absolute(name: str, path: str | os.PathLike[str] | None) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def behind_workers(batch_size: int) -> int:
-    """The `hold_back`, in elements, with which a killed trainer loses nothing."""
-    return _BEHIND_WORKERS_BATCHES if batch_size else _BEHIND_WORKERS_RECORDS
+def default_hold_back(batch_size: int, records: int, size_bytes: int) -> int:
+    """In elements: 4 GiB of records, but from 64 to 1024 batches, or 16384 to 262144 records (`batch_size` 0)."""
+    most, least = (_MOST_BATCHES, _LEAST_BATCHES) if batch_size else (_MOST_RECORDS, _LEAST_RECORDS)
+    element_bytes = max(1, size_bytes // max(1, records)) * max(1, batch_size)
+    return min(most, max(least, _MOST_BUFFERED_BYTES // element_bytes))
 
 
 def check_integer(name: str, value: object, least: int, most: int) -> int:
@@ -143,8 +151,24 @@ def check_seconds(name: str, value: object) -> None:
 
 
 def check_name(name: str, value: object) -> None:
-    if value is not None and not (isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable()):
-        raise errors.InvalidArgumentError(f"{name}={value!r}: must be 1 to {_MAX_NAME} printable characters")
+    if value is None:
+        return
+    if not isinstance(value, str) or not value or not value.isprintable():  # a lone surrogate is not printable
+        raise errors.InvalidArgumentError(f"{name}={value!r}: must be text of printable characters, and not empty")
+    if (size_bytes := len(value.encode())) > _MAX_NAME_BYTES:
+        raise errors.InvalidArgumentError(
+            f"{name}={value[:40]!r}...: {size_bytes} bytes in UTF-8; the limit is {_MAX_NAME_BYTES}"
+        )
+
+
+def directory(name: str, value: object) -> Path:
+    """The absolute path of a directory that need not be there. Raises InvalidArgumentError naming the argument."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise errors.InvalidArgumentError(f"{name}={value!r}: must be the path of a directory, and not empty")
+    if len(os.fsencode(text)) > _MAX_PATH_BYTES:
+        raise errors.InvalidArgumentError(f"{name}={text[:40]!r}...: longer than {_MAX_PATH_BYTES} bytes")
+    return Path(text).expanduser().absolute()
 
 
 def size(name: str, value: object, least: int) -> int:

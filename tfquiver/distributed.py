@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfquiver import errors, exactly_once
-from tfquiver.dataset_options import check_integer, check_seconds
+from tfquiver import errors, exactly_once, rpc, serving
+from tfquiver.dataset_options import check_integer, check_name, check_seconds
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 AT_LEAST_ONCE, EXACTLY_ONCE = GUARANTEES = ("at_least_once", "exactly_once")
 _MAX_TIMEOUT_S = 3600.0
-_MAX_BATCH = 1 << 31
+_MAX_BATCH = 1 << 24
 
 
 def distribute(
@@ -41,7 +39,8 @@ def distribute(
 
     Args:
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
-      job_name: trainers that give the same name share one epoch's records between them; None: each has its own.
+      job_name: trainers that give the same name share one epoch's records between them (what stands in for `shard()`
+        and automatic sharding, which would give wrong data); None: each has its own.
       max_outstanding_requests: elements asked for ahead; None: chosen by tf.data.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
@@ -53,19 +52,19 @@ def distribute(
         also applied here, to what no worker delivered.
       batch_size: transformed records in a batch; for data sets of single records.
       takeover_timeout_s: with "exactly_once": when no worker has given anything for so long, this process reads the
-        rest of the epoch itself; None: never.
+        rest of the epoch itself, as it does when they fail; None: it waits for ever where no worker and no dispatcher
+        is there. While TensorFlow waits for an element Ctrl-C waits with it.
 
     Raises:
       InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
       UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
     """
     address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
-    if not re.fullmatch(r"[^\s:/]+:\d{1,5}", address):
-        raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port")
+    if address.startswith("unix:") or not serving.is_address(address):
+        raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port, or [IPv6 address]:port")
     if compression not in ("AUTO", None):
         raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
-    if job_name is not None and not (isinstance(job_name, str) and job_name):
-        raise errors.InvalidArgumentError(f"job_name={job_name!r}: must be text, and not empty")
+    check_name("job_name", job_name)
     if max_outstanding_requests is not None and (
         isinstance(max_outstanding_requests, bool)
         or not isinstance(max_outstanding_requests, int)
@@ -92,11 +91,7 @@ def distribute(
         check_integer("batch_size", batch_size, 1, _MAX_BATCH)
     if takeover_timeout_s is not None:
         check_seconds("takeover_timeout_s", takeover_timeout_s)
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), connect_timeout_s).close()
-    except (OSError, OverflowError) as error:
-        raise errors.UnavailableError(f"dispatcher={dispatcher!r} does not answer: {error}") from error
+    rpc.check_answers(address, connect_timeout_s, f"dispatcher={dispatcher!r}")
 
     import tensorflow as tf
 
@@ -122,4 +117,8 @@ def distribute(
             dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
         return distributed(dataset if batch_size is None else dataset.batch(batch_size))
 
+    apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply
+
+
+distribute.autograph_info__ = {}  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -131,8 +131,7 @@ class KeptEndpoint:
     def _broken(self, connection: socket.socket) -> bool:
         """Waits until the node is gone (True) or `close` was called (False)."""
         while True:
-            readable, _, _ = select.select([connection.fileno(), self._wake_read], [], [])
-            if self._wake_read in readable:
+            if self._wake_read in _readable([connection.fileno(), self._wake_read], None):
                 return False
             try:
                 if not connection.recv(frames.MAX_FRAME_BYTES):
@@ -143,7 +142,7 @@ class KeptEndpoint:
     def _reconnect(self) -> socket.socket | None:
         """A new connection; None when `close` was called meanwhile."""
         pause_s = 0.0
-        while not select.select([self._wake_read], [], [], pause_s)[0]:
+        while not _readable([self._wake_read], pause_s):
             try:
                 endpoint, connection = self._connect()
             except (errors.TfquiverError, OSError) as error:
@@ -154,6 +153,14 @@ class KeptEndpoint:
                 self._endpoint = endpoint
             return connection
         return None
+
+
+def _readable(descriptors: list[int], timeout_s: float | None) -> set[int]:
+    """Of any number: `select.select` takes none above 1023."""
+    with selectors.PollSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select(timeout_s)}
 
 
 _lock = threading.RLock()  # re-entrant: `release` is called by the garbage collector, wherever it happens to run

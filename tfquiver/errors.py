@@ -129,6 +129,8 @@ _BY_ERRNO: dict[int, type[TfquiverError]] = {
     errno.EACCES: PermissionError_,
     errno.EPERM: PermissionError_,
     errno.EROFS: PermissionError_,
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ELOOP: InvalidArgumentError,
     errno.ENOENT: NotFoundError,
     errno.ENOTDIR: NotFoundError,
     errno.ENAMETOOLONG: InvalidArgumentError,

@@ -32,7 +32,7 @@ class DeliveryStats:
     delivered: int
     duplicates: int  # came again, and were dropped
     mopped_up: int  # of those delivered: read by this process, because no worker delivered them
-    takeovers: int  # epochs whose workers had given nothing for `takeover_timeout_s`
+    takeovers: int  # epochs whose workers had given nothing for `takeover_timeout_s`, or failed
 
 
 def delivery_stats() -> DeliveryStats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -29,6 +30,8 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
       backup_dir: directory for this run's backup alone; anything that `tf.io.gfile` can write.
       save_freq: "epoch", or after how many batches.
       delete_checkpoint: delete the backup when `fit` has finished.
+      data: what `fit` trains on, or several such: the data sets with `resume=True` that it is made of are kept and
+        moved, no others. None: all that this process has, those for validation included.
 
     Raises in `fit`: InvalidArgumentError when there is no data set with `resume=True`, the model is not built, or Keras
     cannot know how many batches an epoch has (see `known_length`); UnavailableError when the coordinator is away at the
@@ -36,7 +39,11 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     """
 
     def __init__(
-        self, backup_dir: str | PurePath, save_freq: str | int = "epoch", delete_checkpoint: bool = True
+        self,
+        backup_dir: str | PurePath,
+        save_freq: str | int = "epoch",
+        delete_checkpoint: bool = True,
+        data: tf.data.Dataset | Sequence[tf.data.Dataset] | None = None,
     ) -> None:
         super().__init__()
         if save_freq != "epoch" and (isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1):
@@ -44,11 +51,16 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         if not str(backup_dir):
             raise errors.InvalidArgumentError("backup_dir: is empty")
         self._dir, self._save_freq, self._delete = str(backup_dir), save_freq, delete_checkpoint
+        self._data = None if data is None else _sources([data] if isinstance(data, tf.data.Dataset) else list(data))
+        if self._data == []:
+            raise errors.InvalidArgumentError(
+                "data=: there is no tfquiver.dataset(..., resume=True) in it, or it cannot be seen (after interleave)"
+            )
         self._epoch = self._number = self._batch = 0
         self._saved_batch = -1
 
     def on_train_begin(self, logs: Any = None) -> None:
-        data = resumption.made()
+        data = self._resumables()
         if not data:
             raise errors.InvalidArgumentError("BackupAndRestore: make the training data with job=... and resume=True")
         if not self.model.built:
@@ -88,7 +100,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     def _save(self, epoch: int, epoch_over: bool) -> None:
         try:
             positions = {
-                _name(one): _encoded(one.after_epoch() if epoch_over else one.now()) for one in resumption.made()
+                _name(one): _encoded(one.after_epoch() if epoch_over else one.now()) for one in self._resumables()
             }
         except errors.TfquiverError as error:
             logging.warning("no backup in epoch %d: %s", epoch, error)
@@ -104,6 +116,9 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         tf.io.gfile.rename(self._path("next-" + _STATE), self._path(_STATE), overwrite=True)
         if tf.io.gfile.exists(self._path(_WEIGHTS.format(before))):
             tf.io.gfile.remove(self._path(_WEIGHTS.format(before)))
+
+    def _resumables(self) -> list[resumption.Resumable]:
+        return resumption.made() if self._data is None else self._data
 
     def _state(self) -> Any:
         """None: there is no backup."""
@@ -142,6 +157,18 @@ class _KnownLength(tf.data.Dataset):  # type: ignore[misc]
 
     def cardinality(self) -> tf.Tensor:
         return tf.constant(self._batches, tf.int64)
+
+
+def _sources(found: list[Any]) -> list[resumption.Resumable]:
+    """Of these data sets and all that they were made of."""
+    resumables: list[resumption.Resumable] = []
+    while found:
+        one = found.pop()
+        resumable = getattr(one, "_tfquiver_resumable", None)
+        if resumable is not None and resumable not in resumables:
+            resumables.append(resumable)
+        found += one._inputs()
+    return resumables
 
 
 def _name(data: resumption.Resumable) -> str:

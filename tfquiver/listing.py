@@ -9,6 +9,7 @@ from tfquiver import errors, stores
 from tfquiver.file_entry import FileEntry
 from tfquiver.listing_terms import listing_key as listing_key
 
+_MOST_SAID = 256
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -25,7 +26,14 @@ def expand(source: Source, store_for: Callable[[str], stores.ObjectStore] = stor
     found: dict[str, FileEntry] = {}
     for named in patterns:
         pattern = os.fspath(named)
-        matches = store_for(pattern).list(pattern)
+        if "\0" in pattern:
+            raise errors.InvalidArgumentError(f"{pattern!r}: no name has a zero byte")
+        if pattern.startswith("~"):
+            pattern = os.path.expanduser(pattern)  # noqa: PTH111 - pathlib would clean what may be a pattern
+        try:
+            matches = store_for(pattern).list(pattern)
+        except OSError as error:
+            raise errors.from_os_error(error, os.fspath(error.filename or pattern)[:_MOST_SAID]) from error
         if not matches:
             raise errors.NotFoundError(f"no match for {pattern}")
         for info in matches:

@@ -39,7 +39,7 @@ def find(cache_dir: str | os.PathLike[str]) -> NodeEndpoint | None:
     except (errors.TfquiverError, OSError):
         return None
     connection.close()
-    return endpoint
+    return endpoint if _whole(endpoint) else None
 
 
 def find_or_start(
@@ -65,7 +65,9 @@ def find_or_start(
     if endpoint := find(directory):
         return endpoint
     try:
-        (directory / "log").mkdir(parents=True, exist_ok=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        (directory / "log").mkdir(exist_ok=True)
     except OSError as error:
         raise errors.InvalidArgumentError(f"cache_dir {directory}: {error.strerror}") from error
     with _only_one_starts(directory, give_up_at):
@@ -75,6 +77,13 @@ def find_or_start(
             _start(directory, quota_bytes, idle_exit_s, give_up_at)
             if time.monotonic() > give_up_at:
                 raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
+
+
+def _whole(endpoint: NodeEndpoint) -> bool:
+    """False: part of its directory was deleted under a node that still answers; it is of no use."""
+    addresses = (endpoint.control, endpoint.coordinator)
+    paths = [address.removeprefix("unix:") for address in addresses if address.startswith("unix:")]
+    return all(Path(path).is_socket() for path in paths)
 
 
 def _greet(endpoint: NodeEndpoint) -> socket.socket:

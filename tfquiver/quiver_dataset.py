@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import re
 import sys
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from absl import logging
+
 from tfquiver import endpoints, errors, resumption, serving, store_access
 from tfquiver.cutting import CutPolicy
-from tfquiver.dataset_options import SourceOptions, behind_workers, check_name, check_seconds, checked_options, size
+from tfquiver.dataset_options import SourceOptions, check_name, check_seconds, checked_options, directory, size
 from tfquiver.digest import Digest
 from tfquiver.exactly_once import Origin
 from tfquiver.listed import accesses_of, listed
@@ -28,7 +29,7 @@ from tfquiver.stores.access import Access, place_of
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_MAX_NAME = 256
+_MAX_NAME = 64
 
 
 def dataset(
@@ -90,12 +91,14 @@ def dataset(
       resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md). Its next iterations
         give what that epoch has not delivered, until it is finished; those after it are whole epochs. Whoever still
         reads that epoch gets an error: runs at the same time need names of their own.
-      name: name of the data set, for display; None: taken from `source`.
+      name: name of the data set, for display, when nobody has used it before; None: taken from `source`.
       quota: bytes the cache may use (an integer or "10GiB"), when this call starts the daemon.
-      hold_back: elements behind this source that may still be buffered in the same process when it has emitted more:
-        the depth of batches and prefetches. Records become "read" only when so many more elements have been emitted, so
-        that a killed tf.data worker loses none. None: 2048 records, or 16 batches with `batch_size`; with `resume` and
-        without `cache_dir` 16384 or 64, because a killed trainer also loses what tf.data's client has asked for.
+      hold_back: elements behind this source that may still be buffered when it has emitted more: the depth of maps,
+        batches and prefetches, in elements of this source. Records become "read" only when so many more elements have
+        been emitted, so that a killed tf.data worker (with `resume`: a killed trainer) loses none; what it costs is
+        that these come again then. None: as many as 4 GiB of records, but from 64 to 1024 batches with `batch_size`,
+        else from 16384 to 262144 records. Nothing bounds `prefetch(tf.data.AUTOTUNE)` but memory: before `distribute`
+        give it a number where pauses of the trainer are more than 1000 steps apart.
       order: "deterministic": the order of an epoch is a function of `seed`, the epoch's number among those of `job`,
         `shuffle_bytes` and the data set alone, whatever is cached and however many readers there are: shards in a
         seeded permutation, in blocks of about `shuffle_bytes`, whose records are shuffled. A reader reads whole blocks
@@ -138,8 +141,6 @@ def dataset(
         batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s,
         order, with_position, homogeneous, order_log, replay,
     )  # fmt: skip
-    if resume and hold_back is None and cache_dir is None:
-        options = dataclasses.replace(options, hold_back=behind_workers(options.batch_size))
     if cache_dir is None and service is None:
         raise errors.InvalidArgumentError(
             "give cache_dir= (one machine) or service= (a coordinator's address), or both"
@@ -160,19 +161,19 @@ def dataset(
     check_name("name", name)
     check_seconds("connect_timeout_s", connect_timeout_s)
     token = serving.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
+    where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described, accesses = _describe(source, cut)
 
     from tfquiver.ops import loader  # imports TensorFlow
 
     library = loader.load()
-    directory = None if cache_dir is None else Path(os.fspath(cache_dir)).expanduser().absolute()
-    endpoint_name, control, coordinator = "", None, service
+    endpoint_name, control, coordinator, node_id = "", None, service, ""
     reaching: store_access.StoreAccess | None = None
-    if directory is not None:
-        locate = functools.partial(endpoints.running_node, directory) if service else _starter(directory, quota_bytes)
-        endpoint_name = endpoints.name_of(directory)
+    if where is not None:
+        locate = functools.partial(endpoints.running_node, where) if service else _starter(where, quota_bytes)
+        endpoint_name = endpoints.name_of(where)
         endpoint = endpoints.acquire(endpoint_name, locate, library)
-        control, coordinator = endpoint.control, service or endpoint.coordinator
+        control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         reaching = store_access.of(endpoint_name, token) if accesses else None
     session_key = uuid.uuid4().hex
     try:
@@ -180,22 +181,52 @@ def dataset(
         if reaching is not None:
             reaching.use(accesses, endpoint)
         with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
+            if service and node_id:
+                registrar.check_member(node_id, str(where))
+            if quota_bytes is not None:
+                _warn_of_quota(registrar, quota_bytes, str(where))
             registered = described(registrar, name, report, reaching.client_id if reaching else "")
+            if name is not None and registered.name != name:
+                logging.warning("name=%r: the data set has been known as %r since its first use", name, registered.name)
             if token:
                 registrar.claim(session_key, registered.digest_id)
         if reaching is not None:
             reaching.reads(registered.digest_id)
+        resumable = None
         if resume:
-            resumption.resume(resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token))
+            resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
+            resumption.resume(resumable)
+        options = options.of_data(registered.records, registered.size_bytes)
         made = _make(registered, session_key, options, endpoint_name, library)
     except BaseException:
         endpoints.release(endpoint_name)
         raise
     if endpoint_name:
-        weakref.finalize(made, endpoints.release, endpoint_name)
+        weakref.finalize(_user_of(made), endpoints.release, endpoint_name)
+    if resumable is not None:
+        weakref.finalize(_user_of(made), resumption.forget, resumable)
     whole = _without_autoshard(made)
+    whole._tfquiver_resumable = resumable
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
     return whole
+
+
+# AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
+# what `tf.autograph.experimental.do_not_convert` leaves on a function; TensorFlow is not imported here.
+dataset.autograph_info__ = {}  # type: ignore[attr-defined]
+
+
+def _user_of(made: tf.data.Dataset) -> Any:
+    """Who keeps the node in use: the data set, or the function that it was made in, which outlives it."""
+    import tensorflow as tf
+
+    return made if isinstance(made._variant_tensor, tf.__internal__.EagerTensor) else made._variant_tensor.graph
+
+
+def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
+    running = registrar.node_quota_bytes()
+    if running != quota_bytes:
+        logging.warning("quota=%d: the node of %s runs already, with %d bytes", quota_bytes, where, running)
 
 
 _Register = Callable[[Registrar, str | None, Progress | None, str], types_pb2.Dataset]
@@ -204,13 +235,20 @@ _Register = Callable[[Registrar, str | None, Progress | None, str], types_pb2.Da
 def _describe(source: Source, cut: CutPolicy | None) -> tuple[_Register, list[Access]]:
     """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
     if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tfqd"):
-        path = Path(os.fspath(source))
+        if "://" in (named := os.fspath(source)).removeprefix("file://"):
+            raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
+        path = Path(named.removeprefix("file://")).expanduser()
         if cut is not None:
             raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
         if not path.is_file():
             raise errors.NotFoundError(f"no digest file at {path}")
         uris = (file.uri for file in Digest.open(path).files)
         return lambda registrar, _name, _progress, _client_id: registrar.digest(path), accesses_of(uris)
+    if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
+        raise errors.InvalidArgumentError(
+            f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
+            "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
+        )
     try:
         files, accesses = listed(source)
     except TypeError as error:
@@ -223,6 +261,10 @@ def _describe(source: Source, cut: CutPolicy | None) -> tuple[_Register, list[Ac
         return registrar.files(files, terms, name or _name_from(source), progress, client_id)
 
     return register, accesses
+
+
+def _parts(source: object) -> Sequence[object]:
+    return source if isinstance(source, list | tuple) else ()
 
 
 def _name_from(source: Source) -> str:

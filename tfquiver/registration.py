@@ -117,6 +117,31 @@ class Registrar:
         except errors.NotFoundError:
             return None
 
+    def check_member(self, node_id: str, where: str) -> None:
+        """Waits until the node, which runs in `where`, is one of this coordinator's.
+
+        Raises InvalidArgumentError when it still is none at the deadline: it reads for another cluster.
+        """
+        give_up_at = time.monotonic() + self._deadline_s
+        while node_id not in {node.node_id for node in self._nodes()}:
+            if time.monotonic() > give_up_at:
+                raise errors.InvalidArgumentError(
+                    f"service={self._address!r}: the node of cache_dir={where!r} belongs to another coordinator; start "
+                    f"it with --coordinator={self._address}, or name its own"
+                )
+            time.sleep(_PAUSE_S)
+
+    def node_quota_bytes(self) -> int:
+        """Of the node that scans. Raises UnavailableError."""
+        assert self._control is not None
+        with rpc.channel(self._control) as channel:
+            stub = node_pb2_grpc.NodeStub(channel)
+            reply = self._retry(
+                lambda: stub.Status(node_pb2.StatusRequest(), metadata=self._metadata, timeout=CALL_S),
+                f"asking the node at {self._control}",
+            )
+        return int(reply.node.quota_bytes)
+
     def claim(self, session_key: str, digest_id: bytes) -> None:
         """Sessions of this key are those of the token's name: nodes open them for whoever has the key."""
         request = coordinator_pb2.ClaimSessionRequest(session_key=session_key, digest_id=digest_id)
@@ -142,15 +167,18 @@ class Registrar:
         except errors.NotFoundError:
             return None
 
-    def _some_node(self, key: bytes) -> str:
-        """The same one for everybody who asks for this listing, so that they join one scan; another for another one."""
+    def _nodes(self) -> Sequence[types_pb2.NodeInfo]:
         reply = self._retry(
             lambda: self._coordinator.ListNodes(
                 coordinator_pb2.ListNodesRequest(), metadata=self._metadata, timeout=CALL_S
             ),
             f"asking the coordinator at {self._address}",
         )
-        control = scanning_node(key, reply.nodes)
+        return reply.nodes
+
+    def _some_node(self, key: bytes) -> str:
+        """The same one for everybody who asks for this listing, so that they join one scan; another for another one."""
+        control = scanning_node(key, self._nodes())
         if not control:
             raise errors.UnavailableError(
                 f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"

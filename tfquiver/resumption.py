@@ -12,6 +12,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.registration import Registrar
 
 _DEADLINE_S = 30.0
+_ASK_S = 3.0  # a place that is not known now is only an older backup
 _END_S, _PAUSE_S = 5.0, 0.02
 
 
@@ -51,18 +52,18 @@ class Resumable:
         request = coordinator_pb2.ResumeRequest(
             session_key=self.session_key, digest_id=self.digest_id, job=self.job, position=position
         )
-        with self._registrar() as registrar:
+        with self._registrar(_DEADLINE_S) as registrar:
             return registrar.resume(request)
 
     def _ask(self) -> coordinator_pb2.GetPositionReply | None:
-        with self._registrar() as registrar:
+        with self._registrar(_ASK_S) as registrar:
             return registrar.position(self.session_key)
 
-    def _registrar(self) -> Registrar:
-        return Registrar(self.coordinator, None, self.token, _DEADLINE_S)
+    def _registrar(self, deadline_s: float) -> Registrar:
+        return Registrar(self.coordinator, None, self.token, deadline_s)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _made: dict[tuple[str, bytes], Resumable] = {}
 
 
@@ -81,7 +82,14 @@ def resume(data: Resumable) -> None:
         _made[data.job, data.digest_id] = data
 
 
+def forget(data: Resumable) -> None:
+    """Its data set is gone. May be called by the garbage collector, wherever it happens to run."""
+    with _lock:
+        if _made.get((data.job, data.digest_id)) == data:
+            del _made[data.job, data.digest_id]
+
+
 def made() -> list[Resumable]:
-    """The last one made of each job and data set."""
+    """The last one made of each job and data set, of those that are still in use."""
     with _lock:
         return list(_made.values())

@@ -64,15 +64,18 @@ absl::Status QuiverDataset::MakeSplitProviders(
   return absl::OkStatus();
 }
 
-absl::Status QuiverDataset::AsGraphDefInternal(tensorflow::data::SerializationContext*,
+absl::Status QuiverDataset::AsGraphDefInternal(tensorflow::data::SerializationContext* ctx,
                                                DatasetGraphDefBuilder* b,
                                                tensorflow::Node** output) const {
   tensorflow::Node* digest_id = nullptr;
   tensorflow::Node* session_key = nullptr;
   tensorflow::Node* options = nullptr;
   tensorflow::Node* num_records = nullptr;
+  // A graph that is neither sent anywhere nor run is hashed (snapshot, fingerprint): data sets that
+  // were made alike are then one, and the key, which is drawn at random, is left out.
+  const bool hashed = ctx->input_list() != nullptr && !ctx->is_graph_rewrite();
   TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.digest_id), &digest_id));
-  TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.session_key), &session_key));
+  TF_RETURN_IF_ERROR(b->AddScalar(tstring(hashed ? "" : source_.session_key), &session_key));
   TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.options_json), &options));
   TF_RETURN_IF_ERROR(b->AddScalar(source_.num_records, &num_records));
   return b->AddDataset(this, {digest_id, session_key, options, num_records}, {}, output);

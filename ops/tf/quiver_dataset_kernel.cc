@@ -14,6 +14,10 @@ namespace {
 using tensorflow::tstring;
 using tensorflow::data::DatasetBase;
 
+// A job that nobody has named is called after its key, not in its options: they are hashed.
+constexpr char kUnnamedJob[] = "job-";
+constexpr size_t kUnnamedJobDigits = 12;
+
 class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
  public:
   using DatasetOpKernel::DatasetOpKernel;
@@ -41,6 +45,9 @@ class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
                 absl::InvalidArgumentError("tfquiver: session_key or job is too long"));
     OP_REQUIRES(ctx, source.num_records >= 0,
                 absl::InvalidArgumentError("tfquiver: num_records must not be negative"));
+    if (source.options.job.empty() && !source.session_key.empty()) {
+      source.options.job = kUnnamedJob + source.session_key.substr(0, kUnnamedJobDigits);
+    }
     *output = new QuiverDataset(ctx, std::move(source));
   }
 };

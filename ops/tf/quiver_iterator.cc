@@ -11,6 +11,7 @@
 #include "ops/core/whereabouts.h"
 #include "ops/tf/live_position.h"
 #include "ops/tf/quiver_dataset.h"
+#include "ops/tf/static_shard.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/wait_cancellation.h"
@@ -40,7 +41,7 @@ constexpr char kPosition[] = "position";  // of a symbolic one
 constexpr char kMopUp[] = " (mop-up)";
 // Added to the key: what is before the colon says whose the session is.
 constexpr std::string_view kMopUpKey = ":mop-up";
-constexpr size_t kMostJobBytes = 240;
+constexpr size_t kMostJobBytes = 256;
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
 // restored at its end, opens no session.
@@ -66,6 +67,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   }
 
   absl::Status Initialize(IteratorContext* ctx) override {
+    if (UnderStaticShard(prefix()) && dataset()->source().options.replay.empty()) {
+      return absl::InvalidArgumentError(kStaticShard);
+    }
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
     if (!providers.empty()) {
       split_provider_ = providers[0];

@@ -6,6 +6,7 @@
 #include "ops/core/record_tag.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/graph/graph.h"
 
 namespace tfquiver {
 namespace {
@@ -100,9 +101,25 @@ absl::Status QuiverOnceDataset::InputDatasets(std::vector<const DatasetBase*>* i
   return absl::OkStatus();
 }
 
+// To be rewritten a pipeline is run again, and tf.data service's source waits for its dispatcher
+// when it is run. So this goes into the new pipeline as it is; what stands before it was optimized
+// for the workers.
+absl::Status QuiverOnceDataset::AddItself(tensorflow::data::SerializationContext* ctx,
+                                          DatasetGraphDefBuilder* b,
+                                          tensorflow::Node** output) const {
+  tensorflow::Tensor itself(tensorflow::DT_VARIANT, tensorflow::TensorShape({}));
+  Ref();  // which the tensor takes over
+  TF_RETURN_IF_ERROR(
+      tensorflow::data::StoreDatasetInVariantTensor(const_cast<QuiverOnceDataset*>(this), &itself));
+  TF_RETURN_IF_ERROR(b->AddPlaceholder(itself, output));
+  ctx->input_list()->emplace_back((*output)->name(), std::move(itself));
+  return absl::OkStatus();
+}
+
 absl::Status QuiverOnceDataset::AsGraphDefInternal(tensorflow::data::SerializationContext* ctx,
                                                    DatasetGraphDefBuilder* b,
                                                    tensorflow::Node** output) const {
+  if (ctx->is_graph_rewrite()) return AddItself(ctx, b, output);
   std::vector<tensorflow::Node*> inputs(8);
   TF_RETURN_IF_ERROR(b->AddInputDataset(ctx, input_, &inputs[0]));
   TF_RETURN_IF_ERROR(b->AddInputDataset(ctx, mop_up_, &inputs[1]));

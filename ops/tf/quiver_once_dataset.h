@@ -51,6 +51,9 @@ class QuiverOnceDataset : public tensorflow::data::DatasetBase {
                                   tensorflow::Node** output) const override;
 
  private:
+  absl::Status AddItself(tensorflow::data::SerializationContext* ctx, DatasetGraphDefBuilder* b,
+                         tensorflow::Node** output) const;
+
   const DatasetBase* const input_;
   const DatasetBase* const mop_up_;
   const Delivery delivery_;

@@ -13,11 +13,11 @@
 #include "ops/core/delivery_reporter.h"
 #include "ops/core/delivery_stats.h"
 #include "ops/core/process.h"
+#include "ops/tf/feed.h"
 #include "ops/tf/quiver_once_dataset.h"
 #include "ops/tf/row_filter.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
-#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -26,7 +26,6 @@
 namespace tfquiver {
 namespace {
 
-using tensorflow::CancellationManager;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
@@ -39,13 +38,25 @@ using tensorflow::data::SerializationContext;
 using tensorflow::data::SplitProvider;
 
 constexpr char kLedger[] = "ledger";
-constexpr int64_t kNotWaiting = -1;
-// How often the companion thread looks whether the wait for the input has been too long.
-constexpr std::chrono::milliseconds kWatch{250};
+// The reporter's turn when there is nothing to tell; whoever has something wakes it.
+constexpr std::chrono::seconds kTurn{1};
 
-int64_t NowMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
-      .count();
+// Whether reading the rest here may do better. What the transformation or the way that the data set
+// was distributed is to blame for would fail here as well, after all the rest had been read.
+bool MayBeReadHere(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // One split, for the QuiverDataset in the mop-up's pipeline: where its iterator begins.
@@ -77,9 +88,9 @@ class Beginning : public SplitProvider {
 // Where the records come from, in this order.
 enum class Stage { kInput, kMopUp, kEnd };
 
-// Takes elements of the input, and then of the mop-up, until the ledger has every record. A
-// companion thread tells the node what was delivered, and ends a wait for the input that lasts too
-// long.
+// Takes elements of the input, and then of the mop-up, until the ledger has every record. Waits for
+// nothing of the input but an element, and for that no longer than it was told to. A companion
+// thread tells the node what was delivered.
 class Iterator : public DatasetIterator<QuiverOnceDataset> {
  public:
   explicit Iterator(const Params& params)
@@ -95,42 +106,32 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
 
   ~Iterator() override {
     std::lock_guard<std::mutex> lock(mu_);
-    if (cancellation_ != nullptr) cancellation_->StartCancel();
+    feed_.reset();
+    mop_up_.reset();
     if (companion_ != nullptr) {
       stop_.store(true);
       reporter_.Wake();
       companion_.reset();
     }
-    source_.reset();
   }
 
   absl::Status GetNextInternal(IteratorContext* ctx, std::vector<Tensor>* out_tensors,
                                bool* end_of_sequence) override {
     std::lock_guard<std::mutex> lock(mu_);
     *end_of_sequence = false;
-    if (companion_ == nullptr) Start(ctx);
+    if (companion_ == nullptr) {
+      companion_ = ctx->StartThread("tfquiver_deliveries", [this] { Accompany(); });
+    }
     while (stage_ != Stage::kEnd) {
       if (ledger_.complete()) {
         End();
         break;
       }
-      if (source_ == nullptr) TF_RETURN_IF_ERROR(MakeSource(ctx));
       std::vector<Tensor> element;
-      bool end = false;
-      const absl::Status status = Pull(ctx, &element, &end);
-      if (stage_ == Stage::kInput && taking_over_) {
-        LOG(WARNING) << "tfquiver: nothing has come from the workers for "
-                     << dataset()->delivery().takeover_ms
-                     << " ms: this process reads what is missing itself";
-        DeliveryStats::Get().takeovers += 1;
-        end = true;  // an element that came in the last moment is read again
-      } else if (!status.ok()) {
-        return status;
-      }
-      if (end) {
-        TF_RETURN_IF_ERROR(SourceEnded());
-        continue;
-      }
+      bool any = false;
+      TF_RETURN_IF_ERROR(stage_ == Stage::kInput ? FromInput(ctx, &element, &any)
+                                                 : FromMopUp(ctx, &element, &any));
+      if (!any) continue;
       TF_RETURN_IF_ERROR(Deliver(ctx, &element, out_tensors));
       if (!out_tensors->empty()) return absl::OkStatus();
     }
@@ -155,7 +156,7 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
     std::lock_guard<std::mutex> lock(mu_);
     tstring ledger;
     TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kLedger, &ledger));
-    if (source_ != nullptr) {
+    if (companion_ != nullptr) {
       return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
     }
     return ToAbsl(ledger_.Read(std::string_view(ledger.data(), ledger.size()),
@@ -163,64 +164,57 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
   }
 
  private:
-  void Start(IteratorContext* ctx) {
-    cancellation_ = std::make_unique<CancellationManager>(ctx->cancellation_manager());
-    companion_ = ctx->StartThread("tfquiver_deliveries", [this] { Accompany(); });
-  }
-
   void Accompany() {
-    const int64_t takeover_ms = dataset()->delivery().takeover_ms;
-    while (!stop_.load()) {
-      reporter_.Turn(Clock::now() + kWatch);
-      const int64_t since_ms = waiting_since_ms_.load();
-      if (takeover_ms > 0 && since_ms != kNotWaiting && NowMs() - since_ms >= takeover_ms) {
-        taking_over_.store(true);
-        cancellation_->StartCancel();
-      }
-    }
+    while (!stop_.load()) reporter_.Turn(Clock::now() + kTurn);
     reporter_.Finish();
   }
 
-  IteratorContext Nested(IteratorContext* ctx, std::shared_ptr<SplitProvider> split_provider) {
+  // *any: there is an element. Else, without an error, the input has given what it will.
+  absl::Status FromInput(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
+    if (feed_ == nullptr) feed_ = std::make_unique<Feed>(ctx, &dataset()->input(), prefix());
+    const std::chrono::milliseconds patience(dataset()->delivery().takeover_ms);
+    absl::Status status;
+    switch (feed_->Take(patience, ctx->cancellation_manager(), element, &status)) {
+      case Feed::Outcome::kElement:
+        *any = true;
+        return absl::OkStatus();
+      case Feed::Outcome::kCancelled:
+        return absl::CancelledError("tfquiver: the wait for the workers was cancelled");
+      case Feed::Outcome::kFailed:
+        if (!MayBeReadHere(status)) return status;
+        LOG(WARNING) << "tfquiver: the workers failed: this process reads what is missing itself. "
+                     << status;
+        DeliveryStats::Get().takeovers += 1;
+        break;
+      case Feed::Outcome::kNothing:
+        LOG(WARNING) << "tfquiver: nothing has come from the workers for " << patience.count()
+                     << " ms: this process reads what is missing itself";
+        DeliveryStats::Get().takeovers += 1;
+        break;
+      case Feed::Outcome::kEnd:
+        break;
+    }
+    feed_.reset();
+    stage_ = Stage::kMopUp;
+    return absl::OkStatus();
+  }
+
+  absl::Status FromMopUp(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
     IteratorContext::Params params(ctx);
-    if (stage_ == Stage::kInput) params.cancellation_manager = cancellation_.get();
     params.split_providers.clear();
-    if (split_provider != nullptr) params.split_providers.push_back(std::move(split_provider));
-    return IteratorContext(std::move(params));
-  }
-
-  absl::Status MakeSource(IteratorContext* ctx) {
-    if (stage_ == Stage::kInput) {
-      IteratorContext nested = Nested(ctx, nullptr);
-      return dataset()->input().MakeIterator(&nested, this, prefix(), &source_);
+    if (mop_up_ == nullptr) {
+      IteratorContext::Params beginning = params;
+      beginning.split_providers.push_back(std::make_shared<Beginning>(Rest()));
+      IteratorContext nested(std::move(beginning));
+      TF_RETURN_IF_ERROR(
+          dataset()->mop_up().MakeIterator(&nested, this, prefix() + "[mop_up]", &mop_up_));
     }
-    Checkpoint beginning;
-    beginning.shuffled = true;
-    beginning.order_seed = RandomSeed();
-    beginning.digest_id = dataset()->delivery().digest_id;
-    beginning.marks = ledger_.Done();
-    IteratorContext nested =
-        Nested(ctx, std::make_shared<Beginning>(WriteCheckpoint(beginning, Crc32c(), Zlib())));
-    LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
-              << dataset()->delivery().num_records << " records: reading them here";
-    return dataset()->mop_up().MakeIterator(&nested, this, prefix() + "[mop_up]", &source_);
-  }
-
-  absl::Status Pull(IteratorContext* ctx, std::vector<Tensor>* element, bool* end) {
-    IteratorContext nested = Nested(ctx, nullptr);
-    if (stage_ == Stage::kInput) waiting_since_ms_.store(NowMs());
-    const absl::Status status = source_->GetNext(&nested, element, end);
-    waiting_since_ms_.store(kNotWaiting);
-    return status;
-  }
-
-  absl::Status SourceEnded() {
-    source_.reset();
-    if (stage_ == Stage::kInput) {
-      stage_ = Stage::kMopUp;
-      return absl::OkStatus();
-    }
-    if (ledger_.complete()) return absl::OkStatus();
+    IteratorContext nested(std::move(params));
+    bool end = false;
+    TF_RETURN_IF_ERROR(mop_up_->GetNext(&nested, element, &end));
+    *any = !end;
+    if (*any || ledger_.complete()) return absl::OkStatus();
+    mop_up_.reset();
     return absl::DataLossError(
         "tfquiver: " + std::to_string(ledger_.missing()) + " of " +
         std::to_string(dataset()->delivery().num_records) +
@@ -228,9 +222,22 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
         "drop or reorder records?");
   }
 
+  // The checkpoint of an iterator that has read what the ledger has whole.
+  std::string Rest() {
+    Checkpoint rest;
+    rest.shuffled = true;
+    rest.order_seed = RandomSeed();
+    rest.digest_id = dataset()->delivery().digest_id;
+    rest.marks = ledger_.Done();
+    LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
+              << dataset()->delivery().num_records << " records: reading them here";
+    return WriteCheckpoint(rest, Crc32c(), Zlib());
+  }
+
   void End() {
     stage_ = Stage::kEnd;
-    source_.reset();
+    feed_.reset();
+    mop_up_.reset();
     ledger_.EndDelivered();
     Report();
     DeliveryStats::Get().epochs += 1;
@@ -312,12 +319,10 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
   DeliveryLedger ledger_;
   std::set<std::string> sessions_;
   Stage stage_ = Stage::kInput;
-  std::atomic<int64_t> waiting_since_ms_{kNotWaiting};
-  std::atomic<bool> taking_over_{false};
   std::atomic<bool> stop_{false};
   DeliveryReporter reporter_;
-  std::unique_ptr<CancellationManager> cancellation_;  // of the input; outlives source_
-  std::unique_ptr<IteratorBase> source_;
+  std::unique_ptr<Feed> feed_;
+  std::unique_ptr<IteratorBase> mop_up_;
   std::unique_ptr<tensorflow::Thread> companion_;  // joins when destroyed
 };
 

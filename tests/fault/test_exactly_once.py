@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -120,6 +122,36 @@ def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Datas
     assert shared_session(cluster).shortfall > 0
     once_each(reader)
     wait_until(lambda: shared_session(cluster).shortfall == 0, "the trainer has told of all that it was delivered")
+
+
+def test_an_epoch_that_begins_with_nobody_there(cluster: Cluster, workers: list[Worker], paths: list[Path]) -> None:
+    """Stopped processes keep their ports open and say nothing: the worst that a client can meet."""
+    assert cluster.dispatcher is not None
+    shared = delivered(cluster, paths)
+    before = tfquiver.delivery_stats()
+    stopped = psutil.Process(cluster.dispatcher.process.pid)
+    for worker in workers:
+        worker.kill()
+    stopped.suspend()
+    try:
+        began = time.monotonic()
+        once_each(numbered.EpochReader(shared))
+        assert time.monotonic() - began < TAKEOVER_S + 8
+        with pytest.raises(tfquiver.errors.UnavailableError, match="does not answer within"):
+            tfquiver.distribute(cluster.dispatcher.address, connect_timeout_s=0.5)
+    finally:
+        stopped.resume()
+    cluster.dispatcher.kill()
+    began = time.monotonic()
+    once_each(numbered.EpochReader(shared))
+    assert time.monotonic() - began < TAKEOVER_S + 8
+    cluster.dispatcher.restart()
+    start(workers)
+    once_each(numbered.EpochReader(shared))
+    after = tfquiver.delivery_stats()
+    assert after.epochs - before.epochs == 3
+    assert after.takeovers - before.takeovers == 2
+    assert after.mopped_up - before.mopped_up < 3 * TOTAL, "workers read again"
 
 
 def start(workers: list[Worker]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
+import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +295,71 @@ def test_a_cache_dir_that_cannot_be_is_named(tmp_path: Path, paths: list[Path]) 
 def test_a_cluster_that_does_not_answer_is_named(paths: list[Path]) -> None:
     with pytest.raises(errors.UnavailableError, match="localhost:1"):
         tfquiver.dataset(paths, service="localhost:1", connect_timeout_s=0.5)
+
+
+def test_the_same_arguments_are_the_same_data_for_a_snapshot(source: Any, tmp_path: Path) -> None:
+    for _ in range(2):
+        kept = source(batch_size=100).snapshot(str(tmp_path / "kept"))
+        numbered.assert_each_once(numbered.read(kept.as_numpy_iterator()), TOTAL)
+    assert len([path for path in (tmp_path / "kept").iterdir() if path.is_dir()]) == 1
+    other = source(batch_size=50).snapshot(str(tmp_path / "kept"))
+    numbered.assert_each_once(numbered.read(other.as_numpy_iterator()), TOTAL)
+    assert len([path for path in (tmp_path / "kept").iterdir() if path.is_dir()]) == 2
+
+
+def test_a_data_set_made_in_a_tf_function_keeps_its_daemon(cache_dir: Path, paths: list[Path]) -> None:
+    @tf.function
+    def count() -> tf.Tensor:
+        read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, batch_size=100)
+        return read.reduce(tf.constant(0, tf.int64), lambda total, _: total + 1)
+
+    assert int(count()) == TOTAL // 100
+    gc.collect()
+    assert endpoints.name_of(cache_dir) in endpoints._kept
+    assert int(count()) == TOTAL // 100
+    del count
+    gc.collect()
+    wait_until(lambda: endpoints.name_of(cache_dir) not in endpoints._kept, "the release of the daemon")
+
+
+def test_autograph_leaves_our_code_alone() -> None:
+    from tensorflow.python.autograph.impl import api
+
+    for public in (tfquiver.dataset, tfquiver.distribute):
+        assert api.is_autograph_artifact(public)
+
+
+def test_a_tensor_as_source_is_told_what_to_do(cache_dir: Path, paths: list[Path]) -> None:
+    names = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
+    with pytest.raises(errors.InvalidArgumentError, match=r"In place of interleave\(\)"):
+        names.interleave(lambda name: tfquiver.dataset(name, cache_dir=cache_dir))
+
+
+def test_a_cache_dir_is_made_for_its_user_alone_and_one_that_exists_is_kept_as_it_is(tmp_path: Path) -> None:
+    mine = tmp_path / "above" / "mine"
+    try:
+        local.find_or_start(mine, 1 << 20, idle_exit_s=1)
+        assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+    finally:
+        _end_daemon(mine)
+
+
+def test_what_a_running_daemon_cannot_do_is_said(source: Any, paths: list[Path], shared_dir: Path) -> None:
+    source()
+    with capture_log() as said:
+        tfquiver.dataset(paths, cache_dir=shared_dir, quota="2GiB", cut=CUT, name="another")
+    assert any("runs already, with 1073741824 bytes" in line for line in said)
+    assert any("name='another': the data set has been known as 'part" in line for line in said)
+
+
+@contextmanager
+def capture_log() -> Iterator[list[str]]:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("absl")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from tests.support.cluster import wait_until
 from tests.support.reader_client import Connection
-from tfquiver import errors, local
+from tfquiver import endpoints, errors, local
 
 FIND = (
     "import sys, dataclasses, json; from tfquiver import local;"
@@ -86,3 +87,34 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.InvalidArgumentError, match="file"):
         local.find_or_start(tmp_path / "file")
+
+
+def test_an_endpoint_is_kept_beyond_a_thousand_descriptors(cache_dir: Path) -> None:
+    """select() takes no descriptor above 1023; a trainer has such."""
+
+    class NoOp:
+        def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        kept = endpoints.KeptEndpoint("many", lambda: local.find_or_start(cache_dir, 1 << 20, idle_exit_s=5), NoOp())
+        try:
+            first = pid(cache_dir)
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: local.find(cache_dir) is not None and pid(cache_dir) != first, "another daemon")
+        finally:
+            kept.close()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_daemon_whose_sockets_were_deleted_is_not_found(cache_dir: Path) -> None:
+    endpoint = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=5)
+    coordinator = Path(endpoint.coordinator.removeprefix("unix:"))
+    assert coordinator.is_socket()
+    coordinator.unlink()
+    assert local.find(cache_dir) is None

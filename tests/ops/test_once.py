@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import threading
@@ -14,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import cancellation
 
 import tfquiver
 from tests.ops.conftest import MakeNode, numbered
 from tests.ops.test_service import distributed, service
 from tests.support.op_once import once, tag, tagged, tags_of
 from tests.support.op_source import flat
+from tests.support.scripted_node import ERROR, frame
 
 LENGTHS = [5, 1, 9, 3]
 TAGS = tags_of(LENGTHS)
@@ -200,3 +203,86 @@ def test_a_trainer_whose_workers_give_nothing_reads_by_itself(make_node: MakeNod
     after = tfquiver.delivery_stats()
     assert silent.is_set() and after.takeovers - before.takeovers == 1
     assert after.mopped_up - before.mopped_up == 1000
+
+
+def orphaned(whole: tf.data.Dataset, takeover_ms: int, workers: int = 0) -> tf.data.Dataset:
+    """`whole`, once, over a dispatcher that ended after the pipeline was made."""
+    with service(workers) as target:
+        return once(1000, 20, distributed(target, whole), whole, takeover_ms=takeover_ms)
+
+
+def test_an_epoch_that_begins_without_a_dispatcher_is_read_here(make_node: MakeNode) -> None:
+    make_node(SHARDS)
+    dataset = orphaned(tagged(1000, batch_size=8), takeover_ms=300)
+    before = tfquiver.delivery_stats()
+    began = time.monotonic()
+    for _ in range(2):
+        assert Counter(flat(dataset.as_numpy_iterator())) == ALL
+    assert time.monotonic() - began < 2 * (0.3 + 4)
+    after = tfquiver.delivery_stats()
+    assert after.takeovers - before.takeovers == 2 and after.mopped_up - before.mopped_up == 2000
+
+
+def test_a_wait_for_a_dispatcher_ends_with_its_iterator(make_node: MakeNode) -> None:
+    """Destroying a prefetch cancels what it waits for, and destroys it: TensorFlow's client would keep it for ever."""
+    make_node(SHARDS)
+    dataset = orphaned(tagged(1000, batch_size=8), takeover_ms=0).prefetch(1)
+    options = tf.data.Options()
+    options.experimental_warm_start = True  # it begins to wait when it is made
+    iterator = iter(dataset.with_options(options))
+    began = time.monotonic()
+    del iterator
+    gc.collect()
+    assert time.monotonic() - began < 4
+
+
+def test_what_waits_for_a_dispatcher_can_be_cancelled(make_node: MakeNode) -> None:
+    make_node(SHARDS)
+    dataset = orphaned(tagged(1000, batch_size=8), takeover_ms=0)
+    manager = cancellation.CancellationManager()
+
+    @tf.function
+    def first() -> tf.Tensor:
+        return next(iter(dataset))
+
+    call = manager.get_cancelable_function(first.get_concrete_function())
+    threading.Timer(0.5, manager.start_cancel).start()
+    began = time.monotonic()
+    with pytest.raises(tf.errors.CancelledError):
+        call()
+    assert 0.4 < time.monotonic() - began < 4
+
+
+def test_workers_that_fail_are_stood_in_for(make_node: MakeNode) -> None:
+    """As when a worker's own node has been away too long; the trainer's is there."""
+    node = make_node(SHARDS)
+
+    def on_open(connection: Any) -> bool:
+        if not connection.session_id.startswith("once"):
+            return False
+        connection.send(frame(ERROR, b"\x0e\x00\x01" + b"\x04\x00gone"))
+        return True
+
+    node.on_open = on_open
+    before = tfquiver.delivery_stats()
+    with service(1) as target:
+        whole = tagged(1000, batch_size=8, connect_ms=300)
+        dataset = once(1000, 20, distributed(target, whole), whole, takeover_ms=60_000)
+        assert Counter(flat(dataset.as_numpy_iterator())) == ALL
+    after = tfquiver.delivery_stats()
+    assert after.takeovers - before.takeovers == 1 and after.mopped_up - before.mopped_up == 1000
+
+
+def test_an_error_of_the_transformation_is_told_at_once(make_node: MakeNode) -> None:
+    make_node(SHARDS)
+
+    def broken(records: tf.Tensor, tags: tf.Tensor, session: tf.Tensor) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.size(records), 3, "not three")]):
+            return tf.identity(records), tags, session
+
+    before = tfquiver.delivery_stats()
+    with service(1) as target:
+        whole = tagged(1000, batch_size=8).map(broken)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not three"):
+            flat(once(1000, 20, distributed(target, whole), whole, takeover_ms=60_000).as_numpy_iterator())
+    assert tfquiver.delivery_stats().takeovers == before.takeovers

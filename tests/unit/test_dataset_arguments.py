@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.dataset_options import checked_options
+from tfquiver.dataset_options import checked_options, default_hold_back, directory
+from tfquiver.listing import expand
 
 DEFAULTS: dict[str, Any] = {
     "batch_size": None,
@@ -45,7 +47,7 @@ def test_public_names() -> None:
         ("batch_size", -1),
         ("batch_size", 2.0),
         ("batch_size", True),
-        ("batch_size", 1 << 40),
+        ("batch_size", (1 << 24) + 1),
         ("drop_remainder", True),  # without batch_size
         ("drop_remainder", 1),
         ("shuffle_bytes", -1),
@@ -56,7 +58,9 @@ def test_public_names() -> None:
         ("seed", 1 << 63),
         ("seed", "x"),
         ("job", ""),
-        ("job", "a" * 300),
+        ("job", "a" * 257),
+        ("job", "\u00e4" * 129),  # 258 bytes
+        ("job", "\ud800"),
         ("job", "a\nb"),
         ("job", 7),
         ("hold_back", -1),
@@ -73,12 +77,12 @@ def test_options_are_checked(name: str, value: object) -> None:
 
 def test_options_as_the_op_gets_them() -> None:
     options = checked_options(**{**DEFAULTS, "batch_size": np.int64(8), "job": "j", "seed": 5, "shuffle_bytes": "1KiB"})
-    assert options.for_op("here") == {
+    assert options.of_data(1000, 100_000).for_op("here") == {
         "batch_size": 8,
         "deterministic": False,
         "drop_remainder": False,
         "endpoint": "here",
-        "hold_back": 16,
+        "hold_back": 1024,
         "homogeneous": False,
         "job": "j",
         "order_log": "",
@@ -118,10 +122,10 @@ def test_seed_0_is_a_seed() -> None:
     assert checked_options(**DEFAULTS).seed == 0
 
 
-def test_jobs_are_distinct_and_records_are_held_back_by_default() -> None:
-    first, second = checked_options(**DEFAULTS), checked_options(**DEFAULTS)
-    assert first.job != second.job
-    assert first.hold_back == 2048
+def test_the_same_arguments_are_the_same_options() -> None:
+    """They are hashed for snapshot(): a job without a name gets one from its session key."""
+    assert checked_options(**DEFAULTS) == checked_options(**DEFAULTS)
+    assert checked_options(**DEFAULTS).job == ""
 
 
 @pytest.mark.parametrize(
@@ -179,3 +183,72 @@ def test_nothing_to_read_is_said_by_name(tmp_path: Path) -> None:
 def test_distribute_is_checked(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=said):
         tfquiver.distribute(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "record_bytes", "elements"),
+    [
+        (0, 100, 1 << 18),
+        (0, 100_000, 42_949),  # 4 GiB
+        (0, 10_000_000, 1 << 14),
+        (1, 100, 1024),
+        (256, 4_000, 1024),
+        (256, 100_000, 167),
+        (256, 10_000_000, 64),
+    ],
+)
+def test_what_is_held_back_covers_what_memory_can_hold(batch_size: int, record_bytes: int, elements: int) -> None:
+    assert default_hold_back(batch_size, 1000, 1000 * record_bytes) == elements
+    options = checked_options(**{**DEFAULTS, "batch_size": batch_size or None})
+    assert options.of_data(1000, 1000 * record_bytes).hold_back == elements
+    given = checked_options(**{**DEFAULTS, "hold_back": 0})
+    assert given.of_data(1000, 1000 * record_bytes).hold_back == 0
+
+
+def test_an_empty_data_set_has_options_too() -> None:
+    assert checked_options(**DEFAULTS).of_data(0, 0).hold_back == 1 << 18
+
+
+@pytest.mark.parametrize("value", ["", "  ", "\0", "a\0b", 5, b"bytes", ["a"], "a" * 5000])
+def test_a_directory_that_cannot_be_is_named(value: object) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="cache_dir"):
+        tfquiver.dataset("x", cache_dir=value)  # type: ignore[arg-type]
+
+
+def test_a_home_is_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "train").touch()
+    assert directory("cache_dir", "~/cache") == tmp_path / "cache"
+    assert [file.uri for file in expand("~/tr*")] == [f"file://{tmp_path}/train"]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "said"),
+    [
+        ("gs://b/x.tfqd", errors.InvalidArgumentError, "gs://b/x.tfqd: a digest is read from a file of this machine"),
+        ("a" * 10_000, errors.InvalidArgumentError, "aaa"),
+        ("a\0b", errors.InvalidArgumentError, "zero byte"),
+        ("dangling/*", errors.NotFoundError, "dangling/link"),
+    ],
+)
+def test_sources_that_cannot_be_are_named(
+    source: str, kind: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dangling").mkdir()
+    (tmp_path / "dangling" / "link").symlink_to("nowhere")
+    with pytest.raises(kind, match=said):
+        tfquiver.dataset(source, cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_dispatcher_may_have_an_ipv6_address() -> None:
+    with pytest.raises(errors.UnavailableError, match=r"\[::1\]:1"):
+        tfquiver.distribute("[::1]:1", connect_timeout_s=1)
+
+
+def test_a_port_that_only_the_kernel_answers_is_no_dispatcher() -> None:
+    with socket.create_server(("localhost", 0)) as silent:
+        address = f"localhost:{silent.getsockname()[1]}"
+        with pytest.raises(errors.UnavailableError, match=f"{address}.*does not answer within 0.3 s"):
+            tfquiver.distribute(address, connect_timeout_s=0.3)
