@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
-from tfquiver.stores.access import Access
+from tfquiver.stores.access import Access, place_in
 
 MAX_CLIENTS = 4096
 MAX_SCHEMES = 16
@@ -87,11 +87,37 @@ class ClientStores:
 
     def of_dataset(self, uri: str, digest_id: bytes) -> ObjectStore:
         """The store of a URI as the users of a data set reach it."""
-        return self._store(uri, lambda _, client: digest_id in client.digest_ids)
+        scheme, now_s = scheme_of(uri), self._clock()
+        if scheme == "file":
+            return self._own(uri)
+        with self._lock:
+            users = [one for one in self._clients.values() if one.until_s > now_s and digest_id in one.digest_ids]
+            users.sort(key=lambda client: -client.said)
+            found = list(dict.fromkeys(client.by_scheme[scheme] for client in users if scheme in client.by_scheme))
+        return self._reached(uri, found) if found else self._own(uri)
 
-    def of_client(self, uri: str, client_id: str) -> ObjectStore:
-        """The same as one client reaches it; "": the node's own."""
-        return self._store(uri, lambda named, _: named == client_id) if client_id else self._own(uri)
+    def of_client(self, uri: str, client_id: str, place: str) -> ObjectStore:
+        """The same as one client reaches it; "": the node's own.
+
+        Raises (else what it serves would pass for the files of another store):
+          InvalidArgumentError: that is not the store that `place`, of the listing, names.
+          UnavailableError: the client has not said how it reaches that; it says so again to a node that was restarted.
+        """
+        scheme, now_s = scheme_of(uri), self._clock()
+        if not client_id or scheme == "file":
+            return self._own(uri)
+        wanted = place_in(place, scheme)
+        with self._lock:
+            client = self._clients.get(client_id)
+            access = client.by_scheme.get(scheme) if client and client.until_s > now_s else None
+        if access is None and wanted:
+            raise errors.UnavailableError(f"client_id: it has not said how it reaches {wanted}")
+        if access is not None and access.place != wanted:
+            raise errors.InvalidArgumentError(
+                f"terms.place: the client reaches {access.place or f'the public {scheme}://'}, its listing is of "
+                f"{wanted or f'the public {scheme}://'}"
+            )
+        return self._reached(uri, [access]) if access else self._own(uri)
 
     def close(self) -> None:
         with self._lock:
@@ -101,19 +127,9 @@ class ClientStores:
         for store in closing:
             store.close()
 
-    def _store(self, uri: str, uses: Callable[[str, _Client], bool]) -> ObjectStore:
-        scheme = scheme_of(uri)
-        if scheme == "file":
-            return self._own(uri)
-        now_s = self._clock()
-        with self._lock:
-            users = [client for name, client in self._clients.items() if client.until_s > now_s and uses(name, client)]
-            users.sort(key=lambda client: -client.said)
-            found = list(dict.fromkeys(client.by_scheme[scheme] for client in users if scheme in client.by_scheme))
+    def _reached(self, uri: str, found: Sequence[Access]) -> ObjectStore:
         usable = [access for access in found if not 0 < access.expires_at_s <= self._now()]
-        if found and not usable:
-            return _Refusing(uri)
-        return _Tried([self._opened(access) for access in usable]) if usable else self._own(uri)
+        return _Tried([self._opened(access) for access in usable]) if usable else _Refusing(uri)
 
     def _opened(self, access: Access) -> _Opened:
         with self._lock:

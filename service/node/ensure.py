@@ -55,7 +55,8 @@ class Scan:
 
 class DatasetScans:
     """Args:
-    store_for: the store of a URI as a client (its id; "": nobody in particular) reaches it.
+    store_for: the store of a URI as a client (its id; "": nobody in particular) reaches it; raises when that is not in
+      the place that a listing says.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class DatasetScans:
         link: CoordinatorLink,
         digests: DigestCache,
         scanner: Scanner,
-        store_for: Callable[[str, str], ObjectStore],
+        store_for: Callable[[str, str, str], ObjectStore],
     ) -> None:
         self._link, self._digests, self._scanner, self._store_for = link, digests, scanner, store_for
         self._under_way: dict[bytes, Scan] = {}
@@ -115,7 +116,7 @@ class DatasetScans:
     ) -> types_pb2.Dataset:
         client_id = header.client_id
         digest = await self._scanner(
-            header.name, files, terms, scan.report, lambda uri: self._store_for(uri, client_id)
+            header.name, files, terms, scan.report, lambda uri: self._store_for(uri, client_id, terms.place)
         )
         await self._digests.put(digest)
         data = await asyncio.to_thread(digest.to_bytes)

@@ -102,9 +102,9 @@ def test_temporary_credentials_are_not_used_after_their_time(world: World, serve
 def test_scans_go_out_with_the_askers_credentials(world: World, servers: list[S3Server]) -> None:
     (server,) = servers
     world.stores.use("a", [way(server, server.key, server.secret)], [], 60)
-    assert world.stores.of_client(URI, "a").read(URI, 0, 7, "", 10.0) == b"content"
+    assert world.stores.of_client(URI, "a", f"s3={server.url}").read(URI, 0, 7, "", 10.0) == b"content"
     with pytest.raises(errors.UnauthenticatedError, match="the node's own"):
-        world.stores.of_client(URI, "")
+        world.stores.of_client(URI, "", "")
 
 
 def test_what_cannot_be_is_refused_without_a_word_of_what_it_holds(world: World) -> None:
@@ -115,3 +115,39 @@ def test_what_cannot_be_is_refused_without_a_word_of_what_it_holds(world: World)
         world.stores.use("", [], [], 60)
     with pytest.raises(errors.InvalidArgumentError, match="digest_ids"):
         world.stores.use("a", [], [b"x"] * 5000, 60)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options", "place"),
+    [
+        ("gs", {"token": "t", "quota_project": "p"}, ""),
+        ("gs", {"endpoint": "http://e"}, "gs=http://e"),
+        ("s3", {"key": "k", "secret": "s", "token": "t", "client_kwargs": {"region_name": "r", "verify": "/ca"}}, ""),
+        ("s3", {"anon": True, "config_kwargs": {"s3": {"addressing_style": "path"}}}, ""),
+        ("s3", {"key": "k", "secret": "s", "endpoint_url": "http://e"}, "s3=http://e"),
+        ("az", {"account_name": "a", "account_key": "k", "client_id": "c", "tenant_id": "t"}, "az=a"),
+    ],
+)
+def test_who_asks_is_no_part_of_the_place(scheme: str, options: dict[str, object], place: str) -> None:
+    assert Access(scheme, json.dumps(options)).place == place
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        ("s3", {"client_kwargs": {"endpoint_url": "http://e"}}),
+        ("s3", {"config_kwargs": {"proxies": {"https": "http://e"}}}),
+        ("s3", {"endpoint": "http://e"}),
+        ("az", {"connection_string": "AccountName=a;AccountKey=k;BlobEndpoint=http://e"}),
+        ("az", {"account_name": "a", "account_host": "e"}),
+        ("sftp", {"host": "e", "password": "p"}),
+    ],
+)
+def test_whatever_could_lead_elsewhere_is_part_of_the_place(scheme: str, options: dict[str, object]) -> None:
+    plain = {name: value for name, value in options.items() if name == "account_name"}
+    place = Access(scheme, json.dumps(options)).place
+    assert place != Access(scheme, json.dumps(plain)).place
+    elsewhere = json.dumps(options).replace('e"', 'f"')
+    assert Access(scheme, elsewhere).place != place
+    otherwise = json.dumps(options).replace("AccountKey=k", "AccountKey=l").replace('"p"', '"q"')
+    assert Access(scheme, otherwise).place == place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,21 +10,26 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.support import records
 from tests.support.aio import on_loop
 from tests.support.cluster import Server
+from tests.support.gcs_emulator import gcs_emulator
+from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
 from tfquiver import rpc
 from tfquiver.cutting import CutPolicy
 from tfquiver.digest import Digest
+from tfquiver.file_entry import FileEntry
 from tfquiver.identity import Role
 from tfquiver.listing import expand
 from tfquiver.listing_terms import Terms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registration import Registrar
 from tfquiver.service.coordinator import dataset_calls
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.stores.gcs import GcsStore
 from tfquiver.tokens import TokenFile, new_token
 
 NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
@@ -241,3 +247,39 @@ def test_what_belongs_to_whom_outlives_the_coordinator(tmp_path: Path, digest: D
             assert refusal(trusted, "green", "GetPosition", pb.GetPositionRequest(session_key="key")) is DENIED
     finally:
         trusted.close()
+
+
+def test_what_another_server_serves_is_not_taken_for_the_files_of_this_one(cluster: Trusted) -> None:
+    """A job hands over a server of its own as the way to a team's: under the team's listing it would be everybody's."""
+    with gcs_emulator() as team, gcs_emulator() as own:
+        for emulator, mark in ((team, b"true"), (own, b"lies")):
+            store = GcsStore({"endpoint": emulator.address})
+            store._client.bucket("bucket").blob("train").upload_from_string(records.stream([mark * 100] * 50))
+            (listed,) = store.list("gs://bucket/train")
+            store.close()
+            generation = team.storage.objects["bucket"]["train"]["generation"]
+            emulator.storage.objects["bucket"]["train"]["generation"] = generation
+        files = [FileEntry(listed.uri, listed.size_bytes, generation)]
+        with rpc.channel(f"unix:{cluster.root / 'a' / 'run' / 'control.sock'}") as channel:
+            stub: Any = node_pb2_grpc.NodeStub(channel)
+            for client_id, emulator in (("own", own), ("team", team)):
+                access = node_pb2.StoreAccess(scheme="gs", options=json.dumps({"endpoint": emulator.address}))
+                request = node_pb2.UseStoresRequest(client_id=client_id, stores=[access], ttl_s=60)
+                stub.UseStores(request, timeout=CALL_S, metadata=rpc.metadata(cluster.tokens["blue"]))
+
+            def ensured(client_id: str, place: str) -> types_pb2.Dataset:
+                requests = iter(ensure_requests(files, POLICY, client_id, place))
+                metadata = rpc.metadata(cluster.tokens["blue"])
+                *_, last = stub.EnsureDataset(requests, timeout=CALL_S, metadata=metadata)
+                dataset: types_pb2.Dataset = last.dataset
+                return dataset
+
+            with pytest.raises(grpc.RpcError, match=r"terms\.place") as refused:
+                ensured("own", f"gs={team.address}")
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            with pytest.raises(grpc.RpcError, match=r"terms\.place"):
+                ensured("own", "")
+            with pytest.raises(grpc.RpcError, match="client_id") as unknown:
+                ensured("nobody yet", f"gs={team.address}")
+            assert unknown.value.code() == grpc.StatusCode.UNAVAILABLE  # it tells a node that was restarted soon
+            assert ensured("team", f"gs={team.address}").records == 50

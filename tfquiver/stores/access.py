@@ -7,8 +7,10 @@ only read, for an hour, and no key; for s3:// what botocore found, which for rol
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,11 @@ _AZURE = ("abfs", "abfss", "az", "adl")
 _AZURE_OPTIONS = (
     "account_name", "account_key", "connection_string", "sas_token", "client_id", "client_secret", "tenant_id", "anon",
 )  # fmt: skip
+
+_WHERE = dict.fromkeys(_AZURE, "account_name") | {"gs": "endpoint"}
+# Who asks does not change who answers.
+_WHO = re.compile("key|secret|token|password|username|sas|anon|client_id|tenant_id|project|requester_pays|profile")
+_HARMLESS = {"client_kwargs": ("region_name", "verify"), "config_kwargs": ("s3",)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,10 +41,15 @@ class Access:
 
     @property
     def place(self) -> str:
-        """Which store it is, where that is not the scheme's public one."""
+        """Which store it is, where that is not the scheme's public one: the endpoint, and a hash of what else could
+        lead elsewhere. Others are told it: no secrets.
+        """
         options = self.fields
-        where = options.get("endpoint") or options.get("endpoint_url") or options.get("account_name") or ""
-        return f"{self.scheme}={where}" if where else ""
+        where = options.pop(_WHERE.get(self.scheme, "endpoint_url"), None) or ""
+        rest = {name: _leading(name, value) for name, value in options.items() if not _WHO.search(name)}
+        leading = json.dumps({name: value for name, value in rest.items() if value}, sort_keys=True)
+        more = "" if leading == "{}" else f" {hashlib.sha256(leading.encode()).hexdigest()[:32]}"
+        return f"{self.scheme}={where}{more}" if where or more else ""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -49,6 +61,21 @@ class Access:
         if not isinstance(found, dict):
             raise errors.InvalidArgumentError(f"stores: the options for {self.scheme}:// are not a JSON object")
         return found
+
+
+def _leading(name: str, value: Any) -> Any:
+    """What of an option's value can lead to another store."""
+    if name == "connection_string":
+        parts = str(value).split(";")
+        return sorted(part for part in parts if not re.match("(?i)AccountKey=|SharedAccessSignature=", part))
+    if isinstance(value, dict) and name in _HARMLESS:
+        return {key: inner for key, inner in value.items() if key not in _HARMLESS[name]}
+    return value
+
+
+def place_in(place: str, scheme: str) -> str:
+    """What a listing's place says of one scheme; "": its public store."""
+    return next((line for line in place.split("\n") if line.startswith(f"{scheme}=")), "")
 
 
 def place_of(accesses: Iterable[Access]) -> str:
