@@ -21,7 +21,7 @@ import google_crc32c
 import numpy as np
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.file_entry import COMPRESSIONS, FileEntry
 from tfquiver.file_scan import ScannedFile
 from tfquiver.listing_terms import Terms
@@ -31,11 +31,11 @@ from tfquiver.streams import with_compression
 MAX_BYTES = 1 << 30
 _ROW_BYTES = 64  # of SQLite's own, about, for each table
 _PRUNED_SHARE = 0.1  # goes at once when there is no room
+_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _SETUP = """
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
-PRAGMA auto_vacuum = INCREMENTAL;
 CREATE TABLE IF NOT EXISTS tables (
   key BLOB PRIMARY KEY, used INTEGER NOT NULL, compression INTEGER NOT NULL, crc INTEGER NOT NULL, rows BLOB NOT NULL
 ) WITHOUT ROWID;
@@ -117,15 +117,18 @@ class FileTables:
                 yield self._db
             except sqlite3.DatabaseError as error:
                 logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, str(error))
-                if not isinstance(error, sqlite3.OperationalError):  # that is a full or failing disk, for now
+                if _is_damage(error):
                     self._begin_anew()
 
     def _open(self) -> None:
         try:
             self._connect()
         except sqlite3.DatabaseError as error:
-            logging.warning("%s: %s; beginning anew", self._path, str(error))
-            self._begin_anew()
+            if _is_damage(error):
+                logging.warning("%s: %s; beginning anew", self._path, str(error))
+                self._begin_anew()
+            else:
+                logging.error("%s: %s; until a restart no scan is remembered, or has been", self._path, str(error))
 
     def _connect(self) -> None:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=1.0)
@@ -137,7 +140,6 @@ class FileTables:
             db.close()
             raise
         self._db, self._bytes = db, int(stored_bytes)
-        self._path.chmod(0o600)
 
     def _begin_anew(self) -> None:
         if self._db is not None:
@@ -162,7 +164,6 @@ class FileTables:
             keys.append(key)
             freed += size
         self._delete(db, keys)
-        db.execute("PRAGMA incremental_vacuum")
 
     def _delete(self, db: sqlite3.Connection, keys: list[bytes]) -> None:
         for key in keys:
@@ -172,11 +173,16 @@ class FileTables:
                 self._bytes -= found[0] + _ROW_BYTES
 
 
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Not a disk that is full or fails, or a lock of somebody who looks at the file (a backup): those pass."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE
+
+
 def of_directory(cache_dir: Path) -> FileTables:
     """The tables of a node's cache directory. Raises PermissionError_ and others: the directory cannot be used."""
     directory = cache_dir / "tables"
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
+        durable.private_directory(directory)
     except OSError as error:
         raise errors.from_os_error(error, str(directory)) from error
     return FileTables(directory / "files.db")

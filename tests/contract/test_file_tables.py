@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -150,6 +151,33 @@ def test_damage_costs_a_scan_and_nothing_else(tmp_path: Path, damage: Callable[[
         tables.put(file, TERMS, scanned)
     tables.put(*[made[0][0], TERMS, made[0][1]])
     assert tables.get(made[0][0], TERMS) is not None
+    tables.close()
+
+
+def test_who_looks_at_the_file_costs_no_scan_after_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "files.db"
+    file, scanned = table("gs://b/f")
+    tables = FileTables(path)
+    tables.put(file, TERMS, scanned)
+    tables.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as backup:
+        backup.execute("BEGIN IMMEDIATE")
+        tables = FileTables(path)
+        assert tables.get(file, TERMS) is None
+        tables.put(file, TERMS, scanned)
+        tables.close()
+    tables = FileTables(path)
+    assert tables.get(file, TERMS) is not None
+    tables.close()
+
+
+def test_tables_of_another_make_are_begun_anew(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "files.db")) as db:
+        db.execute("CREATE TABLE tables (key BLOB)")
+    tables = FileTables(tmp_path / "files.db")
+    file, scanned = table("gs://b/f")
+    tables.put(file, TERMS, scanned)
+    assert tables.get(file, TERMS) is not None
     tables.close()
 
 
