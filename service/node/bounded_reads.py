@@ -30,18 +30,25 @@ class BoundedReads:
         self.hung = 0
         self._closed = False
 
-    async def run(self, what: str, read: Callable[..., T], *arguments: object) -> T:
+    async def run(
+        self, what: str, read: Callable[..., T], *arguments: object, at: Callable[[], object] = lambda: None
+    ) -> T:
         """What `read` returns or raises. Raises UnavailableError naming `what` when it does not come back,
-        CancelledError_ after `close`."""
+        CancelledError_ after `close`.
+
+        `at`: where it is. One that gets further within the limit does not hang.
+        """
         async with self._places:
             if self._closed:
                 raise errors.CancelledError_(f"{what}: the node is stopping")
             if self.hung >= self._most_hung:
                 raise errors.UnavailableError(f"{what}: {self.hung} reads hang already: is a mount or a store gone?")
             running = asyncio.get_running_loop().run_in_executor(self._pool, read, *arguments)
-            done, _ = await asyncio.wait([running], timeout=self._limit_s)
-            if done:
-                return running.result()
+            was_at: object = object()
+            while was_at != (was_at := at()):
+                done, _ = await asyncio.wait([running], timeout=self._limit_s)
+                if done:
+                    return running.result()
             self.hung += 1
             running.add_done_callback(self._back)
             logging.error("%s: a read hangs; it has not kept its deadline (%d such now)", what, self.hung)

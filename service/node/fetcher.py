@@ -15,6 +15,7 @@ from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 
 _MOST_HUNG = 48
+_PARALLEL_PASSES = 4
 _GRACE_S = 5.0
 
 
@@ -39,9 +40,11 @@ class Fetcher:
         self._deadline_s = deadline_s
         self._store_for = store_for
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
-        self._reads = BoundedReads(parallel_reads, _MOST_HUNG, 2 * deadline_s + _GRACE_S)
+        limit_s = 2 * deadline_s + _GRACE_S
+        self._reads = BoundedReads(parallel_reads, _MOST_HUNG, limit_s)
         self._again = Attempts()
-        self._passes = FilePasses(self._store, place, self._again, deadline_s)
+        passes = BoundedReads(_PARALLEL_PASSES, _MOST_HUNG, limit_s)
+        self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
 
     async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
         """The shard; None: look in the disk store again, another reader's pass over its file has just gone by it.

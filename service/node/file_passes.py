@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tfquiver import errors, streams
 from tfquiver.digest import Digest, ShardRef
+from tfquiver.service.node.bounded_reads import BoundedReads
 from tfquiver.service.node.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.metered_store import MeteredStore
 from tfquiver.service.node.store.verified import VerifiedShard
 from tfquiver.stores.attempts import Attempts
-
-_PARALLEL_PASSES = 4
 
 
 @dataclass(slots=True)
@@ -28,6 +27,7 @@ class _Pass:
     next_index: int
     wanted: dict[int, Future[VerifiedShard]] = field(default_factory=dict)
     over: Future[None] = field(default_factory=Future)
+    chunks: int = 0  # that have been read
     stop: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -41,18 +41,27 @@ class _Pass:
             self.next_index = index + 1
             return self.wanted.pop(index, None)
 
+    def counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.chunks += 1
+            yield chunk
+
 
 class FilePasses:
+    """Lives on one loop. A pass that hangs gives up its place, and all who wait for it are told (see BoundedReads)."""
+
     def __init__(
         self,
         store_for: Callable[[str, bytes], MeteredStore],
         place: Callable[[VerifiedShard], object],
         again: Attempts,
         deadline_s: float,
+        reads: BoundedReads,
     ) -> None:
         self._store_for, self._place, self._again, self._deadline_s = store_for, place, again, deadline_s
+        self._reads = reads
         self._passes: dict[tuple[bytes, int], _Pass] = {}
-        self._pool = ThreadPoolExecutor(_PARALLEL_PASSES, "file-pass")
+        self._running: set[asyncio.Task[None]] = set()
 
     async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
         """As Fetcher.fetch: None when the pass that is over had gone by the shard before it was wanted."""
@@ -64,7 +73,9 @@ class FilePasses:
             current = self._passes[key] = _Pass(digest, ref.file_index, keep, first)
         future = current.want(ref.index)
         if started:
-            self._start(key, current)
+            task = asyncio.get_running_loop().create_task(self._run(key, current))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
         if future is None:
             await asyncio.shield(asyncio.wrap_future(current.over))
             return None
@@ -73,23 +84,21 @@ class FilePasses:
     async def close(self) -> None:
         for current in self._passes.values():
             current.stop = True
-        await asyncio.to_thread(self._pool.shutdown, True, cancel_futures=False)
+        await self._reads.close()
+        await asyncio.gather(*self._running)
 
-    def _start(self, key: tuple[bytes, int], current: _Pass) -> None:
-        loop = asyncio.get_running_loop()
-
-        def run() -> None:
-            trouble: errors.TfquiverError | None = None
-            try:
-                self._go(current)
-            except errors.TfquiverError as error:
-                trouble = error
-            except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
-                trouble = errors.TfquiverError(f"{type(error).__name__}: {error}")
-            finally:
-                loop.call_soon_threadsafe(self._end, key, current, trouble)
-
-        self._pool.submit(run)
+    async def _run(self, key: tuple[bytes, int], current: _Pass) -> None:
+        trouble: errors.TfquiverError | None = None
+        uri = current.digest.files[current.file_index].uri
+        try:
+            await self._reads.run(uri, self._go, current, at=lambda: current.chunks)
+        except errors.TfquiverError as error:
+            trouble = error
+        except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
+            trouble = errors.TfquiverError(f"{type(error).__name__}: {error}")
+        finally:
+            current.stop = True
+            self._end(key, current, trouble)
 
     def _end(self, key: tuple[bytes, int], current: _Pass, trouble: errors.TfquiverError | None) -> None:
         del self._passes[key]
@@ -120,7 +129,7 @@ class FilePasses:
     def _pass_over(self, current: _Pass, store: MeteredStore) -> None:
         digest = current.digest
         file = digest.files[current.file_index]
-        reader = _Reader(streams.raw_chunks(file, store, 0, self._deadline_s))
+        reader = _Reader(current.counted(streams.raw_chunks(file, store, 0, self._deadline_s)))
         try:
             for index in digest.file_shards(current.file_index):
                 if current.stop:
