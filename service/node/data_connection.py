@@ -119,7 +119,9 @@ class DataConnection:
                     await self._put(frame.body)
                     self._asked -= 1
                 case frames.Bad():
-                    self._spawn(self._bad, frame)
+                    self._asked += 1
+                    await self._bad(frame)  # it reads a whole entry: the next one waits
+                    self._asked -= 1
                 case _:
                     raise errors.ProtocolError(f"a client does not send {type(frame).__name__}")
 

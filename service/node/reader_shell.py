@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import functools
 import os
-import stat
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -316,9 +316,12 @@ def _parts(shards: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
 
 def _read_state(descriptor: int) -> bytes:
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BITMAP_BYTES:
-            raise errors.ProtocolError(f"Open frame: the state is not a file of at most {MAX_BITMAP_BYTES} bytes")
-        return os.pread(descriptor, status.st_size, 0)
+        fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)  # of a file system that hangs not even the size may be asked
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes > MAX_BITMAP_BYTES:
+            raise errors.ProtocolError(f"Open frame: the state is larger than {MAX_BITMAP_BYTES} bytes")
+        return os.pread(descriptor, size_bytes, 0)
+    except OSError as error:
+        raise errors.ProtocolError("Open frame: the state is not a memory file") from error
     finally:
         os.close(descriptor)

@@ -288,3 +288,30 @@ async def test_idle_connections_give_way_to_those_who_come(
         assert len(node.port._connections) <= 8
         for peer in held:
             await peer.close()
+
+
+@on_loop
+async def test_a_flood_of_bad_ones_is_taken_one_by_one(tmp_path: Path, digest: Digest) -> None:
+    """Each makes the node read a whole entry: with as many of them at a time as a peer sends, readers would wait."""
+    async with StoreNode(tmp_path / "cache", [digest]) as node:
+        peer = await Peer.of(node)
+        before = len(asyncio.all_tasks())
+        dropped, at_once, most = 0, 0, 0
+        drop = node.source.drop
+
+        async def counted(hash: bytes, reason: str) -> None:
+            nonlocal dropped, at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await drop(hash, reason)
+            dropped, at_once = dropped + 1, at_once - 1
+
+        node.source.drop = counted  # type: ignore[method-assign]
+        for _ in range(500):
+            peer.say(frames.Bad(digest.digest_id, 0, digest.hashes[0].tobytes()))
+        while dropped < 500:
+            assert len(asyncio.all_tasks()) < before + 20
+            await asyncio.sleep(0)
+        assert most == 1
+        assert await is_alive(node, digest)
+        await peer.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 from pathlib import Path
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.service.node import frames, reader_session, session_server
+from tfquiver import errors
+from tfquiver.service.node import frames, reader_session, reader_shell, session_server
 from tfquiver.service.node.reader_shell import Reader
 from tfquiver.service.node.session_server import SessionServer
 from tfquiver.service.node.shard_fetches import ShardFetches
@@ -63,3 +65,17 @@ async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     reader._closing = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     reader.on_frame(frames.Credit(1 << 20), [])
     await reader._closing
+
+
+def test_a_state_is_read_from_memory_only(tmp_path: Path) -> None:
+    """A file may lie where reads never come back: they would hold the threads that the whole node shares."""
+    (tmp_path / "state").write_bytes(b"state")
+    held = os.memfd_create("held")
+    os.write(held, b"state")
+    assert reader_shell._read_state(os.dup(held)) == b"state"
+    os.ftruncate(held, reader_shell.MAX_BITMAP_BYTES + 1)
+    for descriptor, what in ((os.open(tmp_path / "state", os.O_RDONLY), "not a memory file"), (held, "larger than")):
+        with pytest.raises(errors.ProtocolError, match=what):
+            reader_shell._read_state(descriptor)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)  # it is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,15 +23,13 @@ class S3Server:
             "aws_access_key_id": "root",
             "aws_secret_access_key": "root",
         }
-        self._users = 0
         self.checks(False)
         self.key, self.secret = self.new_user("s3:*")
         self.checks(True)
 
     def new_user(self, action: str) -> tuple[str, str]:
         """Key and secret of another user, who may do that with everything."""
-        self._users += 1
-        name = f"user{self._users}"
+        name = uuid.uuid4().hex  # servers of one process share moto's state
         iam = boto3.client("iam", **self._root)
         self.checks(False)
         iam.create_user(UserName=name)
