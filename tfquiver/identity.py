@@ -132,7 +132,7 @@ def check_name(name: str) -> None:
 
 
 def wrong_token() -> errors.UnauthenticatedError:
-    return errors.UnauthenticatedError("wrong or missing token: see --auth_token_file")
+    return errors.UnauthenticatedError("wrong or missing token: give auth_token_file= (in commands, --auth_token_file)")
 
 
 def _refusal(identity: Identity, what: str, roles: frozenset[Role]) -> str:

@@ -41,7 +41,10 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
             raise ValueError(f"version {fields['version']}, not {NODE_FILE_VERSION}")
         return NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
     except OSError as error:
-        raise errors.NotFoundError(f"{path}: {error.strerror}: is a tfquiver-node running in {cache_dir}?") from error
+        raise errors.NotFoundError(
+            f"{path}: {error.strerror}: no node runs in {cache_dir}; a process that calls tfquiver.dataset with this "
+            f"cache_dir starts one for as long as it is used, tfquiver-node --cache_dir={cache_dir} one that stays"
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise errors.DataLossError(
             f"{path} is damaged ({error}); stop the node of this directory, start it again"

@@ -154,7 +154,8 @@ class Scanner:
             self._known[length] = length_crc
 
     def _damaged(self, what: str, offset: int) -> errors.DataLossError:
-        return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}")
+        hint = "" if offset else "; is it a TFRecord file?"
+        return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}{hint}")
 
 
 def scan(chunks: Iterable[bytes], *, name: str, stream_bytes: int | None = None, start: int = 0) -> Iterator[Block]:

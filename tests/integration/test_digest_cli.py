@@ -75,7 +75,7 @@ def test_a_damaged_digest_is_refused(built: Path, capsys: pytest.CaptureFixture[
         (["quux://b/f"], "no store for quux://"),
         (["{tmp}/f", "--min-shard=9MiB"], "min <= target"),
         (["{tmp}/f", "--min-shard=lots"], "not a size: 'lots'"),
-        (["{tmp}/bad"], "bad: damaged length CRC of the record at offset 0"),
+        (["{tmp}/bad"], "bad: damaged length CRC of the record at offset 0; is it a TFRecord file?"),
     ],
 )
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

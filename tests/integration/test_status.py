@@ -39,6 +39,8 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         told = status.collect(address)
         assert time.monotonic() - began < HANGING * calls.CALL_S / 2, "all were asked at once"
         assert sorted("error" in node for node in told["nodes"]) == [False] + [True] * HANGING
+        mute_at = f"at localhost:{mute.getsockname()[1]} does not answer within 2 s"
+        assert any(mute_at in node.get("error", "") for node in told["nodes"]), "which machine it is, is said"
         for arguments in (
             ["status", address],
             ["status", "--service", address],
@@ -46,3 +48,9 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         ):
             assert main(arguments) == 0
             assert "set[/x]\\x1b[31m" in capsys.readouterr().out
+
+
+def test_a_coordinator_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(calls, "CALL_S", 0.3)
+    assert main(["status", "localhost:1"]) == 1
+    assert capsys.readouterr().err == "tfquiver: coordinator localhost:1 does not answer within 0.3 s\n"

@@ -37,10 +37,11 @@ def coordinator_address(where: str) -> str:
 
 def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:
     """The reply. Raises the typed error, which names `whom`. `timeout_s` 0: CALL_S."""
+    timeout_s = timeout_s or CALL_S
     try:
-        return method(request, timeout=timeout_s or CALL_S, metadata=rpc.metadata(token), wait_for_ready=True)
+        return method(request, timeout=timeout_s, metadata=rpc.metadata(token), wait_for_ready=True)
     except grpc.RpcError as error:
-        raise rpc.from_rpc_error(error, whom) from error
+        raise _typed(error, whom, timeout_s) from error
 
 
 Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
@@ -57,7 +58,14 @@ def ask_all(questions: Sequence[Asked], token: str) -> Iterator[Any]:
             try:
                 yield call.result()
             except grpc.RpcError as error:
-                yield rpc.from_rpc_error(error, whom)
+                yield _typed(error, whom, CALL_S)
+
+
+def _typed(error: grpc.RpcError, whom: str, timeout_s: float) -> errors.TfquiverError:
+    # The server's own words about a deadline are more than gRPC's.
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() == "Deadline Exceeded":
+        return errors.UnavailableError(f"{whom} does not answer within {timeout_s:g} s")
+    return rpc.from_rpc_error(error, whom)
 
 
 def plain(message: Any) -> dict[str, Any]:

@@ -99,7 +99,8 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
             questions: list[calls.Asked] = []
             for node in some:
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
-                questions.append((stub.Status, node_pb2.StatusRequest(), f"node {node.node_id}"))
+                whom = f"node {_short(node.node_id)} at {node.control_address}"
+                questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
                 if isinstance(reply, errors.TfquiverError):
                     yield {**plain(node), "error": str(reply)}
@@ -117,13 +118,14 @@ def show(status: dict[str, Any], console: Console) -> None:
     nodes = table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
     silent = []
     for node in status["nodes"]:
-        name = _short(node["node_id"])
         if "error" in node:
-            silent.append(f"node {name} does not answer: {plain_text.plain(node['error'])}")
+            silent.append(plain_text.plain(node["error"]))
             continue
         counts = (str(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = decimal(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
-        nodes.add_row(name, decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"]))
+        nodes.add_row(
+            _short(node["node_id"]), decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"])
+        )
     console.print(nodes)
     for line in silent:
         console.print(Text(line, style="red"), soft_wrap=True)

@@ -100,7 +100,7 @@ def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
             return store
     raise errors.InvalidArgumentError(
         f"no store for {scheme}:// here: pip install 'tfquiver[fsspec]' and, where it is not part of that, the fsspec "
-        f"package that serves {scheme}:// (or, with TensorFlow 2.16, pip install 'tfquiver[tensorflow-io]')"
+        f"package that serves {scheme}://"
     )
 
 
