@@ -37,8 +37,9 @@ class _Client:
 @dataclass(slots=True)
 class _Opened:
     store: ObjectStore
+    place: str
     unused_since_s: float | None = None
-    refused: int = 0  # how often the store refused it: asked last then
+    refused: int = 0  # how often it was in vain: asked last then
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -135,7 +136,7 @@ class ClientStores:
         with self._lock:
             opened = self._stores.get(access)
             if opened is None:
-                opened = self._stores[access] = _Opened(self._open_store(access))
+                opened = self._stores[access] = _Opened(self._open_store(access), access.place)
             opened.unused_since_s = None
             return opened
 
@@ -156,7 +157,7 @@ class ClientStores:
 
 
 class _Tried:
-    """One store reached in several ways: the next one is tried where the store refuses."""
+    """A store reached in several ways: the next one is tried where the store refuses."""
 
     def __init__(self, ways: Sequence[_Opened]) -> None:
         self._ways = sorted(ways, key=lambda way: way.refused)
@@ -172,19 +173,29 @@ class _Tried:
         return self._ways[0].store.stat(uri)
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        """Where a store fails, those in other places are tried: each gets its part of the time."""
         give_up_at = time.monotonic() + deadline_s
-        trouble: errors.TfquiverError | None = None
-        for way in self._ways:
+        failed: dict[str, errors.TfquiverError] = {}  # by place
+        refused: errors.TfquiverError | None = None
+        for at, way in enumerate(self._ways):
+            if way.place in failed:
+                continue
+            places = {left.place for left in self._ways[at:]} - failed.keys()
             try:
-                return way.store.read(uri, offset, length, generation, max(give_up_at - time.monotonic(), 0.1))
+                left_s = max(give_up_at - time.monotonic(), 0.1)
+                return way.store.read(uri, offset, length, generation, left_s / len(places))
+            except errors.CancelledError_:
+                raise
             except _REFUSALS as error:
-                with way.lock:
-                    way.refused += 1
-                trouble = trouble or error
-                if len(self._ways) > 1:
-                    logging.log_every_n_seconds(logging.WARNING, "one client's credentials: %s", 60, str(error))
-        assert trouble is not None
-        raise trouble
+                refused = refused or error
+                trouble: errors.TfquiverError = error
+            except errors.TfquiverError as error:
+                failed[way.place] = trouble = error
+            with way.lock:
+                way.refused += 1
+            if len(self._ways) > 1:
+                logging.log_every_n_seconds(logging.WARNING, "one client's way to the store: %s", 60, str(trouble))
+        raise next(iter(failed.values()), refused or trouble)
 
     def close(self) -> None:
         """They are everybody's."""

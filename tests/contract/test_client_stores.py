@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -151,3 +153,24 @@ def test_whatever_could_lead_elsewhere_is_part_of_the_place(scheme: str, options
     assert Access(scheme, elsewhere).place != place
     otherwise = json.dumps(options).replace("AccountKey=k", "AccountKey=l").replace('"p"', '"q"')
     assert Access(scheme, otherwise).place == place
+
+
+def test_a_client_whose_store_is_away_or_another_keeps_nobody_from_reading(
+    world: World, servers: list[S3Server]
+) -> None:
+    """The same files in two places make the same data set; so does a client that says so and does not mean well."""
+    (server,) = servers
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    world.stores.use("good", [way(server, server.key, server.secret)], [MINE], 60)
+    fields = {"key": "k", "secret": "s", "client_kwargs": {"region_name": "us-east-1"}}
+    world.stores.use("away", [Access("s3", json.dumps(fields | {"endpoint_url": away}))], [MINE], 60)
+    start = time.monotonic()
+    assert world.read(MINE) == b"content"
+    assert time.monotonic() - start < 8.0
+    start = time.monotonic()
+    assert world.read(MINE) == b"content"  # and it is asked last from then on
+    assert time.monotonic() - start < 1.0
+    world.stores.use("good", [], [], 0)
+    with pytest.raises(errors.UnavailableError):
+        world.read(MINE)
