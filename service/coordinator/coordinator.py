@@ -178,6 +178,12 @@ class Coordinator:
         await self.registry.prune()
         return []
 
+    async def deleted(self, digest_id: bytes) -> None:
+        """There is none such: returns when that is durable, which a `delete` that failed half-way has left undone."""
+        if self.registry.removed([digest_id]):
+            await self._log.synced()
+            await self.registry.prune()
+
     async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         """Also of a data set that is not registered any more."""
         async with self._setting:
@@ -193,6 +199,7 @@ class Coordinator:
         digest = await self.registry.digest(digest_id)
         async with self._setting:  # what is left of the quotas depends on the settings before
             await self._log.writable()
+            self.registry.find(digest_id)
             quotas_bytes = [node.quota_bytes for node in self.membership.live()]
             fixed, plan = await asyncio.to_thread(self.caching.fix, digest, asked, quotas_bytes)
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
@@ -259,8 +266,8 @@ class Coordinator:
 
     async def open_reader(self, request: pb2.OpenReaderRequest) -> tuple[Session, Sequence[int]]:
         await self._log.writable()
-        dataset = self.registry.find(request.digest_id)
         await self._follow(request.digest_id)
+        dataset = self.registry.find(request.digest_id)
         session_id = request.session_id or self.sessions.own_session(
             request.reader_id,
             request.session_key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from tfquiver.service.coordinator import checks
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.striping import MAX_CHUNKS
 
+_LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
+UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on sending
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
 
@@ -40,7 +43,17 @@ class DatasetCalls:
 
         async def parts() -> AsyncIterator[bytes]:
             yield first.part
-            async for request in request_iterator:
+            rest, give_up_at = aiter(request_iterator), asyncio.get_running_loop().time() + UPLOAD_S
+            while True:
+                try:
+                    async with asyncio.timeout_at(min(give_up_at, asyncio.get_running_loop().time() + UPLOAD_PART_S)):
+                        request = await anext(rest, None)
+                except TimeoutError:
+                    raise errors.DeadlineError(
+                        f"part: the next one, or the last, did not come in time ({UPLOAD_PART_S:g} s, {UPLOAD_S:g} s)"
+                    ) from None
+                if request is None:
+                    return
                 yield request.part
 
         try:
@@ -73,8 +86,17 @@ class DatasetCalls:
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
         who, ownership = caller(), self._coordinator.ownership
-        readable = (one for one in self._coordinator.registry.all() if ownership.may_read(who, one.digest_id))
-        return pb2.ListDatasetsReply(datasets=map(self._told, readable))
+        readable = [one for one in self._coordinator.registry.all() if ownership.may_read(who, one.digest_id)]
+        readable.sort(key=lambda one: not ownership.owns(who, one.digest_id))  # what others share fills no place of it
+        told, left_bytes = list(map(self._told, readable)), _LIST_BYTES
+        if sum(one.ByteSize() for one in told) > _LIST_BYTES:  # then of those that belong to few all is told
+            told = [a if a.ByteSize() < _LIST_BYTES // len(told) else b for a, b in zip(told, readable, strict=True)]
+        reply = pb2.ListDatasetsReply()
+        for one in told:
+            left_bytes -= one.ByteSize()
+            if left_bytes >= 0:
+                reply.datasets.append(one)
+        return reply
 
     @handled
     async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:
@@ -90,6 +112,7 @@ class DatasetCalls:
         try:
             self._owned(who, request.digest_id)
         except errors.NotFoundError:
+            await self._coordinator.deleted(request.digest_id)
             return pb2.DeleteDatasetReply()
         return pb2.DeleteDatasetReply(owners=await self._coordinator.delete(who, request.digest_id, request.force))
 
@@ -133,15 +156,17 @@ class DatasetCalls:
         """Of several, one of their own before one that is shared with them, before one that is everybody's: nobody
         puts another data set in the place of theirs by giving it the same name."""
         registry, ownership = self._coordinator.registry, self._coordinator.ownership
-        if who.role is not Role.JOB:
-            return registry.find_name(name)
         found = [one for one in registry.all() if one.name == name and ownership.may_read(who, one.digest_id)]
+        if not found and who.role is not Role.JOB:
+            return registry.find_name(name)
         if not found:
             raise errors.NotFoundError(f"name: no data set {name!r} is registered")
 
         def nearness(one: types_pb2.Dataset) -> int:
             access = ownership.access(one.digest_id)
-            return 0 if who.owner in access.owners else 1 if who.owner in access.shared_with else 2
+            if who.owner in access.owners:
+                return 0
+            return 1 if who.owner in access.shared_with else 2 if not access.owners else 3 if access.everybody else 4
 
         return min(found, key=nearness)
 

@@ -24,7 +24,9 @@ class Ownership:
         self._journal, self._max_claims = journal, max_claims
         self._access: dict[bytes, log_pb2.DatasetAccess] = {}
         self._claims: dict[str, str] = {}  # session key -> name
-        self._keys: dict[str, OrderedDict[str, None]] = {}  # name -> its keys, the one used last comes last
+        # name -> its keys, and how many claims there had been then; the one claimed last comes last.
+        self._keys: dict[str, OrderedDict[str, int]] = {}
+        self._claimed_so_far = 0
 
     # The log.
 
@@ -120,7 +122,10 @@ class Ownership:
                 f"session_key: nobody has shown a token for {session_key or 'this reader'}: give auth_token_file= to "
                 "tfquiver.dataset"
             )
-        self._keys[name].move_to_end(key)
+        if self._claimed_so_far - self._keys[name][key] > self._max_claims // 4:
+            # In use: claimed again, for the log must drive out the same ones when it is read.
+            self._journal(_claim(key, name))
+            self._claimed(key, name)
         return name
 
     def has_claimed(self, who: Identity, session_key: str) -> bool:
@@ -148,7 +153,8 @@ class Ownership:
         if (before := self._claims.get(key)) is not None:
             del self._keys[before][key]
         self._claims[key] = name
-        self._keys.setdefault(name, OrderedDict())[key] = None
+        self._claimed_so_far += 1
+        self._keys.setdefault(name, OrderedDict())[key] = self._claimed_so_far
         while len(self._claims) > self._max_claims:  # nobody drives out the claims of those who have fewer
             most = max(self._keys, key=lambda name: len(self._keys[name]))
             oldest, _ = self._keys[most].popitem(last=False)

@@ -45,6 +45,7 @@ class Registry:
         self._names: dict[str, bytes] = {}
         self._listing_keys: dict[tuple[str, bytes], _Listed] = {}  # by who alone finds it ("": all), and key
         self._removed: dict[bytes, None] = {}  # those removed last, as far as they were not registered again
+        self._to_delete: dict[bytes, None] = {}  # of these, whose files may still be there
         self._removals = random.SystemRandom().getrandbits(62) + 1
         self._files = (
             asyncio.Lock()
@@ -53,6 +54,7 @@ class Registry:
     def apply(self, record: log_pb2.DatasetRegistered) -> None:
         digest_id = record.dataset.digest_id
         self._removed.pop(digest_id, None)
+        self._to_delete.pop(digest_id, None)
         self._datasets.pop(digest_id, None)
         self._datasets[digest_id] = record.dataset
         if record.dataset.name:
@@ -73,7 +75,7 @@ class Registry:
         if digest_id in self._datasets:
             self._drop(digest_id)
         self._removed.pop(digest_id, None)
-        self._removed[digest_id] = None
+        self._removed[digest_id] = self._to_delete[digest_id] = None
         self._removals += 1
         while len(self._removed) > MAX_REMOVED:
             del self._removed[next(iter(self._removed))]
@@ -165,8 +167,9 @@ class Registry:
     async def prune(self) -> None:
         """Deletes the digests of removed data sets. Raises UnavailableError and others naming the file."""
         async with self._files:
-            for digest_id in list(self._removed):
+            for digest_id in list(self._to_delete):
                 await self._digests.delete(digest_id)
+                self._to_delete.pop(digest_id, None)
 
     async def close(self) -> None:
         await self._digests.close()

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.bitmap import Bitmap
 from tfquiver.service.coordinator.session import Session
 
 MAX_ASKED = 10_000
+MAX_EPOCH = 1 << 53  # a job says where it goes on; the epochs that follow must have numbers, too
 MAX_ASKED_BYTES = 64 << 20  # a position is up to 0.6 MB for 5 million shards, and all of them are in every snapshot
 
 
@@ -107,6 +109,8 @@ def position_of(session: Session) -> types_pb2.Position:
 
 def check_position(position: types_pb2.Position, shards: int) -> None:
     """Raises InvalidArgumentError when it is not one in a data set of so many shards."""
+    if position.epoch > MAX_EPOCH:
+        raise errors.InvalidArgumentError(f"position.epoch: {position.epoch} is more than {MAX_EPOCH}")
     Bitmap.from_compressed(position.done_bitmap, shards)
 
 

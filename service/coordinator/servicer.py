@@ -140,7 +140,6 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
 
     @handled
     async def ClaimSession(self, request: pb2.ClaimSessionRequest, context: Any) -> pb2.ClaimSessionReply:
-        checks.name("session_key", request.session_key.partition(":")[0])
         checks.name("session_key", request.session_key)
         checks.hash_("digest_id", request.digest_id)
         await self._claim(request.session_key, request.digest_id)
@@ -179,6 +178,9 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
         if self._named:
+            claimed = session_key.partition(":")[0]
+            if not claimed or "/" in claimed:  # epochs of sessions without a job are counted by their key
+                raise errors.InvalidArgumentError(f"session_key: {session_key!r} begins with a colon, or has a /")
             self._readable(caller(), digest_id)
             await self._coordinator.claim(caller(), session_key)
 

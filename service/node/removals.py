@@ -81,7 +81,7 @@ class Removals:
             gone += await self._removed(here[at : at + _ASKED_AT_ONCE])
         if not gone:
             return
-        kept = [digest_id for digest_id in here if digest_id not in set(gone)]
+        kept = sorted(set(here).difference(gone))
         for digest_id in gone:
             try:
                 digest = await self._digest(digest_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -14,6 +15,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.identity import EVERYBODY
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.caching import Caching
@@ -75,6 +78,60 @@ async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
         await coordinator.set_cache(DIGEST.digest_id, COOPERATIVE)
         set_.set()
         assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
+
+
+@on_loop
+async def test_nobody_reads_what_was_removed_while_it_was_opened(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        reading = asyncio.create_task(read_first(coordinator, "a"))
+        await asyncio.sleep(0)
+        await coordinator.delete(EVERYBODY, DIGEST.digest_id, force=False)
+        with pytest.raises(errors.NotFoundError, match="no data set"):
+            await reading
+        assert list(coordinator.sessions) == [], "its reader would never leave it"
+
+
+@on_loop
+async def test_a_removal_is_durable_when_it_is_said_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who asked was told UNAVAILABLE, and asks again."""
+
+    def sick(_: int) -> None:
+        raise OSError(errno.EIO, "sick disk")
+
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        path = tmp_path / "work" / "digests" / f"{DIGEST.digest_id.hex()}.tfqd"
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fdatasync", sick)
+            with pytest.raises(errors.UnavailableError):
+                await coordinator.delete(EVERYBODY, DIGEST.digest_id, force=False)
+            with pytest.raises(errors.UnavailableError):
+                await coordinator.deleted(DIGEST.digest_id)
+        assert path.exists()
+        await coordinator.deleted(DIGEST.digest_id)
+        assert not path.exists()
+        await coordinator.register("", b"", None, parts())
+        await coordinator.deleted(DIGEST.digest_id)
+        assert path.exists()
+
+
+@on_loop
+async def test_no_position_keeps_the_log_from_being_compacted(tmp_path: Path) -> None:
+    """The epochs that follow have numbers, too."""
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        request = pb.ResumeRequest(session_key="key", job="job", digest_id=DIGEST.digest_id)
+        request.position.epoch = 2**64 - 1
+        with pytest.raises(errors.InvalidArgumentError, match="epoch: 18446744073709551615 is more than"):
+            await coordinator.resume(request)
+        request.position.epoch = 1 << 53
+        await coordinator.resume(request)
+        opening = pb.OpenReaderRequest(reader_id="a", node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
+        opening.session_key, opening.job = "key", "job"
+        assert (await coordinator.open_reader(opening))[0].epoch == 1 << 53
+        opening.session_key, opening.reader_id = "other", "b"
+        assert (await coordinator.open_reader(opening))[0].epoch == (1 << 53) + 1
+        before = (tmp_path / "work" / "commit.log").stat().st_ino
+        await coordinator._log.compact()
+        assert (tmp_path / "work" / "commit.log").stat().st_ino != before
 
 
 @on_loop

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registration import Registrar
 from tfquiver.service.coordinator import dataset_calls
+from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.tokens import TokenFile, new_token
@@ -158,6 +160,28 @@ def test_nobody_puts_another_data_set_in_the_place_of_ones_own(cluster: Trusted,
     assert found.digest_id == mine.digest_id
 
 
+def test_the_name_of_anothers_leads_nobody_astray(cluster: Trusted, tmp_path: Path) -> None:
+    """Admins see everything, and set and delete by name."""
+    mine = build(write_files(tmp_path / "mine", files=1, records_each=40), POLICY)
+    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
+    register(cluster, "ann", mine, name="eval")
+    register(cluster, "green", other, name="eval")
+    cluster.call("green", "ShareDataset", pb.ShareDatasetRequest(digest_id=other.digest_id, everybody=True))
+    assert cluster.call("ann", "FindDataset", pb.FindDatasetRequest(name="eval")).digest_id == mine.digest_id
+
+
+def test_a_key_is_no_name_of_anothers_job(cluster: Trusted, digest: Digest) -> None:
+    """Epochs of sessions without a job are counted by their key."""
+    made = register(cluster, "blue", digest)
+    for key in ("green/train", ":x", ""):
+        claims = (
+            ("ClaimSession", pb.ClaimSessionRequest(session_key=key, digest_id=made.digest_id)),
+            ("Resume", pb.ResumeRequest(session_key=key, digest_id=made.digest_id, job="run")),
+        )
+        for method, request in claims:
+            assert refusal(cluster, "blue", method, request) is grpc.StatusCode.INVALID_ARGUMENT, (method, key)
+
+
 def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: Digest) -> None:
     made = register(cluster, "blue", digest)
     cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"]))
@@ -209,26 +233,82 @@ def test_who_lost_the_right_to_read_opens_no_further_session(cluster: Trusted, d
     assert refusal(cluster, "rack1", "OpenReader", opened("shared", made.digest_id, reader="2")) is NOT_FOUND
 
 
+class Apart:
+    """A coordinator in this process, and two jobs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._address, self.tokens = root, f"unix:{root}/socket", dict[str, str]()
+
+    async def __aenter__(self) -> Apart:
+        lines = []
+        for name in ("blue", "green"):
+            self.tokens[name], line = new_token(Role.JOB, name)
+            lines.append(line)
+        (self.root / "tokens").write_text("\n".join(lines))
+        self._server = CoordinatorServer()
+        await self._server.start(
+            self.root / "work",
+            self._address,
+            TokenFile(self.root / "tokens"),
+            CoordinatorOptions(max_digest_bytes=6000),
+        )
+        self._channel = rpc.aio_channel(self._address)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+        await self._server.stop()
+
+    def call(self, who: str, method: str, request: Any) -> Any:
+        stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        return getattr(stub, method)(request, metadata=rpc.metadata(self.tokens[who]), timeout=20.0)
+
+    def register(self, who: str, digest: Digest) -> Any:
+        return self.call(who, "RegisterDataset", iter([pb.RegisterDatasetRequest(part=digest.to_bytes())]))
+
+
+@on_loop
+async def test_who_shares_much_does_not_hide_what_others_have(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_calls, "_LIST_BYTES", 1000)
+    async with Apart(tmp_path) as apart:
+        await apart.register("blue", digest)
+        for number in range(5):
+            other = await apart.register("green", build(write_files(tmp_path / f"{number}", 1, 60 + number), POLICY))
+            share = pb.ShareDatasetRequest(digest_id=other.digest_id, names=map(str, range(1000)), everybody=True)
+            await apart.call("green", "ShareDataset", share)
+        listed = (await apart.call("blue", "ListDatasets", pb.ListDatasetsRequest())).datasets
+        assert listed[0].digest_id == digest.digest_id and list(listed[0].owners) == ["blue"]
+        assert len(listed) > 3, "all of them but for those with whom they are shared"
+
+
+@on_loop
+async def test_who_stops_sending_holds_no_room(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_calls, "UPLOAD_PART_S", 0.3)
+    assert len(digest.to_bytes()) < 6000
+
+    async def never_ends() -> AsyncIterator[pb.RegisterDatasetRequest]:
+        yield pb.RegisterDatasetRequest(part=bytes(5990))
+        await asyncio.Event().wait()
+
+    async with Apart(tmp_path) as apart:
+        held = [apart.call("green", "RegisterDataset", never_ends()) for _ in range(2)]
+        for call in held:
+            with pytest.raises(grpc.RpcError, match="did not come in time"):
+                await call
+        await apart.register("blue", digest)
+
+
 @on_loop
 async def test_no_job_fills_the_registry_alone(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_calls, "MAX_OWNED", 1)
-    (token, line), (other_token, other_line) = (new_token(Role.JOB, name) for name in ("blue", "green"))
-    (tmp_path / "tokens").write_text(f"{line}\n{other_line}\n")
     other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
-    address = f"unix:{tmp_path}/socket"
-    async with CoordinatorServer() as server:
-        await server.start(tmp_path / "work", address, TokenFile(tmp_path / "tokens"))
-        async with rpc.aio_channel(address) as channel:
-            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-
-            def registering(which: Digest, shown: str) -> Any:
-                part = pb.RegisterDatasetRequest(part=which.to_bytes())
-                return stub.RegisterDataset(iter([part]), metadata=rpc.metadata(shown), timeout=20.0)
-
-            await registering(digest, token)
-            with pytest.raises(grpc.RpcError, match="tfquiver dataset delete"):
-                await registering(other, token)
-            await registering(other, other_token)
+    async with Apart(tmp_path) as apart:
+        await apart.register("blue", digest)
+        with pytest.raises(grpc.RpcError, match="tfquiver dataset delete"):
+            await apart.register("blue", other)
+        await apart.register("green", other)
 
 
 def test_what_belongs_to_whom_outlives_the_coordinator(tmp_path: Path, digest: Digest) -> None:

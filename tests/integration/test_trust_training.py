@@ -9,6 +9,7 @@ import pytest
 
 import tfquiver
 from tests.support import numbered
+from tests.support.cluster import Server
 from tests.support.trusted import Trusted
 from tfquiver import CutPolicy, endpoints, errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -41,6 +42,36 @@ def test_a_job_reads_with_its_token_and_its_sessions_are_its_own(cluster: Truste
         "blue": [("blue/train", 1), ("blue/train", 0)],
         "green": [("green/train", 0)],
     }
+
+
+def test_workers_of_a_cluster_with_tokens_deliver_exactly_once(cluster: Trusted, paths: list[Path]) -> None:
+    """And what they do not deliver the trainer reads, with its own token."""
+    token = f"--auth_token_file={cluster.token_file('rack1')}"
+    where = [f"--coordinator={cluster.coordinator.address}", token, "--port=0", f"--work_dir={cluster.root / 'work'}"]
+    dispatcher = Server("tfquiver.service.dispatcher.main", where, cluster.root / "dispatcher.log")
+    way = ["--port=0", f"--node_dir={cluster.root / 'a'}", "--heartbeat_interval_ms=200"]
+    worker = Server("tfquiver.service.worker.main", way, cluster.root / "worker.log")
+    try:
+        worker.arguments.append(f"--dispatcher={dispatcher.start().address}")
+        worker.start()
+        read = tfquiver.dataset(
+            paths, service=cluster.coordinator.address, cache_dir=cluster.root / "a", cut=CUT, batch_size=20,
+            auth_token_file=cluster.token_file("blue"), job="train",
+        )  # fmt: skip
+        once = read.apply(
+            tfquiver.distribute(dispatcher.address, guarantee="exactly_once", takeover_timeout_s=4.0, compression=None)
+        )
+        before = tfquiver.delivery_stats().mopped_up
+        numbered.assert_each_once(numbered.EpochReader(once).result(60.0), FILES * RECORDS)
+        assert tfquiver.delivery_stats().mopped_up == before
+        worker.kill()
+        numbered.assert_each_once(numbered.EpochReader(once).result(60.0), FILES * RECORDS)
+        assert tfquiver.delivery_stats().mopped_up > before
+    finally:
+        worker.stop()
+        dispatcher.stop()
+    told = cluster.call("blue", "ListSessions", pb.ListSessionsRequest()).sessions
+    assert {one.job for one in told} == {"blue/train", "blue/train (mop-up)"}
 
 
 def test_without_a_token_one_learns_what_is_missing(cluster: Trusted, paths: list[Path]) -> None:

@@ -241,6 +241,9 @@ class World:
     def die(self, reader: SimReader, noticed: bool) -> None:
         self._excuse(reader)
         del self.readers[reader.name]
+        if not noticed and not reader.to_emit and not self.sessions.session(reader.session_id).ended:
+            # It may have asked for more in vain: then the session ends without waiting for it.
+            self.expected[reader.session_id].shortfall_allowed += len(reader.held)
         if noticed:
             self.sessions.close_reader(reader.session_id, reader.name, False)
             self.replied()

@@ -100,6 +100,21 @@ def test_keys_in_use_stay() -> None:
     assert owned.name_of("training") == "blue"
 
 
+def test_the_log_drives_out_the_same_claims_when_it_is_read() -> None:
+    """A key that is in use must outlive the coordinator, too."""
+    owned, journal = made(max_claims=10)
+    owned.claim(BLUE, "training")
+    for number in range(100):
+        owned.claim(BLUE, f"look {number}")
+        owned.name_of("training")
+    assert len(journal) < 160, "not every use is written down"
+    replayed, _ = made(max_claims=10)
+    for record in journal:
+        replayed.apply(record)
+    assert list(replayed.snapshot()) == list(owned.snapshot())
+    assert replayed.name_of("training") == "blue"
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["acquire", "give_up", "share", "everybody", "claim", "forget"]),
