@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tfquiver.digest import Digest
 from tfquiver.rendezvous import Owners, prefixes
 from tfquiver.service.coordinator.inventory import Inventory, Prefixes
+from tfquiver.service.coordinator.table_index import TableIndex
 
 _NOBODY = -1
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
@@ -35,7 +36,7 @@ class Table:
         self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
         self.prefixes: Prefixes = prefixes(digest.hashes)
         self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
-        self._sorted = self.prefixes[self._order]
+        self.sorted = self.prefixes[self._order]
         self.several = np.zeros(digest.num_shards, np.bool_)  # another than `holder` may hold it, too
         self._owners: Owners | None = None
         self._owners_among: tuple[str, ...] = ()
@@ -47,8 +48,8 @@ class Table:
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""
-        first = np.searchsorted(self._sorted, values, "left")
-        counts = np.searchsorted(self._sorted, values, "right") - first
+        first = np.searchsorted(self.sorted, values, "left")
+        counts = np.searchsorted(self.sorted, values, "right") - first
         found = np.flatnonzero(counts)
         if not len(found):
             return np.empty(0, np.uint32)
@@ -83,6 +84,7 @@ class Table:
 class Residency:
     def __init__(self) -> None:
         self._tables: dict[bytes, Table] = {}
+        self._index = TableIndex()
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._inventories: dict[int, Inventory] = {}
@@ -113,6 +115,7 @@ class Residency:
             opening = Opening([(number, inventory.all()) for number, inventory in self._inventories.items()])
             table.enter(opening)
         self._tables[table.digest.digest_id] = table
+        self._index.add(table.digest.digest_id, table.sorted)
         for number, there, values in opening.late:
             if there:
                 table.set(table.find(values), number)
@@ -121,6 +124,7 @@ class Residency:
 
     def close(self, digest_id: bytes) -> None:
         self._tables.pop(digest_id, None)
+        self._index.remove(digest_id)
 
     def holder(self, table: Table, shard: int) -> str:
         """The node that holds a resident shard; "" when none does."""
@@ -130,7 +134,11 @@ class Residency:
         number = self._number(node_id)
         self._inventories[number].add(values)
         self._remember(number, True, values)
-        return [(digest_id, table.set(table.find(values), number)) for digest_id, table in self._tables.items()]
+        changes = []
+        for digest_id, its in self._index.having(values):
+            table = self._tables[digest_id]
+            changes.append((digest_id, table.set(table.find(its), number)))
+        return changes
 
     def removed(self, node_id: str, values: Prefixes) -> list[Change]:
         number = self._number(node_id)
@@ -168,7 +176,8 @@ class Residency:
     def _without(self, number: int, values: Prefixes) -> list[Change]:
         """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
         self._remember(number, False, values)
-        return [(digest_id, self._drop(table, number, values)) for digest_id, table in self._tables.items()]
+        having = self._index.having(values)
+        return [(digest_id, self._drop(self._tables[digest_id], number, its)) for digest_id, its in having]
 
     def _drop(self, table: Table, number: int, values: Prefixes) -> npt.NDArray[np.uint32]:
         shards = table.find(values)

@@ -21,6 +21,7 @@ class SessionBook:
         self._clock, self._max_jobs = clock, max_jobs
         self._sessions: dict[str, Session] = {}
         self._by_key: dict[str, list[str]] = {}
+        self._by_digest: dict[bytes, dict[str, Session]] = {}
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
         self.tickets = Tickets()
@@ -53,8 +54,8 @@ class SessionBook:
         return self._epochs.get((job, digest_id), 0)
 
     def of_digest(self, digest_id: bytes) -> list[Session]:
-        """Those that somebody reads."""
-        return [session for session in self._sessions.values() if session.digest_id == digest_id and session.readers]
+        """Oldest first."""
+        return list(self._by_digest.get(digest_id, {}).values())
 
     def readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
         for session in self._sessions.values():
@@ -120,6 +121,7 @@ class SessionBook:
         session = Session(created, self._count, self._clock.now())
         self._sessions[session.session_id] = session
         self._by_key.setdefault(session.session_key, []).append(session.session_id)
+        self._by_digest.setdefault(session.digest_id, {})[session.session_id] = session
         if session.own_reader_id:
             self._own[session.own_reader_id] = session.session_id
         job = (session.job or session.session_key, session.digest_id)
@@ -139,3 +141,6 @@ class SessionBook:
         self._by_key[session.session_key].remove(session_id)
         if not self._by_key[session.session_key]:
             del self._by_key[session.session_key]
+        del self._by_digest[session.digest_id][session_id]
+        if not self._by_digest[session.digest_id]:
+            del self._by_digest[session.digest_id]

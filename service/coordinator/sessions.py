@@ -256,15 +256,16 @@ class Sessions:
 
     def residency_changed(self, digest_id: bytes, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """The residency table of a data set has changed for these shards; they are not changed afterwards."""
-        for session in self._book:
-            if session.sampler and session.digest_id == digest_id:
+        for session in self._book.of_digest(digest_id):
+            if session.sampler:
                 session.sampler.residency_changed(shards)
 
     def samplers_anew(self, digest_id: bytes) -> None:
         """The data set is cached in another way from now on."""
         for session in self._book.of_digest(digest_id):
-            session.drop_sampler()
-            self._changed(session.session_id)
+            if session.readers:
+                session.drop_sampler()
+                self._changed(session.session_id)
 
     def deaf(self, seconds: float) -> None:
         """For so long nobody could be heard: it counts against no reader's time to come back."""
@@ -363,7 +364,7 @@ class Sessions:
 
     def forget_data_set(self, digest_id: bytes) -> list[str]:
         """Whoever reads it will not find the session any more. Returns the ids of its sessions."""
-        gone = [session for session in self._book if session.digest_id == digest_id]
+        gone = self._book.of_digest(digest_id)
         for session in gone:
             self._forget(session)
         return [session.session_id for session in gone]

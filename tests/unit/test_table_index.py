@@ -1,0 +1,61 @@
+"""Which tables have a hash, against looking at each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.digests import numbered_digest
+from tfquiver.rendezvous import prefixes
+from tfquiver.service.coordinator import table_index
+from tfquiver.service.coordinator.residency import Residency, Table
+from tfquiver.service.coordinator.table_index import TableIndex
+
+tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
+
+
+@given(tables, st.lists(st.integers(0, 30), max_size=20))
+@settings(deadline=None)
+def test_each_table_is_told_of_what_it_has(events: list[tuple[int, list[int] | None]], asked: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_index, "_MOST_INDEXED", 10)
+        index, expected = TableIndex(), dict[bytes, set[int]]()
+        for number, values in events:
+            name = bytes([number])
+            if values is None:
+                index.remove(name)
+                expected.pop(name, None)
+            else:
+                index.add(name, np.sort(np.array(values, np.uint64)))
+                expected[name] = set(values)
+        told = [(name, its.tolist()) for name, its in index.having(np.array(asked, np.uint64))]
+    assert len(told) == len({name for name, _ in told})
+    assert all(len(its) == len(set(its)) or len(its) == len(asked) for _, its in told)
+    found = {name: set(its) & expected[name] for name, its in told}
+    assert {name: its for name, its in found.items() if its} == {
+        name: its & set(asked) for name, its in expected.items() if its & set(asked)
+    }
+
+
+def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = [numbered_digest(50, f"d{number}") for number in range(40)]
+    subject, searched = Residency(), list[bytes]()
+    for digest in digests:
+        subject.open(Table(digest))
+    find = Table.find
+
+    def counted(self: Table, values: object) -> object:
+        searched.append(self.digest.digest_id)
+        return find(self, values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Table, "find", counted)
+    its = prefixes(digests[7].hashes[:20])
+    [(digest_id, shards)] = subject.added("node", its)
+    assert (digest_id, sorted(shards.tolist())) == (digests[7].digest_id, list(range(20)))
+    [(_, gone)] = subject.removed("node", its)
+    assert sorted(gone.tolist()) == list(range(20))
+    [(_, again)] = subject.added("node", its)
+    assert [len(shards) for _, shards in subject.node_gone("node")] == [len(again)]
+    assert set(searched) == {digests[7].digest_id}
