@@ -24,6 +24,7 @@ class Inventory:
         self._hashes, self._on_change = hashes, on_change
         self._changes: deque[tuple[bytes, bool]] = deque()
         self._snapshot: list[bytes] | None = None
+        self._told = 0  # of the snapshot
         self._full_next = True
         self._version = 0
         self._report: pb.Inventory | None = None
@@ -57,9 +58,12 @@ class Inventory:
         full = self._full_next
         if full:
             # Changes made while this list was drawn are told after it; the last word on a hash is the right one.
-            self._snapshot, self._full_next = list(self._hashes()), False
+            self._snapshot, self._told, self._full_next = list(self._hashes()), 0, False
         if self._snapshot is not None:
-            part, self._snapshot = self._snapshot[:MAX_HASHES], self._snapshot[MAX_HASHES:] or None
+            part = self._snapshot[self._told : self._told + MAX_HASHES]
+            self._told += len(part)
+            if self._told == len(self._snapshot):
+                self._snapshot = None
             self._version += 1
             return pb.Inventory(full=full, version=self._version, added=part, more=self._snapshot is not None)
         last: dict[bytes, bool] = {}

@@ -10,13 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.digest import Digest
+from tfquiver.rendezvous import prefixes
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0
+_SHARDS_AT_ONCE = 4_000_000  # or those of one data set: about 60 bytes of memory each
+_NAMED = 5
 
 
 class Removals:
@@ -82,33 +86,57 @@ class Removals:
         if not gone:
             return
         kept = sorted(set(here).difference(gone))
+        batch: list[bytes] = []
+        digests: list[Digest] = []
         for digest_id in gone:
+            batch.append(digest_id)
             try:
-                digest = await self._digest(digest_id)
+                digests.append(await self._digest(digest_id))
             except errors.TfquiverError as error:
                 logging.warning("digest %s of a removed data set: %s", digest_id.hex(), error)
-            else:
-                alone = await self._alone(digest, kept)
-                await self._give_up(alone)
-                logging.info("data set %r was removed: %d shards go", digest.name, len(alone))
-            await self._drop(digest_id)
+            if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
+                if digests:
+                    alone = await self._alone(digests, kept)
+                    await self._give_up(alone)
+                    names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
+                    logging.info("%d data sets were removed (%s): %d shards go", len(digests), names, len(alone))
+                for done in batch:
+                    await self._drop(done)
+                batch, digests = [], []
 
-    async def _alone(self, digest: Digest, kept: Sequence[bytes]) -> list[bytes]:
-        """Its hashes that no other digest here has. By a part of the hash: what is taken for another's stays."""
-        alone = np.ones(digest.num_shards, bool)
+    async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> list[bytes]:
+        """Their hashes that no digest of `kept` has. By a part of the hash: what is taken for another's stays.
+
+        For all of them at a time: each of `kept`, of which there may be thousands, is read once.
+        """
+        parts, shard_of = await asyncio.to_thread(_distinct_parts, digests)
+        alone = np.ones(len(parts), np.bool_)
         for digest_id in kept:
             try:
                 other = await self._digest(digest_id)
             except errors.TfquiverError as error:  # it will be got again, and what it names is got again then
                 logging.warning("digest %s: %s", digest_id.hex(), error)
                 continue
-            alone &= await asyncio.to_thread(_not_in, digest, other)
-        return [digest.hashes[index].tobytes() for index in np.flatnonzero(alone)]
+            await asyncio.to_thread(_strike_out, alone, parts, other)
+        return await asyncio.to_thread(_hashes, digests, alone[shard_of])
 
 
-def _not_in(digest: Digest, other: Digest) -> np.ndarray:
-    return np.isin(_parts(digest), _parts(other), invert=True)
+def _distinct_parts(digests: Sequence[Digest]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp]]:
+    """Sorted; and of each shard of each digest where its part stands."""
+    parts, shard_of = np.unique(np.concatenate([prefixes(digest.hashes) for digest in digests]), return_inverse=True)
+    return parts, shard_of
 
 
-def _parts(digest: Digest) -> np.ndarray:
-    return np.ascontiguousarray(digest.hashes.view(np.uint8).reshape(-1, 32)[:, :8]).view(np.uint64).ravel()
+def _strike_out(alone: npt.NDArray[np.bool_], parts: npt.NDArray[np.uint64], other: Digest) -> None:
+    if not len(parts):
+        return
+    its = prefixes(other.hashes)
+    at = np.minimum(np.searchsorted(parts, its), len(parts) - 1)
+    alone[at[parts[at] == its]] = False
+
+
+def _hashes(digests: Sequence[Digest], chosen: npt.NDArray[np.bool_]) -> list[bytes]:
+    """Of the shards of all digests, one after the other, those that are chosen."""
+    ends = np.cumsum([digest.num_shards for digest in digests])
+    parts = zip(digests, np.split(chosen, ends[:-1]), strict=True)
+    return [row.tobytes() for digest, its in parts for row in digest.hashes[its]]

@@ -180,7 +180,10 @@ class ShardSource:
         False: the disk did not let go of all of it; ask again.
         """
         self._handed_over.difference_update(hashes)
-        whole = await asyncio.to_thread(self._disk.evict, hashes)
+        return await asyncio.to_thread(self._evicted, hashes)
+
+    def _evicted(self, hashes: Sequence[bytes]) -> bool:
+        whole = self._disk.evict(hashes)
         for hash in hashes:
             if not self._disk.wanted(hash, Why.STANDS):
                 self._hot.drop(hash)

@@ -23,10 +23,11 @@ class Node:
             digest.save(directory / f"{digest.digest_id.hex()}.tfqd")
         self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
         self.damaged = set[bytes]()
-        self.fails = False
+        self.fails, self.read = False, list[bytes]()
         self.removals = Removals(lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up)
 
     async def digest(self, digest_id: bytes) -> Digest:
+        self.read.append(digest_id)
         if digest_id in self.damaged:
             raise errors.NotFoundError("gone")
         return self.digests[digest_id]
@@ -87,3 +88,14 @@ async def test_a_digest_that_cannot_be_read_goes_all_the_same(tmp_path: Path) ->
     node.gone = node.damaged = {only.digest_id}
     await node.removals.carry_out()
     assert (node.deleted, node.here()) == ([], set())
+
+
+@on_loop
+async def test_each_digest_is_read_once_however_many_data_sets_go(tmp_path: Path) -> None:
+    many = [digest_of(hashes(0, 2 * number + 1, 2 * number + 2), f"d{number}") for number in range(40)]
+    node = Node(tmp_path, *many)
+    node.gone = {digest.digest_id for digest in many[:20]}
+    await node.removals.carry_out()
+    assert sorted(node.read) == sorted(digest.digest_id for digest in many)
+    assert sorted(hash[0] for hash in node.deleted) == list(range(1, 41)), "0 is in those that stay"
+    assert node.here() == {digest.digest_id for digest in many[20:]}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfquiver import errors
@@ -118,7 +118,7 @@ class Accounts:
 
     def add(self, hash: bytes, size_bytes: int, key: bytes = UNSET) -> None:
         """An entry that stands now."""
-        self._accounts[key].add(hash, size_bytes, self._rng)
+        self._accounts[key].add(hash, size_bytes)
         if key != UNSET:
             self._keys[hash] = key
 
@@ -181,22 +181,20 @@ class _Account:
         self.terms = terms
         self.entries: dict[bytes, int] = OrderedDict() if terms.lru else {}
         self.entry_bytes = 0
-        self._deck: list[bytes] = []  # of entries in random order, from its end; some may be gone
+        self._deck: list[bytes] = []  # of entries that may go, until one is drawn; some are gone
 
     def set_terms(self, terms: Terms) -> None:
         if terms.lru != self.terms.lru:
             self.entries = OrderedDict(self.entries) if terms.lru else dict(self.entries)
         self.terms = terms
 
-    def add(self, hash: bytes, size_bytes: int, rng: random.Random) -> None:
+    def add(self, hash: bytes, size_bytes: int) -> None:
         if hash in self.entries:
             raise ValueError(f"entry {hash.hex()} is here already")
         self.entries[hash] = size_bytes
         self.entry_bytes += size_bytes
         if self._deck:  # as likely to go next as the others
-            at = rng.randrange(len(self._deck) + 1)
             self._deck.append(hash)
-            self._deck[at], self._deck[-1] = self._deck[-1], self._deck[at]
 
     def remove(self, hash: bytes) -> int:
         size_bytes = self.entries.pop(hash)
@@ -218,12 +216,22 @@ class _Account:
         while size_bytes > 0 and len(chosen) < most:
             if not self._deck:
                 self._deck = [hash for hash in self.entries if hash not in chosen]
-                rng.shuffle(self._deck)
-            hash = self._deck.pop()
+            hash = next(drawn(self._deck, rng))
             if hash in self.entries and hash not in chosen:
                 chosen[hash] = None
                 size_bytes -= self.entries[hash]
         return list(chosen)
+
+
+def drawn(deck: list[bytes], rng: random.Random) -> Iterator[bytes]:
+    """All of them, each as likely as the others; those that have been drawn are not in the deck any more.
+
+    To shuffle a deck of a million takes seconds, while somebody waits for the lock; of most decks little is drawn.
+    """
+    while deck:
+        at = rng.randrange(len(deck))
+        deck[at], deck[-1] = deck[-1], deck[at]
+        yield deck.pop()
 
 
 def _until(sizes: Mapping[bytes, int], hashes: Iterable[bytes], size_bytes: int) -> list[bytes]:

@@ -8,10 +8,10 @@ or damaged; so a disk that has become read-only keeps what it has. Not thread-sa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfquiver.service.node.store.accounts import UNSET, Accounts
+from tfquiver.service.node.store.accounts import UNSET, Accounts, drawn
 from tfquiver.service.node.store.ledger import Ledger
 from tfquiver.service.node.store.rules import KeepAll, Rules, Why
 
@@ -188,11 +188,9 @@ class Books:
                 self.accounts.move(hash, key)
         return self.take(unkept)
 
-    def any_order(self) -> list[bytes]:
-        """Every entry that is here, in random order."""
-        hashes = list(self.sizes)
-        self._rng.shuffle(hashes)
-        return hashes
+    def any_order(self) -> Iterator[bytes]:
+        """Every entry that is here now, in random order."""
+        return drawn(list(self.sizes), self._rng)
 
     def _account_now(self, claim: Claim) -> bytes | None:
         """Where an entry that has been written goes; None: it is not to be kept any more."""
