@@ -7,6 +7,7 @@ old file as ever, and once more behind the snapshot when the new file takes the 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,7 +142,7 @@ class CommitLog:
         # Before the attempt: one that fails is not repeated with every flush.
         self._compact_at_bytes = self._file.size_bytes + self._compact_bytes
         try:
-            snapshot = list(self._snapshot())
+            snapshot = self._stills()
             self._tail = []
             self._new = await asyncio.get_running_loop().run_in_executor(
                 self._snapshot_thread, self._file.prepare, self._framed(snapshot)
@@ -161,6 +162,16 @@ class CommitLog:
             if self._new:
                 self._new.discard()
                 self._new = None
+
+    def _stills(self) -> list[Callable[[], Iterable[CommitRecord]]]:
+        """On the loop. To look for garbage among so many new objects would take most of the time, and find none."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return list(self._snapshot())
+        finally:
+            if collects:
+                gc.enable()
 
     def _framed(self, snapshot: Snapshot) -> Iterator[bytes]:
         for records in snapshot:

@@ -410,8 +410,8 @@ class Coordinator:
         self._log.append(record)
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
-        first = [*self.registry.snapshot(), *self.ownership.snapshot(), *self.caching.placement.snapshot()]
-        yield lambda: first
+        settings = list(self.caching.placement.snapshot())
+        yield from (self.registry.still(), self.ownership.still(), lambda: settings)
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:

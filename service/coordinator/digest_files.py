@@ -37,6 +37,7 @@ class DigestFiles:
         except OSError as error:
             raise errors.from_os_error(error, str(root)) from error
         self._open: OrderedDict[bytes, Digest] = OrderedDict()
+        self._opening: dict[bytes, asyncio.Task[Digest]] = {}
         self._unsaved: dict[bytes, Digest] = {}
         self._saving: asyncio.Task[None] | None = None
 
@@ -49,13 +50,31 @@ class DigestFiles:
         return self._root / f"{digest_id.hex()}.tfqd"
 
     async def get(self, digest_id: bytes) -> Digest:
-        """Raises NotFoundError, CorruptDigestError, UnavailableError, naming the file."""
+        """Raises NotFoundError, CorruptDigestError, UnavailableError, naming the file. Concurrent calls join: after a
+        restart a thousand jobs ask for the same one, of hundreds of megabytes."""
         digest = self._open.get(digest_id) or self._unsaved.get(digest_id)
         if digest is None:
-            path = self.path(digest_id)
-            digest = await asyncio.to_thread(Digest.open, path)
-            if digest.digest_id != digest_id:
-                raise errors.CorruptDigestError(f"{path}: it holds digest {digest.digest_id.hex()}")
+            task = self._opening.get(digest_id)
+            if task is None:
+                task = self._opening[digest_id] = asyncio.get_running_loop().create_task(self._opened(digest_id))
+                task.add_done_callback(lambda task: self._done(digest_id, task))
+            return await asyncio.shield(task)
+        return self._used(digest)
+
+    async def _opened(self, digest_id: bytes) -> Digest:
+        path = self.path(digest_id)
+        digest = await asyncio.to_thread(Digest.open, path)
+        if digest.digest_id != digest_id:
+            raise errors.CorruptDigestError(f"{path}: it holds digest {digest.digest_id.hex()}")
+        return self._used(digest)
+
+    def _done(self, digest_id: bytes, task: asyncio.Task[Digest]) -> None:
+        del self._opening[digest_id]
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
+
+    def _used(self, digest: Digest) -> Digest:
+        digest_id = digest.digest_id
         self._open[digest_id] = digest
         self._open.move_to_end(digest_id)
         open_bytes = sum(its.memory_bytes for its in self._open.values())

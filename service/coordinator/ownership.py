@@ -37,12 +37,20 @@ class Ownership:
         elif record.HasField("session_claimed"):
             self._claimed(record.session_claimed.session_key, record.session_claimed.name)
 
-    def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
-        for access in self._access.values():
-            yield log_pb2.CommitRecord(dataset_access=access)
-        for name, keys in self._keys.items():
-            for key in keys:
+    def still(self) -> Callable[[], Iterator[log_pb2.CommitRecord]]:
+        """Gives the records that bring an empty object where this one is now; in any thread, while this one goes on."""
+        accesses, claims = (
+            list(self._access.values()),
+            [(key, name) for name, keys in self._keys.items() for key in keys],
+        )
+
+        def records() -> Iterator[log_pb2.CommitRecord]:
+            for access in accesses:
+                yield log_pb2.CommitRecord(dataset_access=access)
+            for key, name in claims:
                 yield _claim(key, name)
+
+        return records
 
     # Data sets.
 

@@ -80,17 +80,23 @@ class Registry:
         while len(self._removed) > MAX_REMOVED:
             del self._removed[next(iter(self._removed))]
 
-    def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
-        for digest_id in self._removed:
-            yield log_pb2.CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=digest_id))
-        last = {id_: dataset.name for id_, dataset in self._datasets.items()}
-        for name, digest_id in self._names.items():
-            if last[digest_id] != name:
-                yield self._record(digest_id, name, b"")
-        for (name, listing_key), listed in self._listing_keys.items():
-            yield self._record(listed.digest_id, "", listing_key, listed.terms, name)
-        for digest_id, name in last.items():
-            yield self._record(digest_id, name, b"")
+    def still(self) -> Callable[[], Iterator[log_pb2.CommitRecord]]:
+        """Gives the records that bring an empty object where this one is now; in any thread, while this one goes on."""
+        removed, datasets = list(self._removed), dict(self._datasets)
+        names, listing_keys = dict(self._names), dict(self._listing_keys)
+
+        def records() -> Iterator[log_pb2.CommitRecord]:
+            for digest_id in removed:
+                yield log_pb2.CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=digest_id))
+            for name, digest_id in names.items():
+                if datasets[digest_id].name != name:
+                    yield _record(datasets[digest_id], name, b"")
+            for (listed_for, listing_key), listed in listing_keys.items():
+                yield _record(datasets[listed.digest_id], "", listing_key, listed.terms, listed_for)
+            for dataset in datasets.values():
+                yield _record(dataset, dataset.name, b"")
+
+        return records
 
     def restored(self) -> None:
         """The log has been read: drops data sets whose digest is not on disk."""
@@ -262,23 +268,6 @@ class Registry:
         except errors.TfquiverError:
             return False
 
-    def _record(
-        self,
-        digest_id: bytes,
-        name: str,
-        listing_key: bytes,
-        terms: types_pb2.ListingTerms | None = None,
-        listed_for: str = "",
-    ) -> log_pb2.CommitRecord:
-        dataset = types_pb2.Dataset()
-        dataset.CopyFrom(self._datasets[digest_id])
-        dataset.name = name
-        return log_pb2.CommitRecord(
-            dataset_registered=log_pb2.DatasetRegistered(
-                dataset=dataset, listing_key=listing_key, terms=terms, listed_for=listed_for
-            )
-        )
-
     def _drop(self, digest_id: bytes) -> None:
         del self._datasets[digest_id]
         self._names = {name: id_ for name, id_ in self._names.items() if id_ != digest_id}
@@ -294,3 +283,20 @@ def _checked(data: bytearray) -> Digest:
     digest = Digest.from_bytes(data, "the digest that was sent")
     digest.verify_ids()
     return digest
+
+
+def _record(
+    dataset: types_pb2.Dataset,
+    name: str,
+    listing_key: bytes,
+    terms: types_pb2.ListingTerms | None = None,
+    listed_for: str = "",
+) -> log_pb2.CommitRecord:
+    named = types_pb2.Dataset()
+    named.CopyFrom(dataset)
+    named.name = name
+    return log_pb2.CommitRecord(
+        dataset_registered=log_pb2.DatasetRegistered(
+            dataset=named, listing_key=listing_key, terms=terms, listed_for=listed_for
+        )
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.coordinator.digest_files import DigestFiles
+from tfquiver.service.coordinator.registry import Registry
 
 
 @needs_mounts
@@ -54,3 +56,38 @@ async def test_a_file_of_another_digest_or_a_damaged_one_is_named(tmp_path: Path
     await files.delete(other.digest_id)
     await files.delete(other.digest_id)
     await files.close()
+
+
+@on_loop
+async def test_who_asks_for_the_same_digest_waits_for_one_reading_of_it(tmp_path: Path) -> None:
+    one = digest(1)
+    await DigestFiles(tmp_path / "digests").keep(one)
+    files = DigestFiles(tmp_path / "digests")
+    first, *others = await asyncio.gather(*(files.get(one.digest_id) for _ in range(10)))
+    assert all(other is first for other in others)
+    files.path(one.digest_id).unlink()
+    missing = DigestFiles(tmp_path / "digests")
+    told = await asyncio.gather(*(missing.get(one.digest_id) for _ in range(10)), return_exceptions=True)
+    assert [type(error) for error in told] == 10 * [errors.NotFoundError]
+    await files.keep(one)
+    assert await missing.get(one.digest_id) is not first, "a failure is not remembered"
+
+
+@on_loop
+async def test_a_removal_looks_at_no_digest_that_went_before(tmp_path: Path) -> None:
+    one, other = digest(1), digest(2)
+    registry = Registry(tmp_path, lambda record: None, 1 << 30)
+    for each in (one, other):
+        await registry.register("", b"", None, _in_one_part(each.to_bytes()))
+    registry.apply_removal(one.digest_id)
+    await registry.prune()
+    path = tmp_path / "digests" / f"{one.digest_id.hex()}.tfqd"
+    assert not path.exists()
+    path.write_bytes(b"somebody's")
+    registry.apply_removal(other.digest_id)
+    await registry.prune()
+    assert [left.name for left in (tmp_path / "digests").iterdir()] == [path.name]
+
+
+async def _in_one_part(data: bytes) -> AsyncIterator[bytes]:
+    yield data

@@ -67,6 +67,6 @@ def test_what_belongs_to_whom_is_as_it_was() -> None:
     assert (ownership.owns(blue, DIGEST), ownership.owns(red, DIGEST)) == (True, False)
     assert ownership.may_read(other, DIGEST)
     assert ownership.name_of("key:more") == "blue"
-    assert list(ownership.snapshot()) == [
+    assert list(ownership.still()()) == [
         record for record in records() if record.WhichOneof("record") in ("dataset_access", "session_claimed")
     ]

@@ -145,9 +145,9 @@ def test_the_log_and_a_snapshot_of_it_say_the_same(steps: list[tuple[str, Identi
         if record.HasField("dataset_removed"):
             replayed.forget(record.dataset_removed.digest_id)
         replayed.apply(record)
-    for record in replayed.snapshot():
+    for record in replayed.still()():
         again.apply(record)
     for one in (replayed, again):
-        assert list(one.snapshot()) == list(owned.snapshot())
+        assert list(one.still()()) == list(owned.still()())
         for who in (BLUE, GREEN, RED):
             assert one.may_read(who, ONE) == owned.may_read(who, ONE)
