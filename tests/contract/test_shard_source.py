@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import gzip
 import os
+import resource
 import threading
 import time
 import zlib
@@ -327,3 +328,47 @@ async def test_a_full_owner_keeps_few_shards_for_a_slow_stand_in(tmp_path: Path)
         let_go.set()
         while node.source._handing:
             await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_reads_that_come_in_pieces_are_read_on(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of more than 2 GiB do."""
+    whole = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: whole(fd, min(length, 5000), at))
+    assert int(digest.lengths.max()) > 10_000
+    async with StoreNode(tmp_path / "cache") as node:
+        for index in range(digest.num_shards):
+            (await node.source.get(digest, index, "")).close()  # in memory only
+            await node.source.load(digest, index)
+        assert len(node.disk) == digest.num_shards
+        monkeypatch.undo()
+        node.source._hot.close()
+        await read_all(node, digest)
+        assert node.source.stats().store_requests == digest.num_shards
+
+
+@on_loop
+async def test_out_of_descriptors_the_hot_set_gives_way(tmp_path: Path, digest: Digest) -> None:
+    async with StoreNode(tmp_path / "cache", mode="raw") as node:
+        (await node.source.get(digest, 0, node.node_id)).close()  # on the disk
+        for index in range(1, digest.num_shards):
+            (await node.source.get(digest, index, "")).close()  # in memory, each with a descriptor
+        kept = len(node.source._hot)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(shard.fd for shard in node.source._hot._shards.values())
+        fillers = [os.dup(0)]
+        while fillers[-1] < highest:
+            fillers.append(os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 1, hard))  # none is left
+        try:
+            on_disk = await node.source.get(digest, 0, node.node_id)
+            in_memory = await node.source.get(digest, digest.num_shards - 1, "")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for filler in fillers:
+                os.close(filler)
+        assert is_shard(on_disk, digest, 0)
+        assert is_shard(in_memory, digest, digest.num_shards - 1)
+        assert len(node.source._hot) <= kept // 2

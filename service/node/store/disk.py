@@ -19,6 +19,7 @@ from tfquiver.service.node.store import codec, entry, entry_file, free_room
 from tfquiver.service.node.store.books import Books, Claim
 from tfquiver.service.node.store.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.store.layout import Layout
+from tfquiver.service.node.store.memory import NoMemoryError
 from tfquiver.service.node.store.rules import Rules, Why
 from tfquiver.service.node.store.setback import Setback
 from tfquiver.service.node.store.verified import VerifiedShard
@@ -109,7 +110,7 @@ class DiskStore:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno in _OUT_OF_DESCRIPTORS:
-                raise errors.ResourceExhaustedError(f"{path}: {error.strerror}") from error
+                raise NoMemoryError(f"{path}: {error.strerror}") from error
             gone = "somebody else has deleted it"
             self.drop(hash, gone if isinstance(error, FileNotFoundError) else str(error))
             return None
