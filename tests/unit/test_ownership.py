@@ -111,7 +111,7 @@ def test_the_log_drives_out_the_same_claims_when_it_is_read() -> None:
     replayed, _ = made(max_claims=10)
     for record in journal:
         replayed.apply(record)
-    assert list(replayed.snapshot()) == list(owned.snapshot())
+    assert list(replayed.still()()) == list(owned.still()())
     assert replayed.name_of("training") == "blue"
 
 
