@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +127,22 @@ def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Datas
     wait_until(lambda: shared_session(cluster).shortfall == 0, "the trainer has told of all that it was delivered")
 
 
+_WAITING = """
+import sys
+import tfquiver
+cache_dir, service, dispatcher, pattern = sys.argv[1:]
+read = tfquiver.dataset(pattern, service=service, cache_dir=cache_dir, batch_size=20)
+once = tfquiver.distribute(dispatcher, guarantee="exactly_once", takeover_timeout_s=3)
+data = iter(read.apply(once).prefetch(1))
+try:
+    print("waiting", flush=True)
+    next(data)
+    sys.stdin.read()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
 def test_an_epoch_that_begins_with_nobody_there(cluster: Cluster, workers: list[Worker], paths: list[Path]) -> None:
     """Stopped processes keep their ports open and say nothing: the worst that a client can meet."""
     assert cluster.dispatcher is not None
@@ -152,6 +171,26 @@ def test_an_epoch_that_begins_with_nobody_there(cluster: Cluster, workers: list[
     assert after.epochs - before.epochs == 3
     assert after.takeovers - before.takeovers == 2
     assert after.mopped_up - before.mopped_up < 3 * TOTAL, "workers read again"
+
+
+def test_ctrl_c_ends_a_trainer_that_waits_for_its_dispatcher(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.dispatcher is not None
+    stopped = psutil.Process(cluster.dispatcher.process.pid)
+    where = [str(cluster.cache_dir), cluster.coordinator.address, cluster.dispatcher.address]
+    command = [sys.executable, "-c", _WAITING, *where, str(paths[0].parent / "part-*")]
+    trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert trainer.stdout is not None
+        assert trainer.stdout.readline() == "waiting\n"
+        stopped.suspend()
+        trainer.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert trainer.communicate(timeout=30)[0] == "interrupted\n"
+        assert time.monotonic() - began < 3 + 8
+    finally:
+        stopped.resume()
+        trainer.kill()
+        trainer.wait()
 
 
 def start(workers: list[Worker]) -> None:
@@ -215,3 +254,9 @@ def check_refusals(cluster: Cluster, paths: list[Path]) -> None:
     changed = read.apply(tfquiver.distribute(target, guarantee="exactly_once", transform=lambda records: records[::2]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="keeps rows"):
         numbered.read(changed.as_numpy_iterator())
+
+
+def test_a_node_of_another_coordinator_is_refused(cluster: Cluster, paths: list[Path], tmp_path: Path) -> None:
+    other = cluster.add("coordinator", f"--work_dir={tmp_path / 'other'}", name="other").start()
+    with pytest.raises(tfquiver.errors.InvalidArgumentError, match="belongs to another coordinator"):
+        tfquiver.dataset(paths, service=other.address, cache_dir=cluster.cache_dir, connect_timeout_s=0.5)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.data.experimental.ops import testing
 
 import tfquiver
 from tests.support import numbered
@@ -79,6 +82,30 @@ def test_a_worker_that_does_not_return(cluster: Cluster, paths: list[Path]) -> N
     # The dispatcher still counts on the dead worker: the next epoch has a task for it as well.
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
     assert all(session.ended for session in sessions(cluster))
+
+
+def test_a_worker_whose_prefetch_has_grown_in_the_pauses_of_its_trainer(cluster: Cluster, paths: list[Path]) -> None:
+    """Defaults hold back what `prefetch(AUTOTUNE)` has grown to: behind maps that cost more than the way here."""
+    assert cluster.dispatcher is not None
+    read = tfquiver.dataset(
+        paths[:1],
+        service=cluster.coordinator.address,
+        cut=CutPolicy(2_000, 4_000, 8_000),
+        batch_size=1,
+        shuffle_bytes=10_000,
+        readahead_bytes=10_000,
+    )
+    costly = read.map(tf.identity, num_parallel_calls=tf.data.AUTOTUNE).apply(testing.sleep(1_000))
+    distribute = tfquiver.distribute(cluster.dispatcher.address, compression=None)
+    elements = iter(costly.prefetch(tf.data.AUTOTUNE).apply(distribute).as_numpy_iterator())
+    seen = []
+    for _ in range(8):
+        seen += [numbered.numbers(next(elements)) for _ in range(100)]
+        time.sleep(0.3)  # an evaluation: prefetch fills up, and grows when the next burst has found it too short
+    cluster.workers[0].kill()
+    seen += [numbered.numbers(element) for element in elements]
+    lost, _ = numbered.lost_and_duplicates(np.concatenate(seen), RECORDS_A_FILE)
+    assert lost == 0
 
 
 def test_a_worker_that_returns(cluster: Cluster, paths: list[Path]) -> None:

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,6 +27,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import wait_until
 from tfquiver import CutPolicy, endpoints, errors, local
+from tfquiver import keras as keras_backup
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
@@ -363,3 +365,30 @@ def capture_log() -> Iterator[list[str]]:
         yield lines
     finally:
         logger.removeHandler(handler)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, with TensorFlow's variables
+def test_a_backup_of_named_data_leaves_other_data_alone(source: Any, tmp_path: Path) -> None:
+    import keras
+
+    train, validation = (source(batch_size=100, job=job, resume=True) for job in ("backup-train", "backup-valid"))
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(loss="mse")
+
+    def fed(data: tf.data.Dataset) -> tf.data.Dataset:
+        zeros = data.map(lambda batch: (tf.zeros([tf.shape(batch)[0], 1]), tf.zeros([tf.shape(batch)[0], 1])))
+        return keras_backup.known_length(zeros, TOTAL // 100)
+
+    def kept(data: Any) -> set[str]:
+        backup = keras_backup.BackupAndRestore(tmp_path / "backup", delete_checkpoint=False, data=data)
+        model.fit(fed(train), validation_data=fed(validation), epochs=1, verbose=0, shuffle=False, callbacks=[backup])
+        state = json.loads((tmp_path / "backup" / "state.json").read_text())
+        shutil.rmtree(tmp_path / "backup")
+        return {name.split("/")[0] for name in state["positions"]}
+
+    assert kept(train.prefetch(1)) == {"backup-train"}
+    assert kept([validation.prefetch(1), train.take(3)]) == {"backup-train", "backup-valid"}
+    assert kept(None) == {"backup-train", "backup-valid"}
+    for nothing in (tf.data.Dataset.range(3), [], source(batch_size=100)):
+        with pytest.raises(errors.InvalidArgumentError, match="resume=True"):
+            keras_backup.BackupAndRestore(tmp_path / "backup", data=nothing)
