@@ -11,6 +11,8 @@ from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 
 MAX_NODES = 10_000
+_FEW_NODES = 100
+_PAUSE_S = 0.01  # for each node more, between lists of which only the room of nodes is news: a list of 1000 takes a ms
 
 
 class Sighting(enum.Enum):
@@ -37,11 +39,15 @@ class _Node:
 
 
 def _matters(info: types_pb2.NodeInfo) -> tuple[object, ...]:
-    """What others must be told when it changes: of its room every sixteenth of the quota, and near the end, where it
-    matters who has room for another shard, every halving."""
+    """What others must be told at once when it changes."""
+    return info.control_address, info.data_address, info.quota_bytes
+
+
+def _room(info: types_pb2.NodeInfo) -> int:
+    """Others are told of every sixteenth of the quota, and near the end, where it matters who has room for another
+    shard, of every halving."""
     free_bytes = max(0, info.quota_bytes - info.used_bytes)
-    sixteenths = 16 * free_bytes // max(1, info.quota_bytes)
-    return info.control_address, info.data_address, info.quota_bytes, sixteenths or -free_bytes.bit_length()
+    return 16 * free_bytes // max(1, info.quota_bytes) or -free_bytes.bit_length()
 
 
 class Membership:
@@ -50,6 +56,7 @@ class Membership:
         self._clock, self._timeout_s = clock, timeout_s
         self._nodes: dict[str, _Node] = {}
         self._storing: tuple[str, ...] = ()
+        self._room_changed, self._refreshed_at = False, clock.now()
         self.version = first_version  # another one whenever what nodes must know of one another is
 
     @property
@@ -92,7 +99,9 @@ class Membership:
             node.info, node.incarnation, node.last_seen = info, incarnation, now
             node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
             sighting = Sighting.RESTARTED
-        if _matters(before) != _matters(info):
+        self._room_changed = self._room_changed or _room(before) != _room(info)
+        room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)
+        if _matters(before) != _matters(info) or (self._room_changed and now >= room_is_told_at):
             self._refresh()
         return sighting
 
@@ -143,6 +152,7 @@ class Membership:
 
     def _refresh(self) -> None:
         self.version += 1
+        self._room_changed, self._refreshed_at = False, self._clock.now()
         storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
         if storing != self._storing:
             self._storing = storing

@@ -100,6 +100,30 @@ def test_the_version_changes_with_what_others_must_know(members: Membership, clo
     assert members.expire() == ["a"] and changed()
 
 
+def test_many_nodes_that_fill_up_are_not_told_of_each_other_all_the_time(
+    members: Membership, clock: ManualClock
+) -> None:
+    """Each of a thousand heartbeats a second would carry a list of a thousand."""
+
+    def fill(sixteenths: int) -> None:
+        for number in range(1000):
+            info = types_pb2.NodeInfo(node_id=str(number), quota_bytes=16, used_bytes=sixteenths)
+            members.heartbeat(info, "1")
+
+    fill(0)
+    told = {members.version}
+    for second in range(1, 16):
+        clock.advance(1.0)
+        fill(second)
+        told.add(members.version)
+    assert 2 <= len(told) <= 4
+    clock.advance(9.0)
+    fill(15)
+    assert members.version not in told, "the last change is told, too"
+    members.heartbeat(types_pb2.NodeInfo(node_id="0", quota_bytes=16, data_address="host:1"), "1")
+    assert members.version > max(told) + 1, "addresses at once"
+
+
 def test_time_in_which_nobody_could_be_heard_is_not_silence(members: Membership, clock: ManualClock) -> None:
     members.heartbeat(node("a"), "1")
     clock.advance(2 * TIMEOUT_S)
