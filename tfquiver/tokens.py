@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import stat
 import time
@@ -125,18 +126,20 @@ class TokenFile:
         except errors.InvalidArgumentError as error:
             logging.log_every_n_seconds(logging.ERROR, "%s; the tokens of before stay", 60, error)
 
-    def _look(self) -> tuple[int, int, int]:
+    def _look(self) -> tuple[int, int, int, int]:
         try:
             status = self._path.stat()
         except (OSError, ValueError) as error:
             raise errors.InvalidArgumentError(f"--tokens_file={self._path}: {error}") from error
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            logging.warning("--tokens_file=%s can be written by others, who can make themselves admin", self._path)
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
     def _read(self) -> dict[bytes, Identity]:
         try:
             with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    logging.warning(
+                        "--tokens_file=%s can be written by others, who can make themselves admin", self._path
+                    )
                 data = file.read(_MAX_FILE_BYTES + 1)
             if len(data) > _MAX_FILE_BYTES:
                 raise errors.InvalidArgumentError(f"--tokens_file={self._path}: more than {_MAX_FILE_BYTES} bytes")

@@ -80,6 +80,7 @@ class Callers:
             logging.log_every_n_seconds(logging.WARNING, "callers: %s; those known before stay known", 60, error)
         self._kept[hash] = identity, self._clock() + (_KNOWN_S if identity else _UNKNOWN_S)
         self._kept.move_to_end(hash)
-        while len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        if len(self._kept) > _MOST_KEPT:  # wrong tokens cost nothing to make: they drive out one another first
+            wrong = (kept for kept, (found, _) in self._kept.items() if found is None)
+            del self._kept[next(wrong, next(iter(self._kept)))]
         return identity

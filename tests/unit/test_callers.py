@@ -10,6 +10,7 @@ from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.identity import EVERYBODY, Identity, Role
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.node import callers
 from tfquiver.service.node.callers import Callers
 from tfquiver.tokens import hash_of
 
@@ -43,6 +44,18 @@ async def test_who_is_known_is_asked_for_once_a_minute() -> None:
     world.known.clear()
     with pytest.raises(errors.UnauthenticatedError):
         await world.callers.identify("known")
+
+
+@on_loop
+async def test_wrong_tokens_do_not_drive_out_who_is_known() -> None:
+    """Else whoever sends many could shut all out as soon as the coordinator is away."""
+    world = Coordinator()
+    assert await world.callers.identify("known") == Identity(Role.JOB, "sweep")
+    for number in range(callers._MOST_KEPT + 10):
+        with pytest.raises(errors.UnauthenticatedError):
+            await world.callers.identify(f"wrong {number}")
+    world.away = True
+    assert await world.callers.identify("known") == Identity(Role.JOB, "sweep")
 
 
 @on_loop
