@@ -62,6 +62,7 @@ class Coordinator:
             raise
 
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
+        self._clock = clock
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
@@ -385,23 +386,35 @@ class Coordinator:
             due = loop.time() + pause_s
             await asyncio.sleep(pause_s)
             try:
-                self._look_after_all(loop.time() - due)
+                self._excuse(loop.time() - due)
+                await self._give_up_lost()
+                self._look_after_all()
                 await self._log.synced()
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.ERROR, "%s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
                 logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
 
-    def _look_after_all(self, late_s: float) -> None:
+    def _excuse(self, late_s: float) -> None:
         """`late_s`: for so long the loop was held up, or the process stopped: what was sent meanwhile is yet unread."""
         if late_s > _LATE_S:
             if late_s > _LATE_WARNING_S:
                 logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
             self.membership.deaf(late_s)
             self.sessions.deaf(late_s)
-        for node_id in self.membership.expire():
-            logging.warning("node %s is lost: not heard of for %g s", node_id, self.options.node_timeout_s)
-            self._node_gone(node_id)
+
+    async def _give_up_lost(self) -> None:
+        """One at a time: a thousand at once take a minute, in which nobody else would be served. Of those who are
+        silent now: as long as it takes, the others are heard of late."""
+        loop, now = asyncio.get_running_loop(), self._clock.now()
+        began = loop.time()
+        while lost := self.membership.expire(1, now):
+            logging.warning("node %s is lost: not heard of for %g s", lost[0], self.options.node_timeout_s)
+            self._node_gone(lost[0])
+            await asyncio.sleep(0)
+        self._excuse(loop.time() - began)
+
+    def _look_after_all(self) -> None:
         self.sessions.expire()
         in_use = {session.digest_id for session in self.sessions if session.readers}
         self.caching.tick(in_use | self._opening.keys())

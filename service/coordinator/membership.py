@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -140,10 +141,11 @@ class Membership:
         for node in self._nodes.values():
             node.last_seen = min(now, node.last_seen + seconds)
 
-    def expire(self) -> list[str]:
-        """Nodes not heard of for the timeout; they are members no longer."""
-        too_old = self._clock.now() - self._timeout_s
-        lost = [node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old]
+    def expire(self, most: int = MAX_NODES, now: float | None = None) -> list[str]:
+        """Nodes not heard of for the timeout, at most so many; they are members no longer. `now`: as of then."""
+        too_old = (self._clock.now() if now is None else now) - self._timeout_s
+        silent = (node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old)
+        lost = list(itertools.islice(silent, most))
         for node_id in lost:
             del self._nodes[node_id]
         if lost:

@@ -52,6 +52,24 @@ def beat(coordinator: Coordinator, node: str = "n") -> None:
     coordinator.heartbeat(request)
 
 
+@on_loop
+async def test_others_are_served_while_many_lost_nodes_are_given_up(tmp_path: Path) -> None:
+    async with started(tmp_path, node_timeout_s=0.5) as coordinator:
+        for number in range(20):
+            beat(coordinator, f"node-{number}")
+        sizes = set[int]()
+        async with asyncio.timeout(10):
+            while coordinator.membership.live():
+                sizes.add(len(coordinator.membership.live()))
+                if len(sizes) == 5:
+                    beat(coordinator, "comes meanwhile")
+                if sizes and {node.node_id for node in coordinator.membership.live()} == {"comes meanwhile"}:
+                    break
+                await asyncio.sleep(0)
+        assert len(sizes) > 15, "there was a turn between two of them"
+        assert coordinator.membership.live(), "it was heard of just now"
+
+
 async def read_first(coordinator: Coordinator, reader: str) -> LeaseState:
     request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
     session, _ = await coordinator.open_reader(request)
