@@ -32,6 +32,7 @@ class SlowStore(LocalStore):
     """Reads of the files in `held` wait until they are let go; those in `broken` fail."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.held: set[int] = set()
         self.broken: set[int] = set()
         self.reads: list[int] = []
