@@ -41,7 +41,9 @@ def distribute(
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
       job_name: trainers that give the same name share one epoch's records between them (what stands in for `shard()`
         and automatic sharding, which would give wrong data); None: each has its own.
-      max_outstanding_requests: elements asked for ahead; None: chosen by tf.data.
+      max_outstanding_requests: elements asked for ahead; None: chosen by tf.data. Give at least one more than workers
+        may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
+        With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
       guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
