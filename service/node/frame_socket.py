@@ -9,9 +9,11 @@ from __future__ import annotations
 import array
 import asyncio
 import errno
+import fcntl
 import os
 import socket
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -130,6 +132,11 @@ class FrameSocket:
             self.close()
             return False
         descriptors = _descriptors(control)
+        if not all(map(_is_memory, descriptors)):
+            # To close a socket, or a file of a file system of the peer's own, takes as long as the peer likes.
+            threading.Thread(target=_close, args=descriptors, name="close what came", daemon=True).start()
+            self._refuse(ProtocolError("a descriptor came that is no memory file"))
+            return True
         if not message:
             _close(*descriptors)
             self.close()
@@ -193,6 +200,13 @@ def _descriptors(control: list[tuple[int, int, bytes]]) -> list[int]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
     return list(found)
+
+
+def _is_memory(descriptor: int) -> bool:
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) >= 0
+    except OSError:
+        return False
 
 
 def _close(*descriptors: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import functools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -316,12 +315,9 @@ def _parts(shards: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
 
 def _read_state(descriptor: int) -> bytes:
     try:
-        fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)  # of a file system that hangs not even the size may be asked
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes > MAX_BITMAP_BYTES:
             raise errors.ProtocolError(f"Open frame: the state is larger than {MAX_BITMAP_BYTES} bytes")
         return os.pread(descriptor, size_bytes, 0)
-    except OSError as error:
-        raise errors.ProtocolError("Open frame: the state is not a memory file") from error
     finally:
         os.close(descriptor)

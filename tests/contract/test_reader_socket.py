@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import resource
 import socket
+import struct
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver import errors
-from tfquiver.service.node import frames, reader_session, reader_shell, session_server
+from tfquiver.service.node import frames, reader_session, session_server
 from tfquiver.service.node.reader_shell import Reader
 from tfquiver.service.node.session_server import SessionServer
 from tfquiver.service.node.shard_fetches import ShardFetches
@@ -67,15 +67,34 @@ async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     await reader._closing
 
 
-def test_a_state_is_read_from_memory_only(tmp_path: Path) -> None:
-    """A file may lie where reads never come back: they would hold the threads that the whole node shares."""
-    (tmp_path / "state").write_bytes(b"state")
-    held = os.memfd_create("held")
-    os.write(held, b"state")
-    assert reader_shell._read_state(os.dup(held)) == b"state"
-    os.ftruncate(held, reader_shell.MAX_BITMAP_BYTES + 1)
-    for descriptor, what in ((os.open(tmp_path / "state", os.O_RDONLY), "not a memory file"), (held, "larger than")):
-        with pytest.raises(errors.ProtocolError, match=what):
-            reader_shell._read_state(descriptor)
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)  # it is closed
+@pytest.mark.parametrize("frame", [frames.Hello(frames.ROLE_READER, 1, ""), frames.Ping()])
+@on_loop
+async def test_a_descriptor_that_takes_its_time_to_be_closed_holds_nobody_up(
+    tmp_path: Path, frame: frames.Frame
+) -> None:
+    unused = cast(Any, None)
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
+    server.start(tmp_path / "socket")
+    loop = asyncio.get_running_loop()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as reader,
+    ):
+        lingering = socket.create_connection(listener.getsockname())
+        lingering.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 4))
+        with contextlib.suppress(BlockingIOError):
+            while lingering.send(bytes(1 << 20), socket.MSG_DONTWAIT):  # which nobody reads
+                pass
+        reader.connect(str(tmp_path / "socket"))
+        reader.setblocking(False)
+        socket.send_fds(reader, [frames.encode(frame)], [lingering.fileno()])
+        lingering.close()  # whoever closes the other descriptor waits for what nobody reads
+        began_s = loop.time()
+        async with asyncio.timeout(10):
+            said = frames.decode(await loop.sock_recv(reader, 1000))
+        assert isinstance(said, frames.Error)
+        assert "no memory file" in said.message
+        assert loop.time() - began_s < 2.0
+        began_s = loop.time()
+        await server.stop(1.0)
+        assert loop.time() - began_s < 2.0
