@@ -37,7 +37,7 @@ class ChunkCache:
         self.layout, self._resident = layout, resident
         self._lengths = np.asarray(lengths)
         self._there: dict[ChunkLayout, ResidentSlots] = {}  # of each layout that sessions have used
-        self.board = Board(self._by_chunk(np.ones(len(resident), np.bool_)), allocation_bytes)
+        self.board = Board(self._bytes_of(np.arange(len(resident))).tolist(), allocation_bytes)
         self._counted = np.zeros(len(resident), np.uint8)
         self._count(np.flatnonzero(np.frombuffer(resident, np.uint8)))
         self.rotation = rotation(self.board)
@@ -91,9 +91,17 @@ class ChunkCache:
 
     def _by_chunk(self, shards: npt.NDArray[np.bool_]) -> list[int]:
         """Bytes of these shards by chunk."""
-        chunk_of = np.frombuffer(self.layout.chunk_of, np.uint32)[shards]
-        sums = np.bincount(chunk_of, np.asarray(self._lengths)[shards], self.layout.chunks)
+        others = np.flatnonzero(~shards)
+        if 2 * len(others) <= len(shards):  # as where somebody goes on: of millions it takes a tenth of a second else
+            sums = np.array(self.board.sizes, np.int64) - self._bytes_of(others)
+        else:
+            sums = self._bytes_of(np.flatnonzero(shards))
         return [int(size_bytes) for size_bytes in sums]
+
+    def _bytes_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of these shards, by chunk."""
+        chunk_of = np.frombuffer(self.layout.chunk_of, np.uint32)[numbers]
+        return np.bincount(chunk_of, self._lengths[numbers], self.layout.chunks).astype(np.int64)
 
 
 class SessionUse:

@@ -69,7 +69,22 @@ class ChunkLayout:
 
     def slots(self, shards: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """A mask of shards as one of slots."""
-        return shards[np.frombuffer(self.shard_at, np.uint32)] & self.used if shards.size else self.used
+        slot_of, others = np.frombuffer(self.slot_of, np.uint32), np.flatnonzero(~shards)
+        if 2 * len(others) <= len(shards):
+            mask = self.used.copy()
+            mask[slot_of[others]] = False
+        else:
+            mask = np.zeros(len(self.used), np.bool_)
+            mask[slot_of[np.flatnonzero(shards)]] = True
+        return mask
+
+    def counts_of(self, shards: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """How many of them there are in each segment."""
+        segment_of, others = np.frombuffer(self.segment_of, np.uint32), np.flatnonzero(~shards)
+        if 2 * len(others) <= len(shards):
+            counts = np.frombuffer(self.counts, np.uint32).astype(np.int64)
+            return counts - np.bincount(segment_of[others], minlength=self.segments)
+        return np.bincount(segment_of[np.flatnonzero(shards)], minlength=self.segments)
 
 
 class ResidentSlots:

@@ -97,8 +97,7 @@ class ChunkSampler:
         """
         all_pending = bool(pending.all())
         self._pending = Slots(layout.used if all_pending else layout.slots(pending))
-        segment_of = np.frombuffer(layout.segment_of, np.uint32)
-        left = layout.counts if all_pending else np.bincount(segment_of[pending], minlength=layout.segments)
+        left = layout.counts if all_pending else layout.counts_of(pending)
         self._left = array("I", np.asarray(left, np.uint32).tobytes())  # pending, by segment
         before = np.concatenate(([0], np.cumsum(left, dtype=np.int64)))
         self._left_of: list[int] = np.diff(before[layout.first_segment]).tolist()
