@@ -86,8 +86,9 @@ def sessions(cluster: Cluster) -> list[coordinator_pb2.SessionInfo]:
 
 
 def shared_session(cluster: Cluster) -> coordinator_pb2.SessionInfo:
-    """The newest that the workers share."""
-    return next(session for session in sessions(cluster) if session.session_key)
+    """The newest that the workers share; what the trainer reads in their stead has a key of its own."""
+    keyed = (session for session in sessions(cluster) if session.session_key)
+    return next(session for session in keyed if not session.session_key.endswith(":mop-up"))
 
 
 def once_each(reader: numbered.EpochReader, deadline_s: float = 60.0) -> None:
