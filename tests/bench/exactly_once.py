@@ -29,7 +29,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
 import tensorflow as tf
 
 import tfquiver
@@ -37,7 +36,6 @@ from tests.bench import torment
 from tests.bench.bars import Bar, finish
 from tests.support import numbered
 from tests.support.cluster import wait_until
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 TAKEOVER_S = 1.0
 LONGEST_WAIT_S = TAKEOVER_S + 10.0
@@ -67,7 +65,7 @@ class Troubles(torment.Troubles):
 
     def after_the_end(self, reader: torment.Reader) -> None:
         reader.reached(1)
-        wait_until(lambda: self._session().ended, "the end of the workers' session", torment.LONGEST_EPOCH_S)
+        wait_until(lambda: self.world.session().ended, "the end of the workers' session", torment.LONGEST_EPOCH_S)
         self.world.kill("worker 0", "worker 1")
 
     def maybe_without(self) -> None:
@@ -83,14 +81,6 @@ class Troubles(torment.Troubles):
         held = self.world.stopped("worker 0", "worker 1")
         held.__enter__()
         return lambda: held.__exit__(None, None, None)
-
-    def _session(self) -> coordinator_pb2.SessionInfo:
-        """The newest that the workers share."""
-        with grpc.insecure_channel(self.world.coordinator.address) as channel:
-            stub = coordinator_pb2_grpc.CoordinatorStub(channel)
-            request = coordinator_pb2.ListSessionsRequest(limit=20)
-            keyed = (info for info in stub.ListSessions(request, timeout=10).sessions if info.session_key)
-            return next(info for info in keyed if not info.session_key.endswith(":mop-up"))
 
 
 def pipeline(world: torment.World, paths: list[Any], guarantee: str, batch: int, **arguments: Any) -> tf.data.Dataset:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import google.cloud.storage
+import grpc
 import tensorflow as tf
 from google.auth.credentials import AnonymousCredentials
 
@@ -29,6 +30,7 @@ from tests.support import gcs_emulator, numbered
 from tests.support.cluster import Cluster, Server
 from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 FILES, RECORDS_A_FILE, RECORD_BYTES, BATCH = 4, 1500, 500, 20
 TOTAL = FILES * RECORDS_A_FILE
@@ -51,6 +53,7 @@ class Tally:
     stopped: Counter[str] = field(default_factory=Counter)
     store_faults: int = 0
     lost: int = 0
+    silent: int = 0  # of the lost: more than the session's shortfall can account for
     duplicates: int = 0
     late: int = 0  # epochs that had not ended after LONGEST_EPOCH_S
     stuck: bool = False  # one had not ended after GIVEN_UP_S more: nothing can be said after it
@@ -76,6 +79,7 @@ class Tally:
             "whole_epochs": self.whole,
             "records": self.whole * TOTAL,
             "lost": self.lost,
+            "lost_silently": self.silent,
             "duplicates": self.duplicates,
             "late": self.late,
             "stuck": self.stuck,
@@ -191,6 +195,14 @@ class World:
             yield
         finally:
             self.store.weather = lambda: None
+
+    def session(self) -> coordinator_pb2.SessionInfo:
+        """The newest that the workers share; what a trainer reads in their stead has a key of its own."""
+        with grpc.insecure_channel(self.coordinator.address) as channel:
+            stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+            sessions = stub.ListSessions(coordinator_pb2.ListSessionsRequest(limit=20), timeout=10).sessions
+        keyed = (info for info in sessions if info.session_key)
+        return next(info for info in keyed if not info.session_key.endswith(":mop-up"))
 
     def uris(self) -> list[str]:
         """Of the numbered files, put into the store."""
@@ -314,7 +326,11 @@ def run(world: World, troubles: Troubles, dataset: Any, kills: int, twice_as_oft
             tally.lost += lost
             tally.duplicates += duplicates
             if lost:
-                print(f"epoch {sum(tally.epochs.values())} ({kind}): {lost} lost", file=sys.stderr)
+                world.start()  # the coordinator may be away
+                shortfall = world.session().shortfall
+                tally.silent += max(0, lost - shortfall * (CUT.max_bytes // RECORD_BYTES))
+                told = f"its session counts {shortfall} shards as perhaps not delivered"
+                print(f"epoch {sum(tally.epochs.values())} ({kind}): {lost} lost; {told}", file=sys.stderr)
         if sum(tally.epochs.values()) % 10 == 0:
             print(f"{tally.kills} kills, {sum(tally.epochs.values())} epochs", file=sys.stderr, flush=True)
     world.start()
