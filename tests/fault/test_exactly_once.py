@@ -128,9 +128,17 @@ def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Datas
     wait_until(lambda: shared_session(cluster).shortfall == 0, "the trainer has told of all that it was delivered")
 
 
+# Told where it is handled, not where it is caught: it may be raised in code that C code has called, and be dropped.
 _WAITING = """
+import signal
 import sys
 import tfquiver
+
+def interrupt(*_):
+    print("interrupted", flush=True)
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
 cache_dir, service, dispatcher, pattern = sys.argv[1:]
 read = tfquiver.dataset(pattern, service=service, cache_dir=cache_dir, batch_size=20)
 once = tfquiver.distribute(dispatcher, guarantee="exactly_once", takeover_timeout_s=3)
@@ -140,7 +148,7 @@ try:
     next(data)
     sys.stdin.read()
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    pass
 """
 
 
