@@ -13,7 +13,7 @@ from tfquiver import errors
 from tfquiver.service.node.ready_shard import SEALED_MEMORY, ReadyShard
 from tfquiver.service.node.store import codec, entry, memory
 
-_PIECE_BYTES = 512 << 10  # what is received is written and hashed out of the cache that it was received into
+_PIECE_BYTES = 512 << 10
 
 
 class DamagedBodyError(errors.DataLossError):

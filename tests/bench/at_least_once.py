@@ -1,4 +1,4 @@
-"""Every kind of process killed at random times: `at_least_once` through TensorFlow's stock client loses no record.
+"""Every kind of process killed at random times: what `at_least_once` through the stock client loses is counted.
 
 What is killed, stopped with SIGSTOP, or made to fail (the object store): tests/bench/torment.py. The trainer reads one
 epoch after the other through `tf.data.experimental.service.distribute`. An epoch may bring records twice, may end in a

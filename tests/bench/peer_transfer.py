@@ -37,6 +37,7 @@ from tfquiver.service.node.peers import PeerClient
 from tfquiver.service.node.store import entry, memory
 
 BAR = 0.7
+HASHED_BAR = 1.0  # a program that does no more than receive, hash and seal
 TOKEN = "the owner's"
 ROUNDS = 5
 SHARD_BYTES = 2 << 20
@@ -162,7 +163,7 @@ def main() -> None:
     }
     bars = [
         Bar("trusted peer / sendfile", rates["peer_trusted"] / rates["sendfile"], BAR),
-        Bar("peer / sendfile, sealed and hashed", rates["peer"] / rates["sendfile_hashed"], BAR),
+        Bar("peer / sendfile, sealed and hashed", rates["peer"] / rates["sendfile_hashed"], HASHED_BAR),
     ]
     finish("peer_transfer", figures, bars, arguments.quick)
 
