@@ -7,7 +7,6 @@ while. It logs to `<cache_dir>/log/node.log`.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import selectors
@@ -18,15 +17,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import tfquiver
-from tfquiver import errors, store_environment
+from tfquiver import durable, errors, store_environment
 from tfquiver.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.service.node import frames
 
 IDLE_EXIT_S = 60
 _CONNECT_S = 5.0
 _POLL_S = 0.05
+_LOG = Path("log", "node.log")
 _LOG_LINES = 15
 _MAX_LOG_BYTES = 16 << 20
 
@@ -67,9 +68,12 @@ def find_or_start(
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-        (directory / "log").mkdir(exist_ok=True)
     except OSError as error:
         raise errors.InvalidArgumentError(f"cache_dir {directory}: {error.strerror}") from error
+    try:
+        durable.private_directory(directory / "log")
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: log: {error.strerror}") from error
     with _only_one_starts(directory, give_up_at):
         while True:
             if endpoint := find(directory):
@@ -105,17 +109,31 @@ def _greet(endpoint: NodeEndpoint) -> socket.socket:
 
 @contextmanager
 def _only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
-    with (directory / "start.lock").open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up_at:
-                    late = f"cache_dir {directory}: another process has been starting its node for too long"
-                    raise errors.DeadlineError(late) from None
-                time.sleep(_POLL_S)
+    try:
+        lock = durable.lock_file(directory / "start.lock")
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: start.lock: {error.strerror}") from error
+    try:
+        while not durable.try_lock(lock):
+            if time.monotonic() > give_up_at:
+                raise errors.DeadlineError(
+                    f"cache_dir {directory}: another process has been starting its node for too long"
+                )
+            time.sleep(_POLL_S)
         yield
+    finally:
+        os.close(lock)
+
+
+def _opened_log(directory: Path) -> BinaryIO:
+    log = directory / _LOG
+    try:
+        if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
+            log.replace(log.with_suffix(".log.old"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.fdopen(os.open(log, flags, 0o600), "ab")
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: {_LOG}: {error.strerror}") from error
 
 
 def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_at: float) -> None:
@@ -128,12 +146,9 @@ def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_a
     import_root = str(Path(tfquiver.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [import_root, os.environ.get("PYTHONPATH", "")]))
     environment = {**store_environment.without(os.environ), "PYTHONPATH": path}
-    log = directory / "log" / "node.log"
-    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
-        log.replace(log.with_suffix(".log.old"))
     # The shell ends at once, so that the daemon is nobody's child: no zombie here when it leaves, no end when we end.
     with (
-        log.open("ab") as stderr,
+        _opened_log(directory) as stderr,
         subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=stderr, start_new_session=True, cwd="/", env=environment,
@@ -152,7 +167,8 @@ def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_a
         late = time.monotonic() > give_up_at
         what = "is not ready in time" if late else "ended at its start"
         raise (errors.DeadlineError if late else errors.UnavailableError)(
-            f"the node for cache_dir {directory} {what}: {said.get('message', '')}\n{log}:\n{_log(directory)}"
+            f"the node for cache_dir {directory} {what}: {said.get('message', '')}\n"
+            f"{directory / _LOG}:\n{_log(directory)}"
         )
 
 
@@ -170,7 +186,7 @@ def _read_line(descriptor: int, give_up_at: float) -> bytes:
 
 def _log(directory: Path) -> str:
     try:
-        lines = (directory / "log" / "node.log").read_text(errors="replace").splitlines()
+        lines = (directory / _LOG).read_text(errors="replace").splitlines()
     except OSError:
         return ""
     return "\n".join(lines[-_LOG_LINES:])

@@ -7,7 +7,6 @@ therefore a process of its own. The kernel ends it when the parent is killed (`-
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.node_endpoint import NodeEndpoint, read_endpoint
 
 __all__ = ["NodeChild", "NodeEndpoint", "read_endpoint"]
@@ -98,12 +97,11 @@ class NodeChild:
         while lock.exists():
             descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                await asyncio.sleep(0.05)
+                if durable.try_lock(descriptor):
+                    return
             finally:
                 os.close(descriptor)
+            await asyncio.sleep(0.05)
 
     async def _keep_running(self) -> None:
         pause_s = _FIRST_PAUSE_S

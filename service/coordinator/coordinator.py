@@ -7,7 +7,6 @@ cannot be written refuses decisions), decides, and awaits `_log.synced`.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import random
 import uuid
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.identity import EVERYBODY, Identity, Role
 from tfquiver.listing_terms import Terms
@@ -442,12 +441,10 @@ def _locked(work_dir: Path) -> int:
     """A descriptor that holds the directory for this process."""
     try:
         work_dir.mkdir(parents=True, mode=0o700, exist_ok=True)
-        lock = os.open(work_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = durable.lock_file(work_dir / "lock")
     except OSError as error:
         raise errors.InvalidArgumentError(f"work_dir {work_dir}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not durable.try_lock(lock):
         os.close(lock)
-        raise errors.AlreadyRunningError(f"work_dir {work_dir}: another coordinator holds it") from error
+        raise errors.AlreadyRunningError(f"work_dir {work_dir}: another coordinator holds it")
     return lock

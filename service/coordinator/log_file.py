@@ -22,7 +22,7 @@ import google_crc32c
 from absl import logging
 from google.protobuf.message import DecodeError
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 
 MAGIC = b"TFQL"
@@ -181,7 +181,7 @@ class LogFile:
             _write_all(self._file, data, self._end)
             os.fdatasync(self._file)
             if self._moved:
-                _sync_directory(self._path.parent)
+                durable.sync_directory(self._path.parent)
                 self._moved = False
         except OSError as error:
             with contextlib.suppress(OSError):  # what stands behind _end is torn anyway, and written over next time
@@ -262,14 +262,6 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _failure(error: OSError, path: Path) -> errors.TfquiverError:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator import log_file
@@ -166,7 +166,7 @@ async def test_a_new_log_whose_place_is_not_durable_yet_holds_each_record_once(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_file, "_sync_directory", broken)
+        patch.setattr(durable, "sync_directory", broken)
         compaction = asyncio.create_task(log.compact())
         await asyncio.sleep(0)
         state.append(acked(2))

@@ -84,6 +84,17 @@ def test_links_where_the_node_writes_anew_are_replaced(tmp_path: Path) -> None:
     assert target.read_text() == "precious\n"
 
 
+@pytest.mark.parametrize("file", ["start.lock", "log", "log/node.log"])
+def test_a_link_where_a_daemon_is_started_is_named_and_not_followed(tmp_path: Path, cache_dir: Path, file: str) -> None:
+    target = tmp_path / "target"
+    (cache_dir / "log" if file == "log/node.log" else cache_dir).mkdir(parents=True)
+    target.mkdir() if file == "log" else target.write_text("precious\n")
+    (cache_dir / file).symlink_to(target)
+    with pytest.raises(errors.InvalidArgumentError, match=f"cache_dir {cache_dir}: {file}: .*symbolic link"):
+        local.find_or_start(cache_dir, idle_exit_s=2)
+    assert not list(target.iterdir()) if target.is_dir() else target.read_text() == "precious\n"
+
+
 def test_no_directory_at_all_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", NODE, "--cache_dir="], capture_output=True, text=True, timeout=30, cwd=tmp_path
