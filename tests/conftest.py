@@ -29,6 +29,8 @@ SEED = int(os.environ.setdefault("TFQUIVER_TEST_SEED", str(secrets.randbits(31))
 # Children are started by fork and exec. gRPC's own handlers would abort some of them in between, where a test has calls
 # under way; read when gRPC is imported, and kept from the servers (tests/support/cluster.py).
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# TensorFlow's clients retry for as long as the process lives, and say so each time.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)
@@ -52,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the test's time limit: waiting for a turn is not the test's time
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if not turns.is_first(item.nodeid):
+        item.add_marker(pytest.mark.skip(reason="its process ended in it: see the failure above"))
     with turns.turn(alone=item.get_closest_marker("alone") is not None):
         return (yield)
 
