@@ -202,7 +202,7 @@ std::string EncodeTicket(const TicketFields& ticket) {
   writer.Text(ticket.session_key);
   writer.Text(ticket.provider_id);
   writer.Number(ticket.repetition);
-  writer.Bool(ticket.restored);
+  writer.Number(static_cast<uint8_t>(ticket.asker));
   writer.Raw(ticket.digest_id);
   writer.Text(ticket.job);
   writer.Wish(ticket.wish);

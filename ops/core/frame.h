@@ -55,11 +55,14 @@ struct OpenFields {
   bool has_state = false;
 };
 
+// kLateReader: no provider, but a reader that the dispatcher told of the end before it had begun.
+enum class Asker : uint8_t { kProvider = 0, kRestoredProvider = 1, kLateReader = 2 };
+
 struct TicketFields {
   std::string session_key;
   std::string provider_id;
   uint64_t repetition = 0;
-  bool restored = false;
+  Asker asker = Asker::kProvider;
   std::string digest_id;
   std::string job;
   SessionWish wish;

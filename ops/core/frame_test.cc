@@ -64,7 +64,7 @@ TEST(Frame, EncodesAsTheProtocolSays) {
   ticket.session_key = "k";
   ticket.provider_id = "p";
   ticket.repetition = 3;
-  ticket.restored = true;
+  ticket.asker = Asker::kRestoredProvider;
   ticket.digest_id = std::string(kIdBytes, 'd');
   EXPECT_EQ(EncodeTicket(ticket),
             Frame(12, Bytes({1, 0, 'k', 1, 0, 'p', 3, 0, 0, 0, 0, 0, 0, 0, 1}) +

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -8,6 +10,7 @@
 #include "ops/core/checkpoint.h"
 #include "ops/core/process.h"
 #include "ops/core/reader.h"
+#include "ops/core/ticket_client.h"
 #include "ops/core/whereabouts.h"
 #include "ops/tf/live_position.h"
 #include "ops/tf/quiver_dataset.h"
@@ -42,6 +45,10 @@ constexpr char kMopUp[] = " (mop-up)";
 // Added to the key: what is before the colon says whose the session is.
 constexpr std::string_view kMopUpKey = ":mop-up";
 constexpr size_t kMostJobBytes = 256;
+// Of a ticket that no split provider gave: for one call, before the next one, and for all of them.
+constexpr std::chrono::milliseconds kTicketCall{1000};
+constexpr std::chrono::milliseconds kTicketPause{100};
+constexpr std::chrono::seconds kLateTicket{15};
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
 // restored at its end, opens no session.
@@ -259,11 +266,12 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       Tensor split;
       bool end = false;
       TF_RETURN_IF_ERROR(split_provider_->GetNext(&split, &end));
-      if (end) {
+      if (!end) {
+        TF_RETURN_IF_ERROR(TakeSplit(split.scalar<tstring>()(), &session, &options));
+      } else if (source.options.tagged || !TakeLateTicket(&session.session_id)) {
         ended_ = true;
         return absl::OkStatus();
       }
-      TF_RETURN_IF_ERROR(TakeSplit(split.scalar<tstring>()(), &session, &options));
     }
     session_id_ = session.session_id;
     session.digest_id = source.digest_id;
@@ -309,6 +317,40 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     if (!session->session_key.empty()) session->session_key += kMopUpKey;
     options->job = options->job.substr(0, kMostJobBytes) + kMopUp;
     return absl::OkStatus();
+  }
+
+  // The worker came, or came back, after the epoch's end: readers that were lost since then, its
+  // own perhaps, have not delivered all that they had emitted. (Of tagged records the trainer knows
+  // by itself which are missing.) False: nothing is missing, or nobody can be asked.
+  bool TakeLateTicket(std::string* session_id) {
+    const Source& source = dataset()->source();
+    TicketFields ticket;
+    ticket.session_key = source.session_key;
+    ticket.provider_id = UniqueId();
+    ticket.asker = Asker::kLateReader;
+    ticket.digest_id = source.digest_id;
+    ticket.job = source.options.job;
+    const Process& process = Process::Get();
+    const auto give_up_at = Clock::now() + kLateTicket;
+    TicketReply reply;
+    Status asked;
+    do {
+      asked = AskForTicket(process.SocketPath(source.options.endpoint), process.label(), ticket,
+                           kTicketCall, &reply);
+      if (asked.ok()) {
+        *session_id = std::move(reply.session_id);
+        return !reply.end;
+      }
+    } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause());
+    LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
+                 << asked.message();
+    return false;
+  }
+
+  // False: the iterator was stopped.
+  bool Pause() {
+    std::unique_lock<std::mutex> lock(cancel_mu_);
+    return !cancel_changed_.wait_for(lock, kTicketPause, [this] { return !cancelled_.empty(); });
   }
 
   void AddTags(IteratorContext* ctx, std::vector<Tensor>* out_tensors) {
@@ -368,6 +410,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   void Cancel(const std::string& why) {
     std::lock_guard<std::mutex> lock(cancel_mu_);
     cancelled_ = why;
+    cancel_changed_.notify_all();
     if (owned_by_cancel_ != nullptr) owned_by_cancel_->pool().Cancel(why);
   }
 
@@ -384,6 +427,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   std::string session_id_;  // of the ticket; empty: none
 
   std::mutex cancel_mu_;  // never held while waiting
+  std::condition_variable cancel_changed_;
   std::string cancelled_;
   Reader* owned_by_cancel_ = nullptr;  // reader_, once it is there
 

@@ -39,7 +39,7 @@ absl::Status TicketProvider::GetNext(tensorflow::Tensor* split, bool* end_of_spl
   TicketFields ticket;
   ticket.session_key = session_key_;
   ticket.provider_id = provider_id_;
-  ticket.restored = restored_;
+  ticket.asker = restored_ ? Asker::kRestoredProvider : Asker::kProvider;
   ticket.digest_id = digest_id_;
   ticket.job = job_;
   ticket.wish = wish_;

@@ -251,6 +251,10 @@ class Coordinator:
     async def ticket(self, request: pb2.TicketRequest) -> str | None:
         await self._log.writable()
         dataset = self.registry.find(request.digest_id)
+        if request.late:
+            late_session_id = self.sessions.late_ticket(request.session_key, request.digest_id)
+            await self._log.synced()
+            return late_session_id
         session_id = self.sessions.ticket(
             request.session_key,
             request.provider_id,

@@ -5,7 +5,8 @@ and when the log is read again. Invariants, at every moment:
 
 * a shard is in exactly one of: acked, leased to one reader, pending (I-6);
 * only a reader that leaves, or is lost, gives a shard back (I-7);
-* once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8).
+* once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8),
+  which a reader that comes late may still be given: then the session is open again.
 """
 
 from __future__ import annotations
@@ -97,6 +98,9 @@ class Session:
         self.presumed = set(created.presumed)  # acked, but buffers behind a reader that left may not have delivered it
         self.undelivered: frozenset[int] = frozenset()  # once settled: not acked, or presumed
         self.taken_over = False  # another session goes on with it
+        self.alongside = created.alongside
+        self.reopened = False  # it had ended, before a reader came late
+        self.acked_by_trainer = False  # since this process began
         self.sampler: Sampler | None = None
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went
@@ -142,6 +146,22 @@ class Session:
         if not self.ended or self.waits_for_readers or self.taken_over:
             return 0
         return self.shards - self.acked_shards - self.leased_shards
+
+    @property
+    def left_early(self) -> bool:
+        """Readers were told END, and it goes on."""
+        return self.counters.left_early > 0 and not self.ended
+
+    @property
+    def left_short(self) -> bool:
+        """Readers were lost after END; and what a trainer has been delivered, it does not say itself."""
+        return self.shortfall > 0 and not self.acked_by_trainer
+
+    @property
+    def may_fall_short(self) -> bool:
+        """It does, or will unless some reader is heard of again."""
+        lost = any(reader.leases_unknown or reader.deadline is not None for reader in self.readers.values())
+        return self.shortfall > 0 or lost
 
     @property
     def can_end(self) -> bool:
@@ -257,6 +277,9 @@ class Session:
         if not self.readers:
             self._settle()
 
+    def session_reopened(self) -> None:
+        self.ended, self.reopened = False, True
+
     def drop_sampler(self) -> None:
         """It is made again when somebody reads on."""
         if self.sampler:
@@ -281,10 +304,10 @@ class Session:
         self.presumed.clear()
 
     def _settle(self) -> None:
-        self._given_back.clear()
         # A trainer that acknowledges by itself may still do so.
         if self.settled_acked is None and self.acked.count == self.shards:
             self.settle(self.acked.count, (), self.presumed)
+            self._given_back.clear()
 
     def _may_hold(self, reader: Reader, shard: int) -> bool:
         if self.settled_acked is not None or shard in self.acked:
@@ -300,8 +323,6 @@ class Session:
         reader.leases = reader.leases - shards
         for shard in shards:
             del self._holders[shard]
-        if self.ended:
-            return
         self._given_back |= shards
         if self.sampler:
             self.sampler.give_back(shards)

@@ -94,6 +94,8 @@ class SessionBook:
             session = self._sessions[ended.session_id]
             session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
             session.taken_over |= ended.taken_over
+        elif kind == "session_reopened":
+            self._sessions[record.session_reopened.session_id].session_reopened()
         elif kind == "resume_asked":
             asked = log_pb2.ResumeAsked()
             asked.CopyFrom(record.resume_asked)

@@ -35,6 +35,8 @@ def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_to
             label=reader.label,
         )
         yield Record(reader_opened=opened)
+    if session.reopened:
+        yield Record(session_reopened=log_pb2.SessionReopened(session_id=session_id))
     if session.ended:
         ended = log_pb2.SessionEnded(session_id=session_id)
         if session.settled_acked is not None:
@@ -60,4 +62,5 @@ def _created(session: Session) -> log_pb2.SessionCreated:
         homogeneous=session.homogeneous,
         order=session.order,
         presumed=sorted(session.presumed),
+        alongside=session.alongside,
     )

@@ -101,6 +101,23 @@ class Sessions:
             self._ticket_given(session, provider_id, repetition, False, True)
         return None
 
+    def late_ticket(self, session_key: str, digest_id: bytes) -> str | None:
+        """For a reader that came late: the session that lacks what others were lost with after its end, if any.
+
+        A key is all that such a reader knows. Only the newest session of its key can be that of its iteration, and
+        where two were read at the same time not even that one is certain: then nothing is given, and the shortfall
+        stays what it is.
+        """
+        newest = max(self._book.of_key(session_key, digest_id), key=lambda session: session.number, default=None)
+        if newest is None or newest.alongside or newest.taken_over:
+            return None
+        if newest.ended:
+            if not newest.may_fall_short:
+                return None
+            self._commit(Record(session_reopened=log_pb2.SessionReopened(session_id=newest.session_id)))
+        newest.last_used = self._clock.now()
+        return newest.session_id if newest.reopened else None
+
     def open_reader(
         self, session_id: str, request: ReaderRequest, held: Sequence[int], node_is_live: bool
     ) -> tuple[Session, list[int]]:
@@ -219,6 +236,8 @@ class Sessions:
         session = self._not_taken_over(session_id)
         if reader_id:
             self.reader(session_id, reader_id)
+        else:
+            session.acked_by_trainer = True
         _check_shards("shards", session, shards)
         session.last_used = self._clock.now()
         self._ack(session, shards, presumed)
@@ -353,6 +372,7 @@ class Sessions:
             done_bitmap=done_bitmap,
             homogeneous=wish.homogeneous,
             order=order,
+            alongside=any(not other.complete for other in self._book.of_key(session_key, digest_id)),
         )
         if start:
             start.apply(created)

@@ -42,6 +42,13 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
     flags.DEFINE_integer("worker_timeout_ms", 10_000, "A worker silent for so long is lost.", 100)
+    flags.DEFINE_integer(
+        "worker_return_timeout_ms",
+        60_000,
+        "A worker that was lost with records that no other reads again, for it had come to the epoch's end and not "
+        "delivered all, is waited for so long, or until another one joins.",
+        100,
+    )
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
     flags.DEFINE_integer("client_timeout_ms", 120_000, "A trainer silent for so long has left its epoch.", 1000)
     flags.DEFINE_integer("job_gc_check_interval_ms", 10_000, "Pause between two looks for abandoned epochs.", 100)
@@ -130,7 +137,8 @@ async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) ->
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
     service = GrpcServiceRpc(f"localhost:{port}")
-    reaper = Reaper(work_dir, service, FLAGS.worker_timeout_ms / 1000, unread.keys)
+    timeouts_s = FLAGS.worker_timeout_ms / 1000, FLAGS.worker_return_timeout_ms / 1000
+    reaper = Reaper(work_dir, service, timeouts_s[0], unread.keys, timeouts_s[1])
     reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
     stop = serving.stop_event()
     reaping.start()

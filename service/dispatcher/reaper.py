@@ -2,13 +2,16 @@
 
 TensorFlow's dispatcher never takes back the tasks of a lost worker, and a client waits for every task of its epoch for
 ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
-(task_table.py says when). A worker that answers at its address again is left alone.
+(task_table.py says when). A worker that answers at its address again is left alone. Where a worker was lost after the
+end of the source's epoch, with what it had not delivered, a worker that comes or comes back is waited for: longer, but
+not for ever.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -73,18 +76,31 @@ def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[by
     return channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadKeys:
+    """Of sessions in which readers were told END although not all has been read or delivered."""
+
+    left_early: frozenset[str] = frozenset()  # by readers; others still read
+    short: frozenset[str] = frozenset()  # readers were lost after the end: nobody reads it unless somebody comes
+
+
 class UnreadSessions:
-    """Asks the coordinator for the keys that `Reaper` must leave alone."""
+    """Asks the coordinator for the keys of what `Reaper` must wait for."""
 
     def __init__(self, coordinator: str, token: str) -> None:
         self._channel = rpc.channel(coordinator)
         self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._metadata = tuple(rpc.metadata(token))
 
-    def keys(self) -> set[str]:
-        request = coordinator_pb2.ListSessionsRequest(open_only=True, limit=_MAX_SESSIONS)
+    def keys(self) -> UnreadKeys:
+        """Raises grpc.RpcError."""
+        request = coordinator_pb2.ListSessionsRequest(unread_only=True, limit=_MAX_SESSIONS)
         reply = self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S)
-        return {session.session_key for session in reply.sessions if session.left_early and session.session_key}
+        keyed = [session for session in reply.sessions if session.session_key]
+        return UnreadKeys(
+            frozenset(session.session_key for session in keyed if not session.ended),
+            frozenset(session.session_key for session in keyed if session.ended),
+        )
 
     def close(self) -> None:
         self._channel.close()
@@ -98,14 +114,15 @@ class Reaper:
         work_dir: Path,
         service: ServiceRpc,
         worker_timeout_s: float,
-        unread_keys: Callable[[], Collection[str]] = frozenset,
+        unread_keys: Callable[[], UnreadKeys] = UnreadKeys,
+        return_timeout_s: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
-        """`unread_keys`: keys of open sessions that a reader has left before their end; may raise grpc.RpcError."""
+        """`unread_keys` may raise grpc.RpcError. `return_timeout_s`: in place of the other where a session is short."""
         self._work_dir = work_dir
         self._unread_keys = unread_keys
         self._service = service
-        self._timeout_s = worker_timeout_s
+        self._timeout_s, self._return_timeout_s = worker_timeout_s, return_timeout_s
         self._clock = clock or SystemClock()
         self._journal = JournalFollower(work_dir / JOURNAL_DIR)
         self._table = TaskTable()
@@ -119,22 +136,31 @@ class Reaper:
         silent = self._service.unreachable(sorted(self._table.workers()))
         now = self._clock.now()
         self._silent_since = {worker: self._silent_since.get(worker, now) for worker in silent}
-        lost = {worker for worker, since in self._silent_since.items() if now - since >= self._timeout_s}
+        lost = self._silent_for(self._timeout_s, now)
         self._graphs = {dataset: self._graph(dataset) for dataset in self._table.datasets()} if lost else {}
         finished = self._table.to_finish(lost, (dataset for dataset, graph in self._graphs.items() if graph))
         if finished:
-            unread = [key.encode() for key in self._unread_keys()]
-            read = (name for name, graph in self._graphs.items() if graph and not any(key in graph for key in unread))
-            finished = self._table.to_finish(lost, read)
+            unread = self._unread_keys()
+            given_up = lost & self._silent_for(self._return_timeout_s, now)
+            finished = self._table.to_finish(lost, self._without(unread.left_early | unread.short))
+            finished |= self._table.to_finish(given_up, self._without(unread.left_early))
         for worker, task_ids in finished.items():
             self._service.finish_tasks(worker, task_ids)
             logging.warning(
-                "worker %s has not answered for %.1f s and its epoch has been read by others: finished its tasks %s",
+                "worker %s has not answered for %.1f s, and its epoch is at its end: finished its tasks %s",
                 worker,
                 now - self._silent_since[worker],
                 task_ids,
             )
         return finished
+
+    def _silent_for(self, seconds: float, now: float) -> set[str]:
+        return {worker for worker, since in self._silent_since.items() if now - since >= seconds}
+
+    def _without(self, keys: Collection[str]) -> Iterator[str]:
+        """The data sets that are ours, and in the graph of which is none of these keys."""
+        encoded = [key.encode() for key in keys]
+        return (name for name, graph in self._graphs.items() if graph and not any(key in graph for key in encoded))
 
     def _graph(self, dataset_id: str) -> bytes:
         """Empty when it is none of ours."""

@@ -22,6 +22,8 @@ MAX_BYTES = 1 << 62
 ROLE_READER = 0
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
+# Who asks for a ticket.
+PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
 KIND_FILE = 0
 KIND_MEMORY = 1
 
@@ -143,7 +145,7 @@ class Ticket:
     session_key: str
     provider_id: str
     repetition: int
-    restored: bool
+    asker: int
     digest_id: bytes
     job: str
     wish: Wish = Wish()
@@ -238,8 +240,8 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     End: lambda f: End(),
     Close: lambda f: Close(f.flag("complete")),
     Ticket: lambda f: Ticket(
-        f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.flag("restored"), f.id("digest_id"),
-        f.text("job"), _wish(f),
+        f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.u8("asker", LATE_READER),
+        f.id("digest_id"), f.text("job"), _wish(f),
     ),
     TicketReply: lambda f: TicketReply(f.flag("end"), f.text("session_id")),
     Error: lambda f: Error(f.u16("code"), f.flag("fatal"), f.text("message")),
@@ -291,7 +293,7 @@ def _payload(frame: Frame) -> bytes:
             return _U8.pack(frame.complete)
         case Ticket():
             head = text(frame.session_key) + text(frame.provider_id)
-            head += struct.pack("<QB", frame.repetition, frame.restored) + frame.digest_id + text(frame.job)
+            head += struct.pack("<QB", frame.repetition, frame.asker) + frame.digest_id + text(frame.job)
             return head + _wish_bytes(frame.wish)
         case TicketReply():
             return _U8.pack(frame.end) + text(frame.session_id)

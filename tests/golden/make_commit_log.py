@@ -84,6 +84,10 @@ def records() -> list[CommitRecord]:
                 digest_id=DIGEST, owners=["blue", "green"], shared_with=["red"], everybody=True
             )
         ),
+        created("reopened", 5, alongside=True),
+        acked("reopened", range(5)),
+        CommitRecord(session_ended=log_pb2.SessionEnded(session_id="reopened")),
+        CommitRecord(session_reopened=log_pb2.SessionReopened(session_id="reopened")),
         CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=DIGEST[::-1])),
         CommitRecord(session_claimed=log_pb2.SessionClaimed(session_key="key", name="blue")),
         CommitRecord(

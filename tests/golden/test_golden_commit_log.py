@@ -38,7 +38,7 @@ def test_the_sessions_are_as_they_were() -> None:
             sessions.apply(record)
     sessions.restored()
     open_, ended, settled = (sessions.session(name) for name in ("open", "ended", "settled"))
-    assert [session.epoch for session in sessions] == [0, 1, 2, 4, 4]
+    assert [session.epoch for session in sessions] == [0, 1, 2, 4, 4, 5]
     assert (open_.shards, open_.seed, open_.session_key, open_.job, open_.digest_id) == (12, 99, "key", "job", DIGEST)
     assert open_.acked.as_array().nonzero()[0].tolist() == [0, 2, 4, 6, 8, 10]
     assert (list(open_.readers), open_.labels, open_.ended) == (["a"], {"worker:1"}, False)
@@ -52,9 +52,11 @@ def test_the_sessions_are_as_they_were() -> None:
     left, resumed = sessions.session("left"), sessions.session("resumed")
     assert (left.taken_over, left.ended, left.shortfall, left.acked_shards) == (True, True, 0, 2)
     assert (resumed.acked_shards, resumed.presumed, resumed.delivered().count) == (4, {3}, 3)
+    again = sessions.session("reopened")
+    assert (again.ended, again.reopened, again.alongside, again.acked_shards) == (False, True, True, 5)
     start = sessions.resumptions.start("later", DIGEST)
     assert start and (start.takes_over, start.position.epoch, start.position.seed) == ("resumed", 4, 99)
-    for job, epoch in (("job", 5), ("other", 7)):
+    for job, epoch in (("job", 6), ("other", 7)):
         made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch
 

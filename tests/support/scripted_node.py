@@ -22,6 +22,7 @@ from pathlib import Path
 import google_crc32c
 
 HELLO, WELCOME, OPEN, OPENED, CREDIT, SHARD, ACK, BAD, DRAINING, END, CLOSE = range(1, 12)
+PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
 TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED, DELIVERED, WANT = range(12, 20)
 DIGEST_ID = bytes(range(32))
 
@@ -113,6 +114,7 @@ class ScriptedNode:
         self.bad: list[int] = []
         self.hellos: list[tuple[int, str]] = []
         self.tickets: list[tuple[str, str, int, bool]] = []
+        self.late_readers: list[str] = []  # session keys; there is nothing for them
         self.draining: list[int] = []
         self.delivered: list[tuple[str, tuple[int, ...]]] = []
         self.changed = threading.Condition()
@@ -344,10 +346,15 @@ class Connection:
         key, at = payload[2 : 2 + size].decode(), 2 + size
         size = struct.unpack_from("<H", payload, at)[0]
         provider, at = payload[at + 2 : at + 2 + size].decode(), at + 2 + size
-        repetition, restored = struct.unpack_from("<QB", payload, at)
-        self.node.tickets.append((key, provider, repetition, bool(restored)))
+        repetition, asker = struct.unpack_from("<QB", payload, at)
+        if asker == LATE_READER:
+            self.node.late_readers.append(key)
+            self.send(frame(TICKET_REPLY, struct.pack("<B", True) + text("")))
+            return
+        restored = asker == RESTORED_PROVIDER
+        self.node.tickets.append((key, provider, repetition, restored))
         if self.node.ticket is not None:
-            reply = self.node.ticket(key, provider, repetition, bool(restored))
+            reply = self.node.ticket(key, provider, repetition, restored)
             if reply is not None:
                 self.send(reply)
                 return

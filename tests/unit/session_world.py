@@ -165,6 +165,19 @@ class World:
         all_acked = session.acked_shards == session.shards
         assert (self.ticket(provider) is None) == (all_acked or session.ended)
 
+    def late(self, provider: str) -> str | None:
+        """A reader of this provider's iteration has come after its end. It is given what was lost since then."""
+        newest = max((s for s in self.sessions if s.session_key == key_of(provider)), key=lambda s: s.number)
+        pending = newest.shards - newest.acked_shards - newest.leased_shards
+        session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
+        self.replied()
+        if session_id is None:
+            assert not newest.ended or newest.alongside or newest.taken_over or not newest.shortfall
+        else:
+            assert session_id == newest.session_id
+            self.expected[session_id].duplicates_allowed += pending
+        return session_id
+
     def join(self, name: str, session_id: str, node: str, hold_back: int, label: str = "") -> SimReader:
         reader = self.readers[name] = SimReader(name, session_id, node, hold_back, label)
         self.open(reader)
@@ -364,6 +377,12 @@ class World:
             if not session.complete and not any(r.session_id == session.session_id for r in self.readers.values()):
                 self.join(f"finisher of {session.session_id}", session.session_id, "last node", 2)
         self.read_to_the_end()
+        for provider in self.providers:
+            if session_id := self.late(provider):
+                self.join(f"late in {provider}", session_id, "last node", 2)
+                self.read_to_the_end()
+                assert self.late(provider) is None
+                assert len(self.expected[session_id].emitted) == self.shards, "not everything was emitted (I-7)"
         for provider in self.providers:
             self.ticket_again(provider)
         for session in self.sessions:

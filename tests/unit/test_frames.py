@@ -31,7 +31,7 @@ any_frame = st.one_of(
     st.builds(frames.Draining, u64),
     st.builds(frames.End),
     st.builds(frames.Close, st.booleans()),
-    st.builds(frames.Ticket, texts, texts, u64, st.booleans(), ids, texts, wishes),
+    st.builds(frames.Ticket, texts, texts, u64, st.integers(0, 2), ids, texts, wishes),
     st.builds(frames.TicketReply, st.booleans(), texts),
     st.builds(frames.Error, st.integers(0, 2**16 - 1), st.booleans(), texts),
     st.builds(frames.Ping),

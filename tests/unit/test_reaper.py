@@ -11,7 +11,7 @@ from tfquiver import tfrecord
 from tfquiver.clock import ManualClock
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import wire
-from tfquiver.service.dispatcher.reaper import Reaper
+from tfquiver.service.dispatcher.reaper import Reaper, UnreadKeys
 from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
@@ -129,10 +129,27 @@ def test_a_session_that_a_reader_left_before_its_end_is_waited_for(work_dir: Pat
     (work_dir / "datasets" / "1000").write_bytes(b"...QuiverDataset...key-1...")
     service, unread = Service(), {"key-0", "key-1"}
     service.silent = {A}
-    reaper = Reaper(work_dir, service, 0, lambda: unread, ManualClock())
+    reaper = Reaper(work_dir, service, 0, lambda: UnreadKeys(left_early=frozenset(unread)), clock=ManualClock())
     assert reaper.step() == {}
     unread.discard("key-1")
     assert reaper.step() == {A: [4000]}
+
+
+def test_what_nobody_else_will_read_is_waited_for_longer(work_dir: Path) -> None:
+    """A worker that was lost after the end, with what it had not delivered: it may come back, but need not."""
+    (work_dir / "datasets" / "1000").write_bytes(b"...QuiverDataset...key-1...")
+    service, clock, short = Service(), ManualClock(), {"key-0", "key-1"}
+    reaper = Reaper(work_dir, service, 10, lambda: UnreadKeys(short=frozenset(short)), 60, clock)
+    service.silent = {A}
+    assert reaper.step() == {}
+    clock.advance(59)
+    assert reaper.step() == {}
+    short.discard("key-1")
+    assert reaper.step() == {A: [4000]}, "another worker has read it"
+    short.add("key-1")
+    assert reaper.step() == {}
+    clock.advance(1)
+    assert reaper.step() == {A: [4000]}, "nobody came"
 
 
 def test_a_graph_without_our_op_is_left_alone(work_dir: Path) -> None:

@@ -44,10 +44,11 @@ class SessionMachine(RuleBasedStateMachine):
         return bool(self.world.readers)
 
     @precondition(lambda self: len(self.tickets) < 3)
-    @rule()
-    def new_session(self) -> None:
+    @rule(iterations=st.booleans())
+    def new_session(self, iterations: bool) -> None:
+        """Of the same data set as others, or of one of its own."""
         self.names += 1
-        session_id = self.world.ticket(f"p:{self.names}")
+        session_id = self.world.ticket(f"p:{self.names}" if iterations else f"q{self.names}:1")
         if session_id:
             self.tickets.append(session_id)
 
@@ -63,6 +64,14 @@ class SessionMachine(RuleBasedStateMachine):
     def ticket_again(self, number: int) -> None:
         providers = list(self.world.providers)
         self.world.ticket_again(providers[number % len(providers)])
+
+    @precondition(lambda self: self.world.providers and len(self.world.readers) < 5)
+    @rule(number=PICK, node=NODES, hold_back=st.integers(0, 3))
+    def come_late(self, number: int, node: str, hold_back: int) -> None:
+        self.names += 1
+        providers = list(self.world.providers)
+        if session_id := self.world.late(providers[number % len(providers)]):
+            self.world.join(f"r{self.names}", session_id, node, hold_back, node)
 
     @precondition(has_readers)
     @rule(number=PICK, n=st.integers(1, 6), max_bytes=st.integers(0, 300))

@@ -166,6 +166,77 @@ def test_what_is_lost_after_end_is_the_shortfall(bench: Bench) -> None:
         assert bench.session(session_id).shortfall == 3
 
 
+def late(bench: Bench) -> str | None:
+    return bench.sessions.late_ticket("key", DIGEST)
+
+
+def ended_short(bench: Bench) -> str:
+    """A session that lacks three of its four shards: the worker that held them back was killed after END."""
+    session_id, shards = alone(bench)
+    bench.sessions.ack(session_id, "a", shards[:1])
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    assert late(bench) is None, "nobody is lost yet"
+    bench.sessions.close_reader(session_id, "a", False)
+    return session_id
+
+
+def test_who_comes_late_is_given_what_others_were_lost_with_after_the_end(bench: Bench) -> None:
+    session_id = ended_short(bench)
+    assert late(bench) == late(bench) == session_id
+    for records in (bench.log, list(bench.sessions.snapshot())):
+        bench.restart(records)
+        assert (bench.session(session_id).ended, late(bench)) == (False, session_id)
+    bench.open(session_id, "late")
+    given = bench.lease(session_id, "late", 1, 4).shards
+    assert (len(given), bench.session(session_id).counters.reread) == (3, 0), "what is leased was not journaled"
+    assert bench.lease(session_id, "late", 2, draining=True) == END
+    bench.sessions.close_reader(session_id, "late", True)
+    assert (bench.session(session_id).ended, bench.session(session_id).shortfall, late(bench)) == (True, 0, None)
+    for records in (bench.log, list(bench.sessions.snapshot())):
+        bench.restart(records)
+        assert (bench.session(session_id).ended, late(bench)) == (True, None)
+
+
+def test_what_is_read_again_after_the_end_is_counted(bench: Bench) -> None:
+    session_id = ended_short(bench)
+    assert late(bench) == session_id
+    bench.open(session_id, "late")
+    assert len(bench.lease(session_id, "late", 1, 4).shards) == 3
+    assert bench.session(session_id).counters.reread == 3
+
+
+def test_who_comes_late_waits_for_readers_that_may_be_lost(bench: Bench) -> None:
+    """The coordinator was restarted after END: it cannot know yet whether the last readers are still there."""
+    session_id, shards = alone(bench)
+    bench.sessions.ack(session_id, "a", shards[:1])
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    bench.restart(bench.log)
+    assert late(bench) == session_id
+    bench.open(session_id, "late")
+    assert bench.lease(session_id, "late", 1, draining=True) == WAIT
+    bench.clock.advance(LIMITS.grace_s)
+    bench.sessions.expire()
+    bench.open(session_id, "late")
+    assert len(bench.lease(session_id, "late", 1, 4).shards) == 3
+
+
+def test_who_comes_late_is_given_nothing_of_another_iteration(bench: Bench) -> None:
+    """Of the one before, which is over; nor of one of two that were read at the same time."""
+    ended_short(bench)
+    second = bench.begin("p:2")
+    assert late(bench) is None
+    third = bench.begin("p:3")
+    for session_id in (second, third):
+        bench.open(session_id, session_id)
+        assert len(bench.lease(session_id, session_id, 1, 4).shards) == 4
+        assert bench.lease(session_id, session_id, 2, draining=True) == END
+        bench.sessions.close_reader(session_id, session_id, False)
+        assert bench.session(session_id).shortfall == 4
+    assert late(bench) is None
+    bench.restart(list(bench.sessions.snapshot()))
+    assert late(bench) is None
+
+
 def test_an_empty_data_set_ends_at_once() -> None:
     bench = Bench(0)
     assert bench.ticket() is None

@@ -40,6 +40,7 @@ class CommitRecord(_message.Message):
     DATASET_ACCESS_FIELD_NUMBER: _builtins.int
     DATASET_REMOVED_FIELD_NUMBER: _builtins.int
     SESSION_CLAIMED_FIELD_NUMBER: _builtins.int
+    SESSION_REOPENED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -68,6 +69,8 @@ class CommitRecord(_message.Message):
     def dataset_removed(self) -> Global___DatasetRemoved: ...
     @_builtins.property
     def session_claimed(self) -> Global___SessionClaimed: ...
+    @_builtins.property
+    def session_reopened(self) -> Global___SessionReopened: ...
     def __init__(
         self,
         *,
@@ -85,12 +88,13 @@ class CommitRecord(_message.Message):
         dataset_access: Global___DatasetAccess | None = ...,
         dataset_removed: Global___DatasetRemoved | None = ...,
         session_claimed: Global___SessionClaimed | None = ...,
+        session_reopened: Global___SessionReopened | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -150,6 +154,7 @@ class SessionCreated(_message.Message):
     TAKES_OVER_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
     PRESUMED_FIELD_NUMBER: _builtins.int
+    ALONGSIDE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -167,6 +172,8 @@ class SessionCreated(_message.Message):
     """the session that this one goes on with; that one's readers are refused from now on"""
     resumed: _builtins.bool
     """as the ResumeAsked of its session_key wanted it"""
+    alongside: _builtins.bool
+    """another session of its key had not ended when it was made"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
     @_builtins.property
@@ -198,10 +205,11 @@ class SessionCreated(_message.Message):
         takes_over: _builtins.str = ...,
         resumed: _builtins.bool = ...,
         presumed: _abc.Iterable[_builtins.int] | None = ...,
+        alongside: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alongside", b"alongside", "counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -397,6 +405,27 @@ class SessionEnded(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionEnded: _TypeAlias = SessionEnded  # noqa: Y015
+
+@_typing.final
+class SessionReopened(_message.Message):
+    """After its end, for a reader that came late: what the readers that were lost since then held is to be read again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionReopened: _TypeAlias = SessionReopened  # noqa: Y015
 
 @_typing.final
 class SessionForgotten(_message.Message):

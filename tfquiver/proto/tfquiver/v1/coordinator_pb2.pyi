@@ -735,6 +735,7 @@ class TicketRequest(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
+    LATE_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """unique per distribute() call, from the graph"""
     provider_id: _builtins.str
@@ -752,6 +753,11 @@ class TicketRequest(_message.Message):
     seed: _builtins.int
     """Of the session, should this ticket be its first: as in OpenReaderRequest."""
     homogeneous: _builtins.bool
+    late: _builtins.bool
+    """Not a provider asks but a reader that its dispatcher told of the end before it had begun: its worker came, or came
+    back, late. It is given the newest session of this key when readers of that were lost after END with what they had
+    not delivered (I-8): the session is then open again. `provider_id` and `repetition` say nothing, no session is made.
+    """
     @_builtins.property
     def order(self) -> _types_pb2.SessionOrder: ...
     def __init__(
@@ -766,10 +772,11 @@ class TicketRequest(_message.Message):
         seed: _builtins.int = ...,
         homogeneous: _builtins.bool = ...,
         order: _types_pb2.SessionOrder | None = ...,
+        late: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "homogeneous", b"homogeneous", "job", b"job", "order", b"order", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "homogeneous", b"homogeneous", "job", b"job", "late", b"late", "order", b"order", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1315,6 +1322,7 @@ class ListSessionsRequest(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     OPEN_ONLY_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    UNREAD_ONLY_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """empty: any"""
     label: _builtins.str
@@ -1322,6 +1330,10 @@ class ListSessionsRequest(_message.Message):
     open_only: _builtins.bool
     limit: _builtins.int
     """0: 1000"""
+    unread_only: _builtins.bool
+    """Only those in which readers were told END although not all has been read or delivered: open ones that were left
+    early, and the newest of each key when it has a shortfall (unless the trainer itself says what it was delivered).
+    """
     def __init__(
         self,
         *,
@@ -1329,10 +1341,11 @@ class ListSessionsRequest(_message.Message):
         label: _builtins.str = ...,
         open_only: _builtins.bool = ...,
         limit: _builtins.int = ...,
+        unread_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "session_key", b"session_key", "unread_only", b"unread_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
