@@ -159,7 +159,9 @@ class Session:
 
     @property
     def may_fall_short(self) -> bool:
-        """It does, or will unless some reader is heard of again."""
+        """It does, or will unless some reader is heard of again. Older logs do not say what a settled one lacks."""
+        if self.settled_acked is not None or self.acked_shards == self.shards:
+            return False
         lost = any(reader.leases_unknown or reader.deadline is not None for reader in self.readers.values())
         return self.shortfall > 0 or lost
 

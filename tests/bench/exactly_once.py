@@ -35,7 +35,6 @@ import tfquiver
 from tests.bench import torment
 from tests.bench.bars import Bar, finish
 from tests.support import numbered
-from tests.support.cluster import wait_until
 
 TAKEOVER_S = 1.0
 LONGEST_WAIT_S = TAKEOVER_S + 10.0
@@ -64,8 +63,7 @@ class Troubles(torment.Troubles):
         self.world.kill("worker 0", "worker 1")
 
     def after_the_end(self, reader: torment.Reader) -> None:
-        reader.reached(1)
-        wait_until(lambda: self.world.session().ended, "the end of the workers' session", torment.LONGEST_EPOCH_S)
+        self.await_end(reader)
         self.world.kill("worker 0", "worker 1")
 
     def maybe_without(self) -> None:

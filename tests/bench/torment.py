@@ -27,7 +27,7 @@ import tensorflow as tf
 from google.auth.credentials import AnonymousCredentials
 
 from tests.support import gcs_emulator, numbered
-from tests.support.cluster import Cluster, Server
+from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
@@ -53,7 +53,6 @@ class Tally:
     stopped: Counter[str] = field(default_factory=Counter)
     store_faults: int = 0
     lost: int = 0
-    silent: int = 0  # of the lost: more than the session's shortfall can account for
     duplicates: int = 0
     late: int = 0  # epochs that had not ended after LONGEST_EPOCH_S
     stuck: bool = False  # one had not ended after GIVEN_UP_S more: nothing can be said after it
@@ -79,7 +78,6 @@ class Tally:
             "whole_epochs": self.whole,
             "records": self.whole * TOTAL,
             "lost": self.lost,
-            "lost_silently": self.silent,
             "duplicates": self.duplicates,
             "late": self.late,
             "stuck": self.stuck,
@@ -297,6 +295,11 @@ class Troubles:
             reader.reached(self.rng.randrange(TOTAL), LONGEST_EPOCH_S)
         time.sleep(self.rng.uniform(0, 0.05))
 
+    def await_end(self, reader: Reader) -> None:
+        """Of the workers' session: the trainer has not had everything yet."""
+        reader.reached(1)
+        wait_until(lambda: self.world.session().ended, "the end of the workers' session", LONGEST_EPOCH_S)
+
     def a_while(self) -> None:
         time.sleep(self.rng.choice([0.0, self.rng.uniform(0, 0.5)]))
 
@@ -328,7 +331,6 @@ def run(world: World, troubles: Troubles, dataset: Any, kills: int, twice_as_oft
             if lost:
                 world.start()  # the coordinator may be away
                 shortfall = world.session().shortfall
-                tally.silent += max(0, lost - shortfall * (CUT.max_bytes // RECORD_BYTES))
                 told = f"its session counts {shortfall} shards as perhaps not delivered"
                 print(f"epoch {sum(tally.epochs.values())} ({kind}): {lost} lost; {told}", file=sys.stderr)
         if sum(tally.epochs.values()) % 10 == 0:

@@ -15,7 +15,7 @@ from tensorflow.python.data.experimental.ops import testing
 
 import tfquiver
 from tests.support import numbered
-from tests.support.cluster import Cluster, Server, wait_until
+from tests.support.cluster import Cluster, Server
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
@@ -115,25 +115,6 @@ def test_a_worker_that_returns(cluster: Cluster, paths: list[Path]) -> None:
     cluster.workers[0].kill()
     cluster.workers[0].restart()
     assert_nothing_lost(reader.result(), UNACKED_RECORDS, "worker killed and back")
-    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
-
-
-@pytest.mark.parametrize("also", ["", "dispatcher", "node", "coordinator"])
-def test_workers_that_are_killed_after_the_end_and_return(cluster: Cluster, paths: list[Path], also: str) -> None:
-    """The source has no more, and the trainer has not been delivered all: those who come back read it again (I-8)."""
-    shared = distributed(cluster, paths)
-    reader = numbered.EpochReader(shared, step_s=0.02)
-    wait_until(lambda: any(session.ended for session in sessions(cluster)), "the end of the session", deadline_s=60)
-    assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
-    servers = [*cluster.workers, *([getattr(cluster, also)] if also else [])]
-    for server in servers:
-        server.kill()
-    for server in reversed(servers):
-        server.restart()
-    seen = reader.result()
-    assert_nothing_lost(seen, 2 * UNACKED_RECORDS, f"killed after the end, {also or 'nobody else'} too")
-    wait_until(lambda: sessions(cluster)[0].ended, "the end of what was read again")
-    assert sessions(cluster)[0].shortfall == 0
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
 
 

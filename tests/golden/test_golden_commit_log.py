@@ -45,6 +45,7 @@ def test_the_sessions_are_as_they_were() -> None:
     assert open_.waits_for_readers
     assert (ended.acked_shards, ended.ended, list(ended.readers)) == (11, True, ["trainer"])
     assert (settled.acked_shards, settled.shortfall, settled.labels) == (11, 1, {"w"})
+    assert not settled.may_fall_short
     assert (open_.counters.reread, open_.counters.resident_leases, open_.counters.missing_leases) == (1, 2, 3)
     assert sessions.ticket("key", "restored:1", 2, False, DIGEST, 12, "job") == "open"
     assert sessions.ticket("key", "dispatcher:2", 2, False, DIGEST, 12, "job") is None

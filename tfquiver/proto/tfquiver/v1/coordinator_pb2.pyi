@@ -1402,7 +1402,7 @@ class SessionInfo(_message.Message):
     readers: _builtins.int
     ended: _builtins.bool
     shortfall: _builtins.int
-    """shards whose reader was lost after END: possibly not delivered (I-8)"""
+    """shards whose reader was lost after END: possibly not delivered (I-8), and read again if one comes late"""
     reread: _builtins.int
     """shards handed out more than once: possible duplicates"""
     resident_leases: _builtins.int
