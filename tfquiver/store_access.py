@@ -44,7 +44,6 @@ class StoreAccess:
         self._accesses: dict[str, Access] = {}
         self._datasets: dict[bytes, None] = {}  # the last one comes last
         self._control = ""
-        self._said_s = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -107,7 +106,6 @@ class StoreAccess:
                 node_pb2_grpc.NodeStub(channel).UseStores(request, metadata=self._metadata, timeout=_CALL_S)
         except grpc.RpcError as error:
             raise rpc.from_rpc_error(error, f"telling the node at {control} how to reach the store") from error
-        self._said_s = time.monotonic()
 
     def _keep(self) -> None:
         while not self._stop.wait(_EVERY_S):

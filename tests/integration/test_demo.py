@@ -46,7 +46,6 @@ def read_until(demo: subprocess.Popen[str], text: str) -> None:
     pytest.fail(f"the demo never said {text!r}:\n{''.join(said)}")
 
 
-@pytest.mark.timeout(240)
 def test_every_trial_sees_everything_and_each_byte_leaves_the_store_once(tmp_path: Path) -> None:
     figures = tmp_path / "demo.json"
     with start(tmp_path, f"--json={figures}") as demo:
@@ -78,7 +77,6 @@ def terminate(demo: subprocess.Popen[str]) -> None:
     demo.terminate()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("moment", "interrupt"),
     [
