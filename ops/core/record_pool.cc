@@ -52,7 +52,8 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
       if (*end) break;
       uint64_t now = std::min<uint64_t>(want - drawn->records.size(), records_);
       if (gate_ != nullptr) now = std::min(now, gate_->MayDraw(drawn_));
-      for (uint64_t i = 0; i < now && !Stuck(); ++i) TakeOne(drawn);
+      const bool scripted = !script_.empty();
+      for (uint64_t i = 0; i < now && !(scripted && Stuck()); ++i) TakeOne(drawn);
     }
     if (!drawn->records.empty()) {
       progress_.ElementsEmitted(++elements_);

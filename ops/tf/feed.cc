@@ -21,6 +21,7 @@ using tensorflow::data::IteratorContext;
 using Element = std::vector<Tensor>;
 
 // Elements that wait to be taken: few, since they may be large, and whoever sends them buffers.
+// More are brought when half of them are left.
 constexpr size_t kMostWaiting = 4;
 // An iterator that can be destroyed is, within this; none is waited for any longer.
 constexpr std::chrono::seconds kGrace{1};
@@ -178,7 +179,8 @@ Feed::Outcome Feed::Take(std::chrono::milliseconds patience, CancellationManager
   if (!shared.waiting.empty()) {
     *element = std::move(shared.waiting.front());
     shared.waiting.pop_front();
-    shared.changed.notify_all();
+    // Not for each one that is taken: the thread would wake for each, to bring one.
+    if (shared.waiting.size() == kMostWaiting / 2) shared.changed.notify_all();
     outcome = Outcome::kElement;
   } else if (shared.over) {
     *status = shared.status;
