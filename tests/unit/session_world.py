@@ -168,14 +168,16 @@ class World:
     def late(self, provider: str) -> str | None:
         """A reader of this provider's iteration has come after its end. It is given what was lost since then."""
         newest = max((s for s in self.sessions if s.session_key == key_of(provider)), key=lambda s: s.number)
-        pending = newest.shards - newest.acked_shards - newest.leased_shards
+        dead = [reader for reader in newest.readers.values() if reader.reader_id not in self.readers]
+        leases_of_dead = sum(len(reader.leases) for reader in dead)  # which the coordinator has not noticed
+        again = newest.shards - newest.acked_shards - newest.leased_shards + leases_of_dead
         session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
         self.replied()
         if session_id is None:
             assert not newest.ended or newest.alongside or newest.taken_over or not newest.shortfall
         else:
             assert session_id == newest.session_id
-            self.expected[session_id].duplicates_allowed += pending
+            self.expected[session_id].duplicates_allowed += again
         return session_id
 
     def join(self, name: str, session_id: str, node: str, hold_back: int, label: str = "") -> SimReader:
