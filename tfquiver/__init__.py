@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
-    from tfquiver.cutting import CutPolicy as CutPolicy
-    from tfquiver.distributed import distribute as distribute
-    from tfquiver.exactly_once import delivery_stats as delivery_stats
-    from tfquiver.iterators import iterators_stopped as iterators_stopped
-    from tfquiver.quiver_dataset import dataset as dataset
+    from tfquiver.client.distributed import distribute as distribute
+    from tfquiver.client.exactly_once import delivery_stats as delivery_stats
+    from tfquiver.client.iterators import iterators_stopped as iterators_stopped
+    from tfquiver.client.quiver_dataset import dataset as dataset
+    from tfquiver.content.cutting import CutPolicy as CutPolicy
 
 __all__ = ["CutPolicy", "dataset", "delivery_stats", "distribute", "iterators_stopped"]
 
 _HOMES = {
-    "CutPolicy": "tfquiver.cutting",
-    "dataset": "tfquiver.quiver_dataset",
-    "delivery_stats": "tfquiver.exactly_once",
-    "distribute": "tfquiver.distributed",
-    "iterators_stopped": "tfquiver.iterators",
+    "CutPolicy": "tfquiver.content.cutting",
+    "dataset": "tfquiver.client.quiver_dataset",
+    "delivery_stats": "tfquiver.client.exactly_once",
+    "distribute": "tfquiver.client.distributed",
+    "iterators_stopped": "tfquiver.client.iterators",
 }
 
 

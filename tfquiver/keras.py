@@ -12,7 +12,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from tfquiver import errors, resumption
+from tfquiver import errors
+from tfquiver.client import resumption
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 _STATE, _WEIGHTS = "state.json", "{}.weights.h5"

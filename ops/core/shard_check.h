@@ -8,7 +8,7 @@
 
 namespace tfquiver {
 
-// No shard is longer, in raw bytes (tfquiver/digest_file.py).
+// No shard is longer, in raw bytes (tfquiver/content/digest_file.py).
 inline constexpr uint64_t kMostShardBytes = uint64_t{1} << 32;
 
 // What a SHARD frame says is believed only within what its session can hand out: everything that is

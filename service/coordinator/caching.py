@@ -14,18 +14,18 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.digest import Digest
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
-from tfquiver.service.coordinator.membership import Membership
-from tfquiver.service.coordinator.placement import COOPERATIVE, LRU, NONE, Placement
-from tfquiver.service.coordinator.residency import Change, Opening, Residency, Table
-from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
-from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
-from tfquiver.service.coordinator.schemes import block_order, deterministic, homogeneous, key_of, units
-from tfquiver.service.coordinator.session import Session
-from tfquiver.service.coordinator.sessions import Sessions
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, Placement
+from tfquiver.service.coordinator.cache.residency import Change, Opening, Residency, Table
+from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.sessions.schemes import block_order, deterministic, homogeneous, key_of, units
+from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
 _MADE_AT_ONCE = 20_000  # shards: what a session of fewer needs is made on the loop, in a few ms

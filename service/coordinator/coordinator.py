@@ -17,24 +17,24 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.identity import EVERYBODY, Identity, Role
-from tfquiver.listing_terms import Terms
+from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, ResumeAsked
-from tfquiver.service.coordinator.bitmap import Bitmap
+from tfquiver.service.coordinator.cache.residency import Table
 from tfquiver.service.coordinator.caching import Caching
-from tfquiver.service.coordinator.commit_log import CommitLog
-from tfquiver.service.coordinator.inventory import prefixes
-from tfquiver.service.coordinator.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.datasets.ownership import Ownership
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.nodes.holdings import prefixes
+from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.ownership import Ownership
-from tfquiver.service.coordinator.registry import Registry
-from tfquiver.service.coordinator.residency import Table
-from tfquiver.service.coordinator.resumptions import position_of
-from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Reader, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Sessions
-from tfquiver.service.coordinator.wish import Wish
+from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.resumptions import position_of
+from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.sessions.sessions import ReaderRequest, SessionLimits, Sessions
+from tfquiver.service.coordinator.sessions.wish import Wish
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0
 
@@ -65,7 +65,9 @@ class Coordinator:
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
-        limits = Limits(options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions)
+        limits = SessionLimits(
+            options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions
+        )
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
         self.caching = Caching(clock, self.membership, options.chunk_timeout_s, self._wake_readers_of)
@@ -121,7 +123,7 @@ class Coordinator:
         self,
         name: str,
         listing_key: bytes,
-        terms: Terms | None,
+        terms: ListingTerms | None,
         parts: AsyncIterable[bytes],
         who: Identity = EVERYBODY,
     ) -> types_pb2.Dataset:

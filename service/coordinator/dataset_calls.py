@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.identity import Identity, Role
-from tfquiver.listing_terms import Terms
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.content.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.rpc import caller, handled, handled_stream
 from tfquiver.service.coordinator import checks
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.striping import MAX_CHUNKS
+from tfquiver.trust.identity import Identity, Role
+from tfquiver.wire.rpc import caller, handled, handled_stream
 
 _LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on sending
@@ -34,7 +34,7 @@ class DatasetCalls:
             raise errors.InvalidArgumentError("part: the stream is empty")
         checks.name("name", first.name, required=False)
         checks.hash_("listing_key", first.listing_key, required=False)
-        terms = Terms.of(first.terms) if first.HasField("terms") else None
+        terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
         ownership = self._coordinator.ownership
         if who.role is Role.JOB and ownership.owned_by(who.owner) >= MAX_OWNED:
             raise errors.ResourceExhaustedError(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from absl import flags, logging
 
-from tfquiver import serving
+from tfquiver.service import serving
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.coordinator.servicer import Tokens
-from tfquiver.tokens import SharedToken, TokenFile
+from tfquiver.trust.tokens import SharedToken, TokenFile
 
 _DEFAULTS = CoordinatorOptions()
 

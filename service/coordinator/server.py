@@ -7,12 +7,13 @@ from pathlib import Path
 
 import grpc.aio
 
-from tfquiver import errors, rpc
-from tfquiver.identity import READERS, Always, Authority, Open
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.servicer import CoordinatorServicer, Tokens
+from tfquiver.trust.identity import READERS, Always, Authority, Open
+from tfquiver.wire import rpc
 
 _STOP_GRACE_S = 1.0
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tfquiver import errors
-from tfquiver.identity import Authority, Identity, Role
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.rpc import caller, handled
 from tfquiver.service.coordinator import checks
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_calls import DatasetCalls
-from tfquiver.service.coordinator.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.trust.identity import Authority, Identity, Role
+from tfquiver.wire.rpc import caller, handled
 
 DEFAULT_LIST_LIMIT = 1000
 _STATES = {

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from tfquiver import errors, tfrecord
-from tfquiver.service.dispatcher import wire
+from tfquiver import errors
+from tfquiver.content import tfrecord
+from tfquiver.service.dispatcher import proto_wire
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"
 MAX_RECORD_BYTES = 256 << 20
@@ -99,22 +100,22 @@ def journal_files(journal_dir: Path) -> list[Path]:
 
 def decode(record: bytes) -> Update | None:
     """The update in a journal record; None for kinds that say nothing about tasks. Raises ProtocolError."""
-    for number, body in wire.fields(record):
+    for number, body in proto_wire.fields(record):
         if isinstance(body, int):
             continue
         if number == 14:
-            job = dict(wire.fields(body))
+            job = dict(proto_wire.fields(body))
             return CreateJob(_int(job, 1), _str(job, 3))
         if number == 2:
-            iteration = dict(wire.fields(body))
+            iteration = dict(proto_wire.fields(body))
             return CreateIteration(_int(iteration, 1), _int(iteration, 2))
         if number == 3:
-            task = dict(wire.fields(body))
+            task = dict(proto_wire.fields(body))
             return CreateTask(_int(task, 1), _int(task, 2), _str(task, 4))
         if number in (4, 11):
-            return TaskOver(_int(dict(wire.fields(body)), 1), finished=number == 4)
+            return TaskOver(_int(dict(proto_wire.fields(body)), 1), finished=number == 4)
         if number == 12:
-            return IterationDropped(_int(dict(wire.fields(body)), 1))
+            return IterationDropped(_int(dict(proto_wire.fields(body)), 1))
     return None
 
 

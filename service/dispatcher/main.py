@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from tfquiver import durable, errors, serving
-from tfquiver.endpoints import running_node
-from tfquiver.node_child import NodeChild
-from tfquiver.node_endpoint import NodeEndpoint
+from tfquiver import durable, errors
+from tfquiver.host.endpoints import running_node
+from tfquiver.host.node_endpoint import NodeEndpoint
+from tfquiver.service import serving
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread, UnreadSessions
-from tfquiver.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver.service.node_child import NodeChild
+from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library

@@ -18,12 +18,12 @@ from typing import Protocol
 import grpc
 from absl import logging
 
-from tfquiver import rpc
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.dispatcher import wire
+from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.task_table import TaskTable
+from tfquiver.wire import rpc
 
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
@@ -63,8 +63,10 @@ class GrpcServiceRpc:
         return {address for address, call in calls.items() if call.exception() is not None}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
-        updates = b"".join(wire.text(2, wire.integer(1, task_id) + wire.integer(2, 1)) for task_id in task_ids)
-        _method(self._dispatcher, _WORKER_UPDATE)(wire.text(1, worker) + updates, timeout=_CALL_S)
+        updates = b"".join(
+            proto_wire.text(2, proto_wire.integer(1, task_id) + proto_wire.integer(2, 1)) for task_id in task_ids
+        )
+        _method(self._dispatcher, _WORKER_UPDATE)(proto_wire.text(1, worker) + updates, timeout=_CALL_S)
 
     def close(self) -> None:
         for channel in (self._dispatcher, *self._workers.values()):

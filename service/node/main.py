@@ -15,11 +15,12 @@ from typing import NoReturn
 
 from absl import flags, logging
 
-from tfquiver import errors, serving
+from tfquiver import errors
+from tfquiver.service import serving
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node import own_hosts
-from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
-from tfquiver.service.node.reader_group import ReaderGroup
+from tfquiver.service.node.cluster import own_hosts
+from tfquiver.service.node.disk.directory import NODE_FILE, CacheDirectory
+from tfquiver.service.node.readers.reader_group import ReaderGroup
 
 FLAGS = flags.FLAGS
 _STOP_S = 4.0

@@ -10,35 +10,36 @@ from dataclasses import asdict, dataclass
 
 from absl import logging
 
-from tfquiver import addresses, errors, rpc
-from tfquiver.identity import READERS, Always, Authority, Open
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.node import file_tables
-from tfquiver.service.node.callers import Callers
-from tfquiver.service.node.chunk_orders import ChunkOrders, Elsewhere
-from tfquiver.service.node.client_stores import ClientStores
-from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
-from tfquiver.service.node.data_port import DataPort
-from tfquiver.service.node.digest_cache import DigestCache
-from tfquiver.service.node.directory import CacheDirectory
-from tfquiver.service.node.ensure import DatasetScans
-from tfquiver.service.node.fetcher import Fetcher
-from tfquiver.service.node.insert import Placer
-from tfquiver.service.node.inventory import Inventory
-from tfquiver.service.node.metered_store import Meter
-from tfquiver.service.node.peers import PeerClient
-from tfquiver.service.node.reader_group import ReaderGroup
-from tfquiver.service.node.reader_session import Limits
-from tfquiver.service.node.removals import Removals
-from tfquiver.service.node.scan import Scanner
+from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
+from tfquiver.service.node.cluster.inventory import Inventory
+from tfquiver.service.node.datasets import file_tables
+from tfquiver.service.node.datasets.digest_cache import DigestCache
+from tfquiver.service.node.datasets.ensure import DatasetScans
+from tfquiver.service.node.datasets.removals import Removals
+from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.disk import codec
+from tfquiver.service.node.disk.directory import CacheDirectory
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.hot import HotSet
+from tfquiver.service.node.orders.chunk_orders import ChunkOrders, Elsewhere
+from tfquiver.service.node.origin.client_stores import ClientStores
+from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.peers.data_port import DataPort
+from tfquiver.service.node.peers.peers import PeerClient
+from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.service.node.readers.reader_session import ReaderLimits
+from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.servicer import NodeServicer
-from tfquiver.service.node.session_server import SessionServer
-from tfquiver.service.node.shard_source import ShardSource
-from tfquiver.service.node.store import codec
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.hot import HotSet
-from tfquiver.tokens import SharedToken
+from tfquiver.service.node.shards.placer import Placer
+from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.trust.callers import Callers
+from tfquiver.trust.identity import READERS, Always, Authority, Open
+from tfquiver.trust.tokens import SharedToken
+from tfquiver.wire import addresses, rpc
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
@@ -145,7 +146,7 @@ class Node:
             options.token if options.coordinator else "",
             options.incarnation,
             self._info,
-            Patience(options.connect_s, options.lost_s),
+            CoordinatorPatience(options.connect_s, options.lost_s),
             self._coordinator_is_new,
             self._coordinator_lost,
             lambda orders: self._orders.receive(orders),
@@ -204,7 +205,7 @@ class Node:
             self._link,
             self._source,
             self._digests.get,
-            Limits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
+            ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
             options.reader_group,
         )
         if peers:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from tfquiver import errors, rpc
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
-from tfquiver.service.node.client_stores import ClientStores
-from tfquiver.service.node.ensure import DatasetScans
+from tfquiver.service.node.datasets.ensure import DatasetScans
+from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores.access import Access
+from tfquiver.wire import rpc
 
 PROGRESS_S = 0.25
 

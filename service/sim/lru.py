@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
 from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.job import Job
 from tfquiver.service.sim.store import Store

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from tfquiver import addresses, errors, serving
-from tfquiver.endpoints import running_node
-from tfquiver.node_child import NodeChild
-from tfquiver.node_endpoint import NodeEndpoint
-from tfquiver.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver import errors
+from tfquiver.host.endpoints import running_node
+from tfquiver.host.node_endpoint import NodeEndpoint
+from tfquiver.service import serving
+from tfquiver.service.node_child import NodeChild
+from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library

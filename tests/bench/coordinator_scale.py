@@ -26,8 +26,8 @@ import numpy as np
 
 from tests.bench.bars import Bar, finish
 from tests.bench.coordinator import SHARD_BYTES, large_digest
-from tfquiver import rendezvous
-from tfquiver.digest import Digest
+from tfquiver.content import rendezvous
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator

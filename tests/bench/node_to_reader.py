@@ -30,8 +30,8 @@ from tests.support import node_calls, records
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node import frames
-from tfquiver.service.node.store import entry
+from tfquiver.service.node.disk import entry
+from tfquiver.wire import reader_frames as frames
 
 RAW_BAR = 0.8
 ZSTD_BAR = 0.8

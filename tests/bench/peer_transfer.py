@@ -30,11 +30,12 @@ from pathlib import Path
 from tests.bench.bars import Bar, finish
 from tests.support import records
 from tests.support.store_node import StoreNode, build
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.peers import PeerClient
-from tfquiver.service.node.store import entry, memory
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.memory import sealed_memory
+from tfquiver.service.node.peers.peers import PeerClient
 
 BAR = 0.7
 HASHED_BAR = 1.0  # a program that does no more than receive, hash and seal
@@ -89,7 +90,7 @@ def receive_plainly(port: int, size_bytes: int, seal: bool, hash: bool = False) 
             if hash:
                 hashlib.sha256(whole).digest()
             if seal:
-                os.close(memory.sealed(whole))
+                os.close(sealed_memory.sealed(whole))
         return time.perf_counter() - start
 
 

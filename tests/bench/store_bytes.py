@@ -27,7 +27,7 @@ import psutil
 
 from tests.bench.bars import Bar, finish
 from tests.support.records import stream
-from tfquiver.demo.object_store import ObjectStore
+from tfquiver.testing.emulated_store import EmulatedStore
 
 JOBS, EPOCHS, FILES, RECORD_BYTES = 4, 3, 16, 4096
 FULL_BYTES, QUICK_BYTES = 96 << 20, 16 << 20
@@ -48,7 +48,7 @@ def job(cache_dir: str, source: str, name: str) -> None:
     print(json.dumps({"epochs": epochs, "wall_s": time.monotonic() - started}))
 
 
-def fill(store: ObjectStore, size_bytes: int) -> tuple[int, int]:
+def fill(store: EmulatedStore, size_bytes: int) -> tuple[int, int]:
     """Records and bytes that were put into the store."""
     store.make_bucket("bench")
     per_file = size_bytes // FILES // RECORD_BYTES
@@ -61,7 +61,7 @@ def fill(store: ObjectStore, size_bytes: int) -> tuple[int, int]:
     return per_file * FILES, stored_bytes
 
 
-def run_jobs(cache_dir: Path, store: ObjectStore) -> list[dict[str, Any]]:
+def run_jobs(cache_dir: Path, store: EmulatedStore) -> list[dict[str, Any]]:
     env = {
         **os.environ,
         "STORAGE_EMULATOR_HOST": store.url,
@@ -105,7 +105,7 @@ def main() -> None:
     if arguments.job:
         job(arguments.cache_dir, "gs://bench/train-*", arguments.job)
         return
-    with ObjectStore.start(STORE_BYTES_PER_S) as store, tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
+    with EmulatedStore.start(STORE_BYTES_PER_S) as store, tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
         records, dataset_bytes = fill(store, QUICK_BYTES if arguments.quick else FULL_BYTES)
         before = store.traffic()
         started = time.monotonic()

@@ -19,8 +19,8 @@ from unittest import mock
 import zstandard
 
 from tests.bench.bars import Bar, finish
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.verified import VerifiedShard
 
 SHARD_BYTES = 2 << 20
 BAR = 0.35  # of the rate of hashing, writing and syncing the same bytes one after the other

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors
-from tfquiver.service.node.client_stores import ClientStores
+from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.access import Access
 

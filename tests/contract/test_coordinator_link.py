@@ -12,9 +12,9 @@ from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.node import coordinator_link
-from tfquiver.service.node.coordinator_link import CoordinatorLink, Patience
-from tfquiver.service.node.inventory import Inventory
+from tfquiver.service.node.cluster import coordinator_link
+from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
+from tfquiver.service.node.cluster.inventory import Inventory
 
 
 class Listener:
@@ -48,7 +48,7 @@ async def test_errors_that_nobody_has_thought_of_end_neither_heartbeats_nor_orde
     node = types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
     async with server, asyncio.timeout(10):
         link = CoordinatorLink(
-            address, "", "1", lambda: node, Patience(), lambda: None, lambda _: None, listener.on_orders,
+            address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None, listener.on_orders,
             listener.on_members,
         )  # fmt: skip
         link.inventory = Inventory(list, link.wake)

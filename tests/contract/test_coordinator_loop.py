@@ -16,14 +16,14 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.identity import EVERYBODY
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.caching import Caching
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.session import LeaseState
-from tfquiver.service.coordinator.sessions import Sessions
+from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.trust.identity import EVERYBODY
 
 DIGEST = numbered_digest(200)
 COOPERATIVE = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, chunks=10)

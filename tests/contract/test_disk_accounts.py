@@ -12,10 +12,10 @@ import pytest
 
 from tests.contract.test_disk_store import disk_bytes, noise, raw_of
 from tfquiver import errors
-from tfquiver.service.node.store.accounts import UNSET, Terms
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.rules import KeepAll, Why
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.rules import KeepAll, Why
+from tfquiver.service.node.memory.verified import VerifiedShard
 
 ENTRY_BYTES = 3 * 4096
 A, B = b"a" * 32, b"b" * 32
@@ -28,7 +28,7 @@ def shards(count: int) -> list[VerifiedShard]:
 class Fixed:
     """Rules that name the accounts of each shard; those that are not named have not been set."""
 
-    def __init__(self, terms: Mapping[bytes, Terms], keys: Mapping[bytes, Sequence[bytes]]) -> None:
+    def __init__(self, terms: Mapping[bytes, AccountTerms], keys: Mapping[bytes, Sequence[bytes]]) -> None:
         self.terms, self._keys = terms, keys
 
     def accounts(self, hash: bytes, why: Why) -> Sequence[bytes]:
@@ -38,7 +38,7 @@ class Fixed:
         return [self.accounts(hash, Why.STANDS) for hash in hashes]
 
 
-def all_in(key: bytes, terms: Terms, made: Sequence[VerifiedShard]) -> Fixed:
+def all_in(key: bytes, terms: AccountTerms, made: Sequence[VerifiedShard]) -> Fixed:
     return Fixed({key: terms}, {shard.hash: (key,) for shard in made})
 
 
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> DiskStore:
 
 def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: DiskStore) -> None:
     made = shards(15)
-    store.use(all_in(A, Terms("data set a", 10 * ENTRY_BYTES), made))
+    store.use(all_in(A, AccountTerms("data set a", 10 * ENTRY_BYTES), made))
     assert put(store, made) == 10
     assert [shard.hash in store for shard in made] == [True] * 10 + [False] * 5
     assert (store.refused_inserts, store.evictions) == (5, 0)
@@ -68,9 +68,9 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
     left = Counter[int]()
     for seed in range(60):
         again = DiskStore(tmp_path / str(seed), 20 * ENTRY_BYTES, mode="raw", rng=random.Random(seed))
-        again.use(all_in(A, Terms("a", 10 * ENTRY_BYTES), made))
+        again.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES), made))
         put(again, made[:10])
-        again.use(all_in(A, Terms("a", 4 * ENTRY_BYTES - 1), made))
+        again.use(all_in(A, AccountTerms("a", 4 * ENTRY_BYTES - 1), made))
         again.settle()
         assert again.used_bytes == disk_bytes(tmp_path / str(seed)) == 3 * ENTRY_BYTES
         assert (again.evictions, again.evicted_bytes) == (7, 7 * ENTRY_BYTES)
@@ -81,7 +81,7 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
 
 def test_lru_keeps_what_was_opened_last(store: DiskStore) -> None:
     made = shards(8)
-    store.use(all_in(A, Terms("a", 5 * ENTRY_BYTES, lru=True), made))
+    store.use(all_in(A, AccountTerms("a", 5 * ENTRY_BYTES, lru=True), made))
     assert put(store, made[:5]) == 5
     assert raw_of(store, made[3].hash) == made[3].raw
     store.used(made[1].hash)
@@ -92,7 +92,7 @@ def test_lru_keeps_what_was_opened_last(store: DiskStore) -> None:
 
 def test_an_entry_that_is_being_read_may_go(store: DiskStore) -> None:
     made = shards(6)
-    store.use(all_in(A, Terms("a", 5 * ENTRY_BYTES, lru=True), made))
+    store.use(all_in(A, AccountTerms("a", 5 * ENTRY_BYTES, lru=True), made))
     put(store, made[:5])
     opened = store.open_entry(made[0].hash)
     assert opened
@@ -109,7 +109,7 @@ def test_those_that_nobody_has_set_give_way_and_are_found_again_after_a_restart(
 ) -> None:
     first, second = shards(20), shards(8)
     assert put(store, first) == 20
-    rules = all_in(A, Terms("a", 8 * ENTRY_BYTES), second)
+    rules = all_in(A, AccountTerms("a", 8 * ENTRY_BYTES), second)
     store.use(rules)
     store.settle()
     assert store.used_bytes == 20 * ENTRY_BYTES, "room that nobody needs is used"
@@ -119,7 +119,7 @@ def test_those_that_nobody_has_set_give_way_and_are_found_again_after_a_restart(
     more = shards(1)
     assert put(store, more) == 0, "among themselves what came first stays"
     again = DiskStore(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw")
-    again.use(Fixed({A: Terms("a", 3 * ENTRY_BYTES)}, {shard.hash: (A,) for shard in second}))
+    again.use(Fixed({A: AccountTerms("a", 3 * ENTRY_BYTES)}, {shard.hash: (A,) for shard in second}))
     again.settle()
     assert sum(shard.hash in again for shard in second) == 3
     assert sum(shard.hash in again for shard in first) == 12
@@ -130,7 +130,7 @@ def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskStore) -> None:
     told: list[tuple[bytes, bool]] = []
     store._on_change = lambda *change: told.append(change)
     put(store, made[:4])
-    nowhere = Fixed({B: Terms("b")}, {shard.hash: () for shard in made} | {made[0].hash: (B,)})
+    nowhere = Fixed({B: AccountTerms("b")}, {shard.hash: () for shard in made} | {made[0].hash: (B,)})
     store.use(nowhere)
     assert len(store) == 4
     store.evict([shard.hash for shard in made[:2]])
@@ -149,7 +149,7 @@ def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskStore) -> None:
 class UntilWritten(Fixed):
     """As soon as a temporary file is there, what it is for is not kept any more."""
 
-    def __init__(self, root: Path, terms: Mapping[bytes, Terms], keys: Mapping[bytes, Sequence[bytes]]) -> None:
+    def __init__(self, root: Path, terms: Mapping[bytes, AccountTerms], keys: Mapping[bytes, Sequence[bytes]]) -> None:
         super().__init__(terms, keys)
         self._temporaries = root / "tmp"
 
@@ -159,10 +159,10 @@ class UntilWritten(Fixed):
 
 def test_what_is_ordered_away_while_it_is_being_written_does_not_stay(tmp_path: Path, store: DiskStore) -> None:
     (shard,) = shards(1)
-    store.use(UntilWritten(tmp_path / "cache", {A: Terms("a", ENTRY_BYTES)}, {shard.hash: (A,)}))
+    store.use(UntilWritten(tmp_path / "cache", {A: AccountTerms("a", ENTRY_BYTES)}, {shard.hash: (A,)}))
     store.insert(shard)
     assert (len(store), store.used_bytes, disk_bytes(tmp_path / "cache")) == (0, 0, 0)
-    store.use(all_in(A, Terms("a", ENTRY_BYTES), [shard]))
+    store.use(all_in(A, AccountTerms("a", ENTRY_BYTES), [shard]))
     assert store.has_room(shard.hash, ENTRY_BYTES), "nothing is left reserved"
     assert not store.has_room(shard.hash, ENTRY_BYTES, 1)
 
@@ -187,7 +187,7 @@ def test_limits_and_quota_hold_while_many_insert_and_settings_change(tmp_path: P
         thread.start()
     for turn in range(30):
         own, lru = (4 + turn % 5) * ENTRY_BYTES, (3 + turn % 4) * ENTRY_BYTES
-        store.use(Fixed({A: Terms("a", own), B: Terms("b", lru, lru=True)}, keys))
+        store.use(Fixed({A: AccountTerms("a", own), B: AccountTerms("b", lru, lru=True)}, keys))
         store.settle()
         assert sum(shard.hash in store for shard in ours) * ENTRY_BYTES <= own
         assert sum(shard.hash in store for shard in theirs) * ENTRY_BYTES <= lru

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
-from tfquiver.service.node.store import codec, entry
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.service.node.disk import codec, entry
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.verified import VerifiedShard
 
 NOISE = random.Random(1)
 

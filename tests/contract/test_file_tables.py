@@ -14,17 +14,18 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.store_node import StoreNode, is_shard, write_files
-from tfquiver import errors, listing
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_entry import FileEntry
-from tfquiver.file_scan import ScannedFile
-from tfquiver.listing_terms import Terms
-from tfquiver.scan_journal import to_rows
-from tfquiver.service.node.file_tables import FileTables
+from tfquiver import errors
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.scanning import listing
+from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.scan_journal import to_rows
+from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.stores.gcs import GcsStore
 
 POLICY = CutPolicy(4096, 16384, 65536)
-TERMS = Terms(POLICY)
+TERMS = ListingTerms(POLICY)
 
 
 def table(uri: str, shards: int = 3) -> tuple[FileEntry, ScannedFile]:
@@ -79,8 +80,8 @@ async def test_a_scan_that_failed_goes_on_with_what_it_had_not_done(tmp_path: Pa
         assert node.meter.store_bytes < 6 * len(good)  # of twelve; four at a time are under way
 
 
-@pytest.mark.parametrize("other", [Terms(CutPolicy()), Terms(POLICY, "gs=http://elsewhere")])
-def test_tables_are_of_a_policy_and_a_place(tmp_path: Path, other: Terms) -> None:
+@pytest.mark.parametrize("other", [ListingTerms(CutPolicy()), ListingTerms(POLICY, "gs=http://elsewhere")])
+def test_tables_are_of_a_policy_and_a_place(tmp_path: Path, other: ListingTerms) -> None:
     tables = FileTables(tmp_path / "files.db")
     file, scanned = table("gs://b/f")
     tables.put(file, TERMS, scanned)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.store_node import raw_of
-from tfquiver.entry_size import PAGE_BYTES
-from tfquiver.service.node.ready_shard import ReadyShard
-from tfquiver.service.node.store.hot import HotSet
-from tfquiver.service.node.store.memory import NoMemoryError
+from tfquiver.content.entry_size import PAGE_BYTES
+from tfquiver.service.node.memory.hot import HotSet
+from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 
 
 def shard(size: int) -> ReadyShard:

@@ -14,12 +14,14 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
-from tfquiver import errors, listing, rendezvous
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
+from tfquiver import errors
+from tfquiver.content import rendezvous
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.store import entry
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.scanning import listing
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)
@@ -111,7 +113,7 @@ async def test_a_peer_that_is_gone_costs_no_error_and_nothing_is_kept_of_its_sha
 async def test_a_peer_that_accepts_and_never_answers_is_given_up(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peer_socket.SILENCE_S", 0.2)
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         peer = types_pb2.NodeInfo(node_id="mute", data_address=address, quota_bytes=1)
@@ -123,8 +125,8 @@ async def test_a_peer_that_accepts_and_never_answers_is_given_up(
 async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peer_socket.SILENCE_S", 0.5)
-    monkeypatch.setattr("tfquiver.service.node.data_connection.WORKING_S", 0.1)
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
     members: Members = []
     limit_bytes_per_s = digest.size_bytes / 1.5
     async with (

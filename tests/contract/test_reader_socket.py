@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.service.node import frames, reader_session, session_server
-from tfquiver.service.node.reader_shell import Reader
-from tfquiver.service.node.session_server import SessionServer
-from tfquiver.service.node.shard_fetches import ShardFetches
+from tfquiver.service.node.readers import reader_session, session_server
+from tfquiver.service.node.readers.reader_shell import Reader
+from tfquiver.service.node.readers.session_server import SessionServer
+from tfquiver.service.node.readers.shard_fetches import ShardFetches
+from tfquiver.wire import reader_frames as frames
 
 
 @on_loop
@@ -53,12 +54,12 @@ async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_a
 async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     """What was ready for it has been given up already."""
     unused = cast(Any, None)
-    state = reader_session.ReaderSession(np.full(3, 100, np.uint64), 100, limits=reader_session.Limits())
+    state = reader_session.ReaderSession(np.full(3, 100, np.uint64), 100, limits=reader_session.ReaderLimits())
     state.opened((), ())
     state.leased(reader_session.LeaseState.LEASED, [(0, ""), (1, "")], 0.0)
     state.fetched(0)
     assert reader_session.Send(1) not in state.fetched(1), "it waits for credit"
-    reader = Reader("", unused, unused, unused, unused, ("node", "1"), reader_session.Limits())
+    reader = Reader("", unused, unused, unused, unused, ("node", "1"), reader_session.ReaderLimits())
     reader._session = state
     reader._fetches = ShardFetches(unused, unused, unused, unused)
     reader._fetches.close()

@@ -16,11 +16,11 @@ from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of, write_files
 from tfquiver import errors, stores
-from tfquiver.digest import Digest
-from tfquiver.service.node import peer_standing
-from tfquiver.service.node.peer_connection import PeerConnection
-from tfquiver.service.node.peers import PeerClient
-from tfquiver.service.node.store import entry
+from tfquiver.content.digest import Digest
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.peers import peer_standing
+from tfquiver.service.node.peers.peer_connection import PeerConnection
+from tfquiver.service.node.peers.peers import PeerClient
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ async def test_a_body_that_trickles_is_given_up(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time; all of them would not."""
-    monkeypatch.setattr("tfquiver.service.node.peer_socket.SILENCE_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.3)
 
     def trickle(sock: socket.socket, body: bytes) -> None:
         for at in range(0, len(body), 16):

@@ -18,13 +18,14 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator
 from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_files
-from tfquiver import digest_build, errors, listing
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.file_entry import FileEntry
-from tfquiver.service.node.ready_shard import SEALED_MEMORY
-from tfquiver.service.node.store import codec
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver import errors
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import digest_build, listing
+from tfquiver.service.node.disk import codec
+from tfquiver.service.node.memory.ready_shard import SEALED_MEMORY
+from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.local import LocalStore
 

@@ -17,9 +17,9 @@ from tests.support.disks import Disk, ext4
 from tests.support.privileges import needs_disks
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.store.accounts import Terms
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.rules import KeepAll
+from tfquiver.service.node.disk.accounts import AccountTerms
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.rules import KeepAll
 
 pytestmark = needs_disks
 ENTRY_BYTES = 3 * 4096
@@ -35,7 +35,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def test_only_those_who_use_the_disk_wait_for_one_that_hangs(disk: Disk) -> None:
     made = shards(12)
     store = DiskStore(disk.path / "cache", 8 * ENTRY_BYTES, mode="raw")
-    store.use(all_in(A, Terms("a", 6 * ENTRY_BYTES, lru=True), made))
+    store.use(all_in(A, AccountTerms("a", 6 * ENTRY_BYTES, lru=True), made))
     put(store, made[:6])
     disk.freeze()
     with ThreadPoolExecutor(8) as pool:
@@ -54,7 +54,7 @@ def test_only_those_who_use_the_disk_wait_for_one_that_hangs(disk: Disk) -> None
                 store.hashes()
                 assert not store.has_room(made[9].hash, 1 << 40)
                 store.used(made[5].hash)
-                store.use(all_in(A, Terms("a", 6 * ENTRY_BYTES, lru=True), made))
+                store.use(all_in(A, AccountTerms("a", 6 * ENTRY_BYTES, lru=True), made))
                 store.use(KeepAll())
                 assert store.wanted(made[9].hash)
                 assert made[8].hash not in store
@@ -94,7 +94,7 @@ def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
     store = DiskStore(
         disk.path / "cache", 10 * ENTRY_BYTES, mode="raw", on_change=lambda *change: told.update([change]), clock=clock
     )
-    store.use(all_in(A, Terms("a", 10 * ENTRY_BYTES, lru=True), made))
+    store.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES, lru=True), made))
     assert put(store, made[:10]) == 10
     held = set(store.hashes())
     disk.read_only()
@@ -102,9 +102,9 @@ def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
         clock.advance(60)
         assert put(store, made[10:]) == 0
     assert not store.has_room(made[11].hash, ENTRY_BYTES), "nobody needs to fetch for it"
-    store.use(all_in(A, Terms("a", 3 * ENTRY_BYTES), made))
+    store.use(all_in(A, AccountTerms("a", 3 * ENTRY_BYTES), made))
     assert not store.settle()
-    store.use(all_in(A, Terms("a", 10 * ENTRY_BYTES, lru=True), []))
+    store.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES, lru=True), []))
     store.give_up(store.hashes())
     store.resize(ENTRY_BYTES)
     store.resize(10 * ENTRY_BYTES)
@@ -113,7 +113,7 @@ def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
     assert (store.used_bytes, store.evictions, store.corrupt_entries) == (10 * ENTRY_BYTES, 0, 0)
     disk.read_only(False)
     clock.advance(60)
-    store.use(all_in(A, Terms("a", 10 * ENTRY_BYTES, lru=True), made))
+    store.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES, lru=True), made))
     assert store.settle()
     assert put(store, made[10:14]) == 4
     assert (len(store), store.evictions) == (10, 4)

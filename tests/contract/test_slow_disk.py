@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode, build, is_shard, write_files
-from tfquiver.digest import Digest
-from tfquiver.service.node.store import entry_file
+from tfquiver.content.digest import Digest
+from tfquiver.service.node.disk import entry_file
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def digest(tmp_path: Path) -> Digest:
 async def test_hits_go_on_and_misses_are_served_from_memory_while_the_disk_hangs(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.inserts.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tfquiver.service.node.shards.inserts.PATIENCE_S", 0.2)
     hanging, let_go = threading.Event(), threading.Event()
     sync = entry_file.os.fsync
 

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.support.s3_server import S3Server, s3_server
-from tfquiver import errors, store_environment, stores
-from tfquiver.store_access import is_due
+from tfquiver import errors, stores
+from tfquiver.client.store_access import is_due
+from tfquiver.host import store_environment
 from tfquiver.stores import access
 from tfquiver.stores.access import Access
 from tfquiver.stores.fsspec import FsspecStore

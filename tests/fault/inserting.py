@@ -7,8 +7,8 @@ import random
 import sys
 from pathlib import Path
 
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.verified import VerifiedShard
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.verified import VerifiedShard
 
 if __name__ == "__main__":
     root, seed = Path(sys.argv[1]), int(sys.argv[2])

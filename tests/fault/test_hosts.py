@@ -20,12 +20,14 @@ from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
-from tfquiver import digest_build, listing, rendezvous, rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
+from tfquiver.client.registration import Registrar
+from tfquiver.content import rendezvous
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registration import Registrar
+from tfquiver.scanning import digest_build, listing
 from tfquiver.stores.gcs import GcsStore
+from tfquiver.wire import rpc
 
 pytestmark = pytest.mark.alone  # bytes a second are measured, and a network of the machine is made
 

@@ -17,7 +17,8 @@ import tfquiver
 from tests.ops.test_service import distributed, service
 from tests.support import numbered
 from tests.support.op_source import drop_iterators
-from tfquiver import CutPolicy, endpoints
+from tfquiver import CutPolicy
+from tfquiver.host import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.contract.test_disk_store import disk_bytes, raw_of
-from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.disk.disk_store import DiskStore
 
 
 def test_a_store_that_is_killed_while_it_inserts_comes_back_whole(tmp_path: Path, seed: int) -> None:

@@ -17,7 +17,8 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import wait_until
-from tfquiver import CutPolicy, endpoints, local
+from tfquiver import CutPolicy
+from tfquiver.host import daemon, endpoints
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1500, 1000
 TOTAL = FILES * RECORDS_A_FILE
@@ -33,7 +34,7 @@ class _NoOp:
 @pytest.fixture(scope="module")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     cache_dir = tmp_path_factory.mktemp("module") / "cache"
-    endpoints.acquire("module", functools.partial(local.find_or_start, cache_dir, 1 << 30), _NoOp())
+    endpoints.acquire("module", functools.partial(daemon.find_or_start, cache_dir, 1 << 30), _NoOp())
     yield cache_dir
     endpoints.close_all()
     for process in psutil.process_iter(["cmdline"]):

@@ -10,8 +10,8 @@ import hashlib
 from pathlib import Path
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, stream
-from tfquiver import digest_build, listing
-from tfquiver.digest import Digest
+from tfquiver.content.digest import Digest
+from tfquiver.scanning import digest_build, listing
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import google_crc32c
 import zstandard
 
-from tfquiver.service.node.store import entry
+from tfquiver.service.node.disk import entry
 
 HERE = Path(__file__).parent
 RAW = b"".join(b"record %d of the golden shard\n" % i for i in range(200))

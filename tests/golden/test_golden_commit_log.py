@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.golden.make_commit_log import DIGEST, records
 from tests.unit.session_world import View
 from tfquiver.clock import ManualClock
-from tfquiver.identity import Identity, Role
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.log_file import framed, header, parse
-from tfquiver.service.coordinator.ownership import Ownership
-from tfquiver.service.coordinator.sessions import Sessions
+from tfquiver.service.coordinator.datasets.ownership import Ownership
+from tfquiver.service.coordinator.durable.log_file import framed, header, parse
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.trust.identity import Identity, Role
 
 NOT_OF_SESSIONS = ("dataset_registered", "dataset_access", "dataset_removed", "session_claimed")
 LOG = Path(__file__).parent / "commit_log_v1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.golden.make_digest import HERE, digest_of_files, payloads
 from tests.support.records import stream
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.file_entry import FileEntry
-from tfquiver.listing import listing_key
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning.listing import listing_key
 
 
 def test_todays_code_reads_the_old_digest() -> None:

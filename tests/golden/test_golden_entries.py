@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.golden.make_entries import HERE, RAW, entry_of
-from tfquiver.service.node.store import codec, entry
-from tfquiver.service.node.store.disk import DiskStore
+from tfquiver.service.node.disk import codec, entry
+from tfquiver.service.node.disk.disk_store import DiskStore
 
 
 def test_raw_entries_are_still_written_this_way() -> None:

@@ -18,8 +18,9 @@ import pytest
 from tests.integration.test_local import daemons
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection
-from tfquiver import errors, local
-from tfquiver.service.node.directory import CacheDirectory
+from tfquiver import errors
+from tfquiver.host import daemon
+from tfquiver.service.node.disk.directory import CacheDirectory
 
 NODE = "tfquiver.service.node.main"
 
@@ -91,7 +92,7 @@ def test_a_link_where_a_daemon_is_started_is_named_and_not_followed(tmp_path: Pa
     target.mkdir() if file == "log" else target.write_text("precious\n")
     (cache_dir / file).symlink_to(target)
     with pytest.raises(errors.InvalidArgumentError, match=f"cache_dir {cache_dir}: {file}: .*symbolic link"):
-        local.find_or_start(cache_dir, idle_exit_s=2)
+        daemon.find_or_start(cache_dir, idle_exit_s=2)
     assert not list(target.iterdir()) if target.is_dir() else target.read_text() == "precious\n"
 
 
@@ -154,31 +155,31 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
 
 
 def test_a_directory_deleted_under_a_daemon_is_left_to_the_next_one(cache_dir: Path) -> None:
-    first = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
+    first = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
     process = psutil.Process(json.loads((cache_dir / "node.json").read_text())["pid"])
     shutil.rmtree(cache_dir, ignore_errors=True)
-    assert local.find(cache_dir) is None
-    second = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
+    assert daemon.find(cache_dir) is None
+    second = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
     assert second.node_id != first.node_id
     wait_until(lambda: not process.is_running(), "the first one notices", 10)
     for address in (second.socket, second.control.removeprefix("unix:"), second.coordinator.removeprefix("unix:")):
         assert Path(address).is_socket(), "the first one removed what was the second's"
-    assert local.find(cache_dir) == second
-    assert local.find_or_start(cache_dir) == second
+    assert daemon.find(cache_dir) == second
+    assert daemon.find_or_start(cache_dir) == second
     assert len(daemons(cache_dir)) == 1
 
 
 @pytest.mark.parametrize("part", ["run", "node.json", "node.lock"])
 def test_a_daemon_that_cannot_be_found_any_more_leaves(cache_dir: Path, part: str) -> None:
-    local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
+    daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
     process = psutil.Process(json.loads((cache_dir / "node.json").read_text())["pid"])
     if part == "run":
         shutil.rmtree(cache_dir / "run")
     else:
         (cache_dir / part).unlink()
     wait_until(lambda: not process.is_running(), "it leaves", 10)
-    again = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
-    assert local.find(cache_dir) == again
+    again = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
+    assert daemon.find(cache_dir) == again
     assert "this node leaves" in (cache_dir / "log" / "node.log").read_text()
 
 
@@ -191,7 +192,7 @@ def test_a_daemon_whose_starter_is_gone_serves_without_complaint(cache_dir: Path
             [sys.executable, "-m", NODE, f"--cache_dir={cache_dir}", "--quota=1MiB"], stdout=write_end, stderr=log
         )
     os.close(write_end)
-    wait_until(lambda: local.find(cache_dir) is not None, "it is ready")
+    wait_until(lambda: daemon.find(cache_dir) is not None, "it is ready")
     process.terminate()
     assert process.wait(10) == 0
     assert "Traceback" not in (cache_dir / "stderr").read_text()

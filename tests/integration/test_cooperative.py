@@ -14,7 +14,7 @@ import pytest
 from tests.support import node_calls, rotating
 from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
-from tfquiver.cutting import CutPolicy
+from tfquiver.content.cutting import CutPolicy
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 ONE_RECORD = CutPolicy(1, 1, 1)

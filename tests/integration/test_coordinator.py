@@ -14,9 +14,9 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_entry import FileEntry
-from tfquiver.listing_terms import Terms
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator import checks
@@ -48,7 +48,7 @@ def left(tmp_path: Path) -> list[Path]:
 
 @with_coordinator
 async def test_a_digest_is_found_by_every_name_and_comes_back_as_it_went(client: CoordinatorClient, base: Path) -> None:
-    data, terms = DIGEST.to_bytes(), Terms(CutPolicy(1, 2, 3), "gs=http://here")
+    data, terms = DIGEST.to_bytes(), ListingTerms(CutPolicy(1, 2, 3), "gs=http://here")
     key = terms.key(DIGEST.files)
     uploaded = await client.upload([data[:100], b"", data[100:]], "mine", key, terms.message())
     assert (uploaded.digest_id, uploaded.shards, uploaded.name) == (DIGEST.digest_id, 20, "mine")
@@ -66,10 +66,14 @@ async def test_a_digest_is_found_by_every_name_and_comes_back_as_it_went(client:
 @with_coordinator
 async def test_nobody_maps_a_listing_to_other_content(client: CoordinatorClient, base: Path) -> None:
     """Whoever may register could otherwise have every reader of `theirs` read his own records."""
-    theirs = Terms().key([FileEntry("gs://team/train-1", 100, "1")])
-    mine = Terms().key(DIGEST.files)
+    theirs = ListingTerms().key([FileEntry("gs://team/train-1", 100, "1")])
+    mine = ListingTerms().key(DIGEST.files)
     data = DIGEST.to_bytes()
-    for key, terms in [(theirs, Terms().message()), (mine, None), (mine, Terms(CutPolicy(1, 1, 1)).message())]:
+    for key, terms in [
+        (theirs, ListingTerms().message()),
+        (mine, None),
+        (mine, ListingTerms(CutPolicy(1, 1, 1)).message()),
+    ]:
         with pytest.raises(errors.InvalidArgumentError, match="listing_key: it is not that of the digest's own file"):
             await client.upload([data], "", key, terms)
         with pytest.raises(errors.NotFoundError):
@@ -83,15 +87,15 @@ async def test_nobody_maps_a_listing_to_other_content(client: CoordinatorClient,
 async def test_a_digest_that_is_damaged_on_disk_is_given_up_and_registered_again(
     client: CoordinatorClient, base: Path
 ) -> None:
-    data, key = DIGEST.to_bytes(), Terms().key(DIGEST.files)
-    registered = await client.upload([data], "mine", key, Terms().message())
+    data, key = DIGEST.to_bytes(), ListingTerms().key(DIGEST.files)
+    registered = await client.upload([data], "mine", key, ListingTerms().message())
     (path,) = left(base)
     path.write_bytes(_flipped(data, len(data) // 2))
     for request in (pb.FindDatasetRequest(digest_id=DIGEST.digest_id), pb.FindDatasetRequest(listing_key=key)):
         with pytest.raises(errors.NotFoundError):
             await client.call("FindDataset", request)
     assert left(base) == []
-    assert await client.upload([data], "mine", key, Terms().message()) == registered
+    assert await client.upload([data], "mine", key, ListingTerms().message()) == registered
     assert await client.call("FindDataset", pb.FindDatasetRequest(listing_key=key)) == registered
 
 

@@ -14,11 +14,11 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import status
 from tfquiver.cli.main import main
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.listed import listed
-from tfquiver.listing_terms import Terms
-from tfquiver.registration import Registrar
+from tfquiver.client.listed import listed
+from tfquiver.client.registration import Registrar
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.listing_terms import ListingTerms
 
 QUOTA_BYTES = 2 << 20
 # An entry takes a page at least: 800 shards of 100 bytes are larger on disk than the quota.
@@ -155,7 +155,7 @@ def test_a_digest_that_is_registered_is_found_by_its_files(cluster: Cluster, tmp
     assert main(["digest", "build", pattern, "-o", str(tmp_path / "d.tfqd"), "--name=mine", "--service", service]) == 0
     files, _ = listed(pattern)
     with Registrar(service, None, "", 20.0) as registrar:
-        found = registrar.files(files, Terms(), "other", None)
+        found = registrar.files(files, ListingTerms(), "other", None)
         assert (found.name, found.records) == ("mine", 100)
-        assert registrar.files(files, Terms(CutPolicy(1, 1, 1)), "other", None).shards == 100
+        assert registrar.files(files, ListingTerms(CutPolicy(1, 1, 1)), "other", None).shards == 100
     assert node_calls.status(cluster.node.ready["control"]).store_bytes - before < 2 * files[0].size_bytes

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.records import stream
 from tfquiver.cli.main import main
-from tfquiver.digest import Digest
+from tfquiver.content.digest import Digest
 
 SIZES = ["--min-shard=200", "--target-shard=1000", "--max-shard=5KB"]
 PAYLOADS = [bytes([i % 256]) * (i % 100) for i in range(500)]

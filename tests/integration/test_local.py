@@ -16,10 +16,11 @@ import pytest
 
 from tests.support.cluster import wait_until
 from tests.support.reader_client import Connection
-from tfquiver import endpoints, errors, local
+from tfquiver import errors
+from tfquiver.host import daemon, endpoints
 
 FIND = (
-    "import sys, dataclasses, json; from tfquiver import local;"
+    "import sys, dataclasses, json; from tfquiver.host import daemon as local;"
     "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
     "assert 'tensorflow' not in sys.modules"
 )
@@ -50,14 +51,14 @@ def pid(directory: Path) -> int:
 
 
 def test_a_daemon_is_started_found_and_leaves(cache_dir: Path) -> None:
-    assert local.find(cache_dir) is None
-    started = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=1)
+    assert daemon.find(cache_dir) is None
+    started = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=1)
     process = psutil.Process(pid(cache_dir))
-    assert local.find_or_start(cache_dir) == started
+    assert daemon.find_or_start(cache_dir) == started
     assert process.pid == pid(cache_dir)
     assert not psutil.Process().children(), "the daemon is nobody's child"
     wait_until(lambda: not process.is_running(), "an idle daemon leaves")
-    assert local.find(cache_dir) is None
+    assert daemon.find(cache_dir) is None
 
 
 def test_many_processes_at_once_get_one_daemon(cache_dir: Path) -> None:
@@ -70,10 +71,10 @@ def test_many_processes_at_once_get_one_daemon(cache_dir: Path) -> None:
 
 
 def test_what_a_killed_daemon_left_behind_is_replaced(cache_dir: Path) -> None:
-    first = local.find_or_start(cache_dir)
+    first = daemon.find_or_start(cache_dir)
     os.kill(pid(cache_dir), signal.SIGKILL)
     assert Path(first.socket).exists()
-    second = local.find_or_start(cache_dir)
+    second = daemon.find_or_start(cache_dir)
     assert second == first  # same places, same node id; another process
     with Connection(second.socket) as connection:
         assert connection.hello() == second.node_id
@@ -83,10 +84,10 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "cache" / "log").mkdir(parents=True)
     (tmp_path / "cache" / "objects").write_text("in the way")
     with pytest.raises(errors.UnavailableError, match="objects"):
-        local.find_or_start(tmp_path / "cache")
+        daemon.find_or_start(tmp_path / "cache")
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.InvalidArgumentError, match="file"):
-        local.find_or_start(tmp_path / "file")
+        daemon.find_or_start(tmp_path / "file")
 
 
 def test_an_endpoint_is_kept_beyond_a_thousand_descriptors(cache_dir: Path) -> None:
@@ -99,11 +100,11 @@ def test_an_endpoint_is_kept_beyond_a_thousand_descriptors(cache_dir: Path) -> N
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
-        kept = endpoints.KeptEndpoint("many", lambda: local.find_or_start(cache_dir, 1 << 20, idle_exit_s=5), NoOp())
+        kept = endpoints.KeptEndpoint("many", lambda: daemon.find_or_start(cache_dir, 1 << 20, idle_exit_s=5), NoOp())
         try:
             first = pid(cache_dir)
             os.kill(first, signal.SIGKILL)
-            wait_until(lambda: local.find(cache_dir) is not None and pid(cache_dir) != first, "another daemon")
+            wait_until(lambda: daemon.find(cache_dir) is not None and pid(cache_dir) != first, "another daemon")
         finally:
             kept.close()
     finally:
@@ -113,8 +114,8 @@ def test_an_endpoint_is_kept_beyond_a_thousand_descriptors(cache_dir: Path) -> N
 
 
 def test_a_daemon_whose_sockets_were_deleted_is_not_found(cache_dir: Path) -> None:
-    endpoint = local.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=5)
+    endpoint = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=5)
     coordinator = Path(endpoint.coordinator.removeprefix("unix:"))
     assert coordinator.is_socket()
     coordinator.unlink()
-    assert local.find(cache_dir) is None
+    assert daemon.find(cache_dir) is None

@@ -23,11 +23,12 @@ import pytest
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
-from tfquiver import errors, rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
-from tfquiver.service.node import frames
+from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import rpc
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
 NODE = "tfquiver.service.node.main"

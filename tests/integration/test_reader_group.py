@@ -22,12 +22,12 @@ from tests.support.as_user import as_user
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
-from tfquiver import rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.node_endpoint import read_endpoint
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.host.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
-from tfquiver.service.node import frames
+from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import rpc
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
 NODE = "tfquiver.service.node.main"

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from tests.support.records import SMALL_SHARDS, stream
-from tfquiver import digest_build, errors, listing
+from tfquiver import errors
+from tfquiver.scanning import digest_build, listing
 
 
 @pytest.fixture(autouse=True)

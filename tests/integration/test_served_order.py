@@ -16,7 +16,8 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.op_source import drop_iterators
-from tfquiver import CutPolicy, endpoints, local
+from tfquiver import CutPolicy
+from tfquiver.host import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
@@ -35,7 +36,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def _cache(cache_dir: Path) -> Iterator[Path]:
-    endpoints.acquire(str(cache_dir), functools.partial(local.find_or_start, cache_dir, 1 << 30), _NoOp())
+    endpoints.acquire(str(cache_dir), functools.partial(daemon.find_or_start, cache_dir, 1 << 30), _NoOp())
     yield cache_dir
     endpoints.close_all()
     for process in psutil.process_iter(["cmdline"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from tfquiver.demo.throttled_store import ThrottledStore
+from tfquiver.testing.throttled_store import ThrottledStore
 
 
 class Upstream:

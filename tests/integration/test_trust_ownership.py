@@ -18,21 +18,21 @@ from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
-from tfquiver import rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.file_entry import FileEntry
-from tfquiver.identity import Role
-from tfquiver.listing import expand
-from tfquiver.listing_terms import Terms
+from tfquiver.client.registration import Registrar
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registration import Registrar
+from tfquiver.scanning.listing import expand
 from tfquiver.service.coordinator import dataset_calls
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.tokens import TokenFile, new_token
+from tfquiver.trust.identity import Role
+from tfquiver.trust.tokens import TokenFile, new_token
+from tfquiver.wire import rpc
 
 NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
 POLICY = CutPolicy(1024, 2048, 4096)
@@ -125,10 +125,10 @@ def test_it_can_be_shared_to_read_and_no_more(cluster: Trusted, digest: Digest) 
 def test_two_teams_who_scan_the_same_files_own_them_both_and_scan_once(cluster: Trusted, tmp_path: Path) -> None:
     files = expand(str(write_files(tmp_path / "data", files=1, records_each=40)))
     with registrar(cluster, "blue") as blue, registrar(cluster, "green") as green:
-        first = blue.files(files, Terms(POLICY), "mine", None)
+        first = blue.files(files, ListingTerms(POLICY), "mine", None)
         assert list(first.owners) == ["blue"]
         assert first.digest_id not in known(cluster, "green")
-        second = green.files(files, Terms(POLICY), "theirs", None)
+        second = green.files(files, ListingTerms(POLICY), "theirs", None)
     assert (second.digest_id, set(second.owners)) == (first.digest_id, {"blue", "green"})
 
 
@@ -142,9 +142,9 @@ def test_the_digest_file_is_enough_to_own_it_too(cluster: Trusted, digest: Diges
 
 
 def test_a_jobs_word_for_a_listing_counts_for_itself_alone(cluster: Trusted, digest: Digest, tmp_path: Path) -> None:
-    key = Terms(POLICY).key(digest.files)
+    key = ListingTerms(POLICY).key(digest.files)
     found = pb.FindDatasetRequest(listing_key=key)
-    register(cluster, "green", digest, listing_key=key, terms=Terms(POLICY).message())
+    register(cluster, "green", digest, listing_key=key, terms=ListingTerms(POLICY).message())
     assert cluster.call("green", "FindDataset", found).digest_id == digest.digest_id
     assert refusal(cluster, "blue", "FindDataset", found) is NOT_FOUND
     assert refusal(cluster, "rack1", "FindDataset", found) is NOT_FOUND

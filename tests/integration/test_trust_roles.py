@@ -13,11 +13,12 @@ import pytest
 
 from tests.support.cluster import Server, wait_until
 from tests.support.trusted import Trusted, code_of
-from tfquiver import errors, tokens
-from tfquiver.identity import CALLS, Role
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
-from tfquiver.service.node.peer_connection import PeerConnection
+from tfquiver.service.node.peers.peer_connection import PeerConnection
+from tfquiver.trust import tokens
+from tfquiver.trust.identity import CALLS, Role
 
 COORDINATOR, NODE = "tfquiver.service.coordinator.main", "tfquiver.service.node.main"
 DENIED, UNAUTHENTICATED = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED

@@ -14,7 +14,7 @@ from tests.ops.conftest import MakeNode, numbered
 from tests.ops.test_checkpoint import with_symbolic
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.scripted_node import Connection, ScriptedNode, Session
-from tfquiver.service.coordinator.block_order import BlockOrder, order_seed
+from tfquiver.service.coordinator.order.block_order import BlockOrder, order_seed
 
 SHARDS = numbered(40, 30, size=20)
 ALL = Counter(itertools.chain(*SHARDS))

@@ -9,10 +9,11 @@ from typing import Any
 
 import grpc
 
-from tfquiver import errors, rpc
-from tfquiver.digest import Digest
+from tfquiver import errors
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.wire import rpc
 
 CALL_S = 30.0
 NODE = "node"

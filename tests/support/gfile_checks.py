@@ -6,8 +6,9 @@ Prints "ok" last when all held.
 from __future__ import annotations
 
 from tests.support.records import SMALL_SHARDS, stream
-from tfquiver import digest_build, errors, listing, stores
-from tfquiver.digest_verify import check_content
+from tfquiver import errors, stores
+from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.digest_verify import check_content
 from tfquiver.stores.gfile import GfileStore
 
 DEADLINE_S = 20.0

@@ -6,10 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tfquiver import listing, rpc
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_entry import FileEntry
-from tfquiver.listing_terms import Terms
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -17,6 +16,8 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
+from tfquiver.scanning import listing
+from tfquiver.wire import rpc
 
 CALL_S = 20.0
 
@@ -35,7 +36,7 @@ def ensure_requests(
     files: Sequence[FileEntry], policy: CutPolicy, client_id: str = "", place: str = ""
 ) -> list[node_pb2.EnsureDatasetRequest]:
     """What EnsureDataset is sent: the header, and the files at once, whether they are needed or not."""
-    terms = Terms(policy, place)
+    terms = ListingTerms(policy, place)
     header = node_pb2.EnsureDatasetRequest(
         name="test", listing_key=terms.key(files), terms=terms.message(), client_id=client_id
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import tfrecord
+from tfquiver.content import tfrecord
 
 _NUMBER = struct.Struct("<Q")
 Numbers = npt.NDArray[np.int64]

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import google_crc32c
 
-from tfquiver import errors, tfrecord
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_cut import CutShard, cut_blocks
+from tfquiver import errors
+from tfquiver.content import tfrecord
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.scanning.file_cut import CutShard, cut_blocks
 from tfquiver.stores import ObjectInfo
 
 SMALL_SHARDS = CutPolicy(200, 1000, 5000)

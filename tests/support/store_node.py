@@ -9,27 +9,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support import records
-from tfquiver import digest_build, listing, stores
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.file_entry import FileEntry
-from tfquiver.identity import Open
-from tfquiver.listing_terms import Terms
+from tfquiver import stores
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.data_port import DataPort
-from tfquiver.service.node.fetcher import Fetcher
-from tfquiver.service.node.file_tables import FileTables
-from tfquiver.service.node.insert import Placer
-from tfquiver.service.node.metered_store import Meter
-from tfquiver.service.node.peers import PeerClient
-from tfquiver.service.node.ready_shard import ReadyShard
-from tfquiver.service.node.scan import Progress, Scanner
-from tfquiver.service.node.shard_source import ShardSource
-from tfquiver.service.node.store import codec
-from tfquiver.service.node.store.disk import DiskStore
-from tfquiver.service.node.store.hot import HotSet
+from tfquiver.scanning import digest_build, listing
+from tfquiver.service.node.datasets.file_tables import FileTables
+from tfquiver.service.node.datasets.scan import Progress, Scanner
+from tfquiver.service.node.disk import codec
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.hot import HotSet
+from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.peers.data_port import DataPort
+from tfquiver.service.node.peers.peers import PeerClient
+from tfquiver.service.node.shards.placer import Placer
+from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.stores import ObjectStore
-from tfquiver.tokens import SharedToken
+from tfquiver.trust.identity import Open
+from tfquiver.trust.tokens import SharedToken
 
 Members = list[types_pb2.NodeInfo]
 
@@ -76,7 +77,7 @@ class StoreNode:
         self.address = ""
 
     async def scan(self, files: Sequence[FileEntry], policy: CutPolicy, progress: Progress = lambda *_: None) -> Digest:
-        return await self.scanner.scan("data", files, Terms(policy), progress, self.store_for)
+        return await self.scanner.scan("data", files, ListingTerms(policy), progress, self.store_for)
 
     async def __aenter__(self) -> StoreNode:
         self.address = f"127.0.0.1:{await self.port.start('127.0.0.1', 0)}"

@@ -8,9 +8,10 @@ from typing import Any
 import grpc
 
 from tests.support.cluster import Server
-from tfquiver import rpc, tokens
-from tfquiver.identity import Role
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2_grpc
+from tfquiver.trust import tokens
+from tfquiver.trust.identity import Role
+from tfquiver.wire import rpc
 
 CALL_S = 20.0
 PEOPLE = (

@@ -13,9 +13,9 @@ from tests.unit.session_world import DIGEST, SimReader, World
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.bitmap import Bitmap
-from tfquiver.service.coordinator.resumptions import position_of
-from tfquiver.service.coordinator.sessions import ReaderRequest
+from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.resumptions import position_of
+from tfquiver.service.coordinator.sessions.sessions import ReaderRequest
 
 
 class ResumeWorld(World):

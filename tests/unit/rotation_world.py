@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 
-from tfquiver import striping
-from tfquiver.service.coordinator.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
+from tfquiver.content import striping
+from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.rotation.interface import Decision

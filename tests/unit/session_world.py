@@ -11,14 +11,14 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.entry_size import most_disk_bytes
+from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.block_order import BlockOrder
-from tfquiver.service.coordinator.deterministic import Deterministic
-from tfquiver.service.coordinator.rotations import ChunkPlan, Rotations
-from tfquiver.service.coordinator.sampler import ResidentFirst, Sampler
-from tfquiver.service.coordinator.session import LeaseState, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
+from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.order.block_order import BlockOrder
+from tfquiver.service.coordinator.order.deterministic import Deterministic
+from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.sessions import ReaderRequest, Record, SessionLimits, Sessions
 
 DIGEST = b"d" * 32
 GRACE_S = 10.0
@@ -141,7 +141,7 @@ class World:
         self.sessions = self._new_sessions()
 
     def _new_sessions(self) -> Sessions:
-        limits = Limits(grace_s=GRACE_S, idle_s=1e9, ended_s=1e9)
+        limits = SessionLimits(grace_s=GRACE_S, idle_s=1e9, ended_s=1e9)
         return Sessions(
             self.clock, self.rng, lambda record: self.log.append(record), lambda _: self.view, self.woken.add, limits
         )

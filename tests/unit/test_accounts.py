@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tfquiver import errors
-from tfquiver.service.node.store.accounts import UNSET, Accounts, Terms
+from tfquiver.service.node.disk.accounts import UNSET, Accounts, AccountTerms
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 QUOTA = 1000
@@ -21,7 +21,7 @@ def hash_of(number: int) -> bytes:
     return number.to_bytes(32, "big")
 
 
-def filled(terms: Terms, count: int, size_bytes: int = 10) -> Accounts:
+def filled(terms: AccountTerms, count: int, size_bytes: int = 10) -> Accounts:
     accounts = Accounts(random.Random(1))
     accounts.set_terms({A: terms})
     for number in range(count):
@@ -30,7 +30,7 @@ def filled(terms: Terms, count: int, size_bytes: int = 10) -> Accounts:
 
 
 def test_a_full_account_refuses_and_says_whose_it_is() -> None:
-    accounts = filled(Terms("data set mnist", 100), 9)
+    accounts = filled(AccountTerms("data set mnist", 100), 9)
     assert accounts.choose([A], 10, QUOTA) == A
     accounts.reserve(A, 10)
     with pytest.raises(errors.ResourceExhaustedError, match="data set mnist has 100 of its 100 bytes"):
@@ -42,7 +42,7 @@ def test_a_full_account_refuses_and_says_whose_it_is() -> None:
 
 
 def test_lru_evicts_what_was_used_least_recently() -> None:
-    accounts = filled(Terms("lru", 100, lru=True), 10)
+    accounts = filled(AccountTerms("lru", 100, lru=True), 10)
     for number in (0, 2, 1):
         accounts.touch(hash_of(number))
     assert accounts.victims(A, 25, QUOTA) == [hash_of(number) for number in (3, 4, 5)]
@@ -56,7 +56,7 @@ def test_entries_that_nobody_has_set_give_way_at_random() -> None:
     firsts = Counter[bytes]()
     for seed in range(300):
         accounts = Accounts(random.Random(seed))
-        accounts.set_terms({A: Terms("a", 500)})
+        accounts.set_terms({A: AccountTerms("a", 500)})
         for number in range(10):
             accounts.add(hash_of(number), 10)
         victims = accounts.victims(A, 30, 10)
@@ -69,22 +69,22 @@ def test_entries_that_nobody_has_set_give_way_at_random() -> None:
 
 
 def test_a_lowered_limit_evicts_except_where_orders_say_what_goes() -> None:
-    for terms in (Terms("a", 40), Terms("a", 40, lru=True)):
-        accounts = filled(Terms("a", 100, lru=terms.lru), 10)
+    for terms in (AccountTerms("a", 40), AccountTerms("a", 40, lru=True)):
+        accounts = filled(AccountTerms("a", 100, lru=terms.lru), 10)
         accounts.set_terms({A: terms})
         victims = accounts.excess()
         assert len(set(victims)) == 6
         if terms.lru:
             assert victims == [hash_of(number) for number in range(6)]
-    accounts = filled(Terms("a", 100), 10)
-    accounts.set_terms({A: Terms("a", 40, by_order=True)})
+    accounts = filled(AccountTerms("a", 100), 10)
+    accounts.set_terms({A: AccountTerms("a", 40, by_order=True)})
     assert accounts.excess() == []
 
 
 def test_what_is_in_no_account_any_more_is_nobodys() -> None:
-    accounts = filled(Terms("a", 100), 3)
+    accounts = filled(AccountTerms("a", 100), 3)
     accounts.reserve(A, 10)
-    accounts.set_terms({B: Terms("b")})
+    accounts.set_terms({B: AccountTerms("b")})
     assert [accounts.key_of(hash_of(number)) for number in range(3)] == [UNSET] * 3
     assert accounts.used_bytes(UNSET) == 30
     accounts.release(A, 10)
@@ -94,9 +94,9 @@ def test_what_is_in_no_account_any_more_is_nobodys() -> None:
 
 
 TERMS = {
-    A: st.builds(Terms, st.just("a"), st.none() | st.integers(0, QUOTA)),
-    B: st.builds(Terms, st.just("b"), st.none() | st.integers(0, QUOTA), lru=st.booleans()),
-    C: st.builds(Terms, st.just("c"), st.integers(0, QUOTA), by_order=st.just(True)),
+    A: st.builds(AccountTerms, st.just("a"), st.none() | st.integers(0, QUOTA)),
+    B: st.builds(AccountTerms, st.just("b"), st.none() | st.integers(0, QUOTA), lru=st.booleans()),
+    C: st.builds(AccountTerms, st.just("c"), st.integers(0, QUOTA), by_order=st.just(True)),
 }
 
 
@@ -106,7 +106,7 @@ class Store(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.accounts = Accounts(random.Random(3))
-        self.terms: dict[bytes, Terms] = {}
+        self.terms: dict[bytes, AccountTerms] = {}
         self.entries: dict[bytes, tuple[bytes, int]] = {}
         self.reserved: list[tuple[bytes, int]] = []
         self.count = 0
@@ -170,7 +170,7 @@ class Store(RuleBasedStateMachine):
             self.accounts.touch(hash)
 
     @rule(terms=st.fixed_dictionaries({}, optional=TERMS))
-    def set_terms(self, terms: dict[bytes, Terms]) -> None:
+    def set_terms(self, terms: dict[bytes, AccountTerms]) -> None:
         self.accounts.set_terms(terms)
         self.terms = terms
         self.entries = {h: (k if k in terms else UNSET, size) for h, (k, size) in self.entries.items()}
@@ -207,10 +207,10 @@ TestStore.settings = settings(max_examples=80, stateful_step_count=40, deadline=
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(0, 2000), st.integers(0, 99))
 def test_at_random_takes_enough_and_not_one_too_many(sizes: list[int], wanted: int, seed: int) -> None:
     accounts = Accounts(random.Random(seed))
-    accounts.set_terms({A: Terms("a", 0)})
+    accounts.set_terms({A: AccountTerms("a", 0)})
     for number, size in enumerate(sizes):
         accounts.add(hash_of(number), size, A)
-    accounts.set_terms({A: Terms("a", max(0, sum(sizes) - wanted))})
+    accounts.set_terms({A: AccountTerms("a", max(0, sum(sizes) - wanted))})
     victims = [sizes[int.from_bytes(hash, "big")] for hash in accounts.excess()]
     assert sum(victims) >= min(wanted, sum(sizes))
     if victims:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver import addresses
+from tfquiver.wire import addresses
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.coordinator.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 
 
 @given(st.integers(1, 100).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1)))))

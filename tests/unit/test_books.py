@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.store.accounts import Terms
-from tfquiver.service.node.store.books import Books, Claim
-from tfquiver.service.node.store.rules import KeepAll, Why
-from tfquiver.service.node.store.setback import Setback
+from tfquiver.service.node.disk.accounts import AccountTerms
+from tfquiver.service.node.disk.books import Books, Claim
+from tfquiver.service.node.disk.rules import KeepAll, Why
+from tfquiver.service.node.disk.setback import Setback
 
 A = b"a" * 32
 QUOTA = 200
 
 
 class Rules(KeepAll):
-    terms = {A: Terms("a", lru=True)}  # noqa: RUF012 - it does not change
+    terms = {A: AccountTerms("a", lru=True)}  # noqa: RUF012 - it does not change
 
     def accounts(self, hash: bytes, why: Why) -> tuple[bytes, ...]:
         return (A,)

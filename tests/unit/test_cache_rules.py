@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of, numbered_digest
-from tfquiver import rendezvous, striping
+from tfquiver.content import rendezvous, striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.cache_rules import CacheRules, DatasetRule, share_bytes, terms
-from tfquiver.service.node.chunk_map import ChunkMap
-from tfquiver.service.node.store.accounts import UNSET, Terms
-from tfquiver.service.node.store.rules import Why
+from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.rules import Why
+from tfquiver.service.node.orders.cache_rules import CacheRules, DatasetRule, share_bytes, terms
+from tfquiver.service.node.orders.chunk_map import ChunkMap
 
 NONE, UNIFORM = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_UNIFORM
 COOPERATIVE, LRU = types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU
@@ -27,7 +27,7 @@ def rule(name: str, mode: Mode, hashes: list[bytes], **chunks: frozenset[int]) -
     digest = digest_of(hashes, name)
     cooperative = mode == COOPERATIVE
     return DatasetRule(
-        digest.digest_id, mode, Terms(name, 1), ChunkMap(digest, 10 * cooperative, 2 * cooperative), **chunks
+        digest.digest_id, mode, AccountTerms(name, 1), ChunkMap(digest, 10 * cooperative, 2 * cooperative), **chunks
     )
 
 
@@ -119,9 +119,9 @@ def setting(mode: Mode, allocation_bytes: int) -> types_pb2.CacheSetting:
 def test_parts_of_an_allocation() -> None:
     digest_map = ChunkMap(numbered_digest(1000), 10, 0)
     quotas = {"a": 100, "b": 300}
-    assert terms("x", setting(UNIFORM, 80), digest_map, "b", quotas) == Terms("x", 60)
-    assert terms("x", setting(LRU, 80), digest_map, "a", quotas) == Terms("x", 20, lru=True)
-    assert terms("x", setting(UNIFORM, 0), digest_map, "a", quotas) == Terms("x", None)
+    assert terms("x", setting(UNIFORM, 80), digest_map, "b", quotas) == AccountTerms("x", 60)
+    assert terms("x", setting(LRU, 80), digest_map, "a", quotas) == AccountTerms("x", 20, lru=True)
+    assert terms("x", setting(UNIFORM, 0), digest_map, "a", quotas) == AccountTerms("x", None)
     assert terms("x", setting(LRU, 80), digest_map, "gateway", quotas).limit_bytes == 0
     assert share_bytes(80, "a", {}) == 0
 

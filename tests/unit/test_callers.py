@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.identity import EVERYBODY, Identity, Role
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node import callers
-from tfquiver.service.node.callers import Callers
-from tfquiver.tokens import hash_of
+from tfquiver.trust import callers
+from tfquiver.trust.callers import Callers
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
+from tfquiver.trust.tokens import hash_of
 
 
 class Coordinator:

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from tfquiver import striping
-from tfquiver.service.coordinator.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.content import striping
+from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.relevance import Relevance
 
 

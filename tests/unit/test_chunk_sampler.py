@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver import striping
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout, ResidentSlots
-from tfquiver.service.coordinator.chunk_sampler import ChunkSampler
+from tfquiver.content import striping
+from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.interface import Menu
 
 

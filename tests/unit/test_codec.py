@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.node.store import codec, entry
+from tfquiver.service.node.disk import codec, entry
 
 NOISE = random.Random(5).randbytes(1 << 20)
 TEXT = b"".join(b'{"id": %d, "label": %d}\n' % (i, i % 10) for i in range(40_000))

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.bad_words import WORDS
-from tfquiver import errors, serving
+from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
+from tfquiver.service import serving
 
 COMMANDS = [
     ["dataset", "list"],

@@ -13,8 +13,8 @@ import pytest
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.dataset_options import checked_options, default_hold_back, directory
-from tfquiver.listing import expand
+from tfquiver.client.dataset_options import checked_options, default_hold_back, directory
+from tfquiver.scanning.listing import expand
 
 DEFAULTS: dict[str, Any] = {
     "batch_size": None,

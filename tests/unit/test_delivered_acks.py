@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.test_sessions import END, Bench
 from tfquiver import errors
-from tfquiver.service.coordinator.session_records import still
-from tfquiver.service.coordinator.tickets import Tickets
+from tfquiver.service.coordinator.sessions.session_records import still
+from tfquiver.service.coordinator.sessions.tickets import Tickets
 
 
 @pytest.fixture

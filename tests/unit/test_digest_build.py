@@ -11,11 +11,13 @@ import google_crc32c
 import pytest
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, length_header, stream
-from tfquiver import digest_build, errors, listing, tfrecord
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.digest_verify import check_content
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors
+from tfquiver.content import tfrecord
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.digest_verify import check_content
 
 PAYLOADS = [(hashlib.sha512(bytes([i % 256, i // 256])).digest() * 3)[: i % 180] for i in range(600)]
 
@@ -79,7 +81,7 @@ class Killed(BaseException):
 
 
 def test_a_build_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfquiver.file_scan._FLUSH_ROWS", 3)
+    monkeypatch.setattr("tfquiver.scanning.file_scan._FLUSH_ROWS", 3)
     expected = build(three_files()).to_bytes()
     for stop_after in range(50, 1800, 150):
         store, journal = three_files(), tmp_path / str(stop_after)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.dispatcher import journal_reader, wire
+from tfquiver.service.dispatcher import journal_reader, proto_wire
 from tfquiver.service.dispatcher.journal_reader import CreateIteration, CreateJob, CreateTask, JournalFollower, TaskOver
 from tfquiver.service.dispatcher.journal_repair import CUT_DIR, repair
 
@@ -133,5 +133,5 @@ def test_garbage_is_a_typed_error_or_nothing(data: bytes) -> None:
 
 @given(st.integers(1, 2**29 - 1), st.integers(0, 2**64 - 1), st.binary(max_size=300))
 def test_wire_round_trip(number: int, value: int, raw: bytes) -> None:
-    message = wire.integer(number, value) + wire.text(number, raw)
-    assert list(wire.fields(message)) == [(number, value), (number, raw)]
+    message = proto_wire.integer(number, value) + proto_wire.text(number, raw)
+    assert list(proto_wire.fields(message)) == [(number, value), (number, raw)]

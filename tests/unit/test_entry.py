@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.node.store import entry
+from tfquiver.service.node.disk import entry
 
 CRC = st.integers(0, 2**32 - 1)
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver import errors, rpc
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors
+from tfquiver.client.registration import file_parts
+from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.registration import file_parts
-from tfquiver.service.node import ensure
+from tfquiver.service.node.datasets import ensure
+from tfquiver.wire import rpc
 
 
 async def sent(files: list[FileEntry], times: int = 1) -> AsyncIterator[node_pb2.EnsureDatasetRequest]:

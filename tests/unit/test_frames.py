@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.errors import ProtocolError
-from tfquiver.service.node import frames
+from tfquiver.wire import reader_frames as frames
 
 texts = st.text(max_size=200)
 u32 = st.integers(0, 2**32 - 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
-from tfquiver import errors, identity
-from tfquiver.identity import CALLS, EVERYBODY, Identity, Role
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2
+from tfquiver.trust import identity
+from tfquiver.trust.identity import CALLS, EVERYBODY, Identity, Role
 
 SERVICES: list[ServiceDescriptor] = [
     *coordinator_pb2.DESCRIPTOR.services_by_name.values(),

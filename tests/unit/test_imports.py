@@ -19,10 +19,10 @@ pytest.importorskip("importlinter")
     [
         "tfquiver",
         "tfquiver.cli.main",
-        "tfquiver.local",
+        "tfquiver.host.daemon",
         "tfquiver.service.coordinator.main",
         "tfquiver.service.node.main",
-        "tfquiver.demo.object_store",
+        "tfquiver.testing.emulated_store",
     ],
 )
 def test_importing_does_not_import_tensorflow(module: str) -> None:
@@ -33,11 +33,15 @@ def test_importing_does_not_import_tensorflow(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [
-        ("service/coordinator/sessions.py", "import time", "Pure parts"),
+        ("service/coordinator/sessions/sessions.py", "import time", "Pure parts"),
         ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
-        ("service/node/fetcher.py", "import tfquiver.service.coordinator.sampler", "do not import one another"),
-        ("tfquiver/errors.py", "import tfquiver.tfrecord", "Imports point down"),
-        ("service/coordinator/registry.py", "import tfquiver.stores", "Only nodes read"),
+        (
+            "service/node/origin/fetcher.py",
+            "import tfquiver.service.coordinator.order.sampler",
+            "do not import one another",
+        ),
+        ("tfquiver/errors.py", "import tfquiver.content.tfrecord", "Imports point down"),
+        ("service/coordinator/datasets/registry.py", "import tfquiver.stores", "Only nodes read"),
     ],
 )
 def test_planted_violation_is_caught(tmp_path: Path, module: str, line: str, contract: str) -> None:

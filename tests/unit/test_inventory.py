@@ -16,11 +16,11 @@ from tests.support.digests import digest_of
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.cache.residency import Table
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.residency import Table
-from tfquiver.service.node import inventory
-from tfquiver.service.node.inventory import Inventory
+from tfquiver.service.node.cluster import inventory
+from tfquiver.service.node.cluster.inventory import Inventory
 
 NAMES = [n.to_bytes(8, "big") * 4 for n in range(21)]
 LASTING = digest_of(NAMES, "all of them")

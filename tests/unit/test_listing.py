@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.records import MemoryStore
-from tfquiver import errors, listing, stores
-from tfquiver.cutting import CutPolicy
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors, stores
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import listing
 from tfquiver.stores import globs
 
 

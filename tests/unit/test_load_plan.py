@@ -8,7 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tfquiver.service.node.load_plan import FIRST_RETRY_S, LONGEST_RETRY_S, SWEEP_AGAIN_S, ChunkLoad, Load, LoadPlan
+from tfquiver.service.node.orders.load_plan import (
+    FIRST_RETRY_S,
+    LONGEST_RETRY_S,
+    SWEEP_AGAIN_S,
+    ChunkLoad,
+    Load,
+    LoadPlan,
+)
 
 A, B = b"a", b"b"
 

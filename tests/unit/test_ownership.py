@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.identity import EVERYBODY, Identity, Role
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, DatasetRemoved
-from tfquiver.service.coordinator import ownership
-from tfquiver.service.coordinator.ownership import Ownership
+from tfquiver.service.coordinator.datasets import ownership
+from tfquiver.service.coordinator.datasets.ownership import Ownership
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 BLUE, GREEN, RED = (Identity(Role.JOB, name) for name in ("blue", "green", "red"))
 NODE, ADMIN = Identity(Role.NODE, "rack1"), Identity(Role.ADMIN, "ann")

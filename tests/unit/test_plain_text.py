@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.plain_text import plain
-from tfquiver.serving import PlainFormatter
+from tfquiver.service.serving import PlainFormatter
+from tfquiver.trust.plain_text import plain
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.reader_session import (
+from tfquiver.service.node.readers.reader_session import (
     BAD_LIMIT,
     AcksWaiting,
     Discard,
@@ -17,7 +17,7 @@ from tfquiver.service.node.reader_session import (
     Instruction,
     Lease,
     LeaseState,
-    Limits,
+    ReaderLimits,
     ReaderSession,
     Send,
     SendAcks,
@@ -30,7 +30,7 @@ LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 
 
 def session(shards: int = 10, length: int = 100, credit: int = 400, **limits: float) -> ReaderSession:
-    return ReaderSession(np.full(shards, length, np.uint64), credit, limits=Limits(**limits))  # type: ignore[arg-type]
+    return ReaderSession(np.full(shards, length, np.uint64), credit, limits=ReaderLimits(**limits))  # type: ignore[arg-type]
 
 
 def opened(**arguments: int) -> ReaderSession:
@@ -199,7 +199,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         lengths = np.random.default_rng(1).integers(1, 200, self.SHARDS).astype(np.uint64)
         self.lengths = lengths
-        self.reader = ReaderSession(lengths, 300, limits=Limits(ahead_bytes=200, ahead_shards=8))
+        self.reader = ReaderSession(lengths, 300, limits=ReaderLimits(ahead_bytes=200, ahead_shards=8))
         self.credit = 300
         self.pending = list(range(self.SHARDS))
         self.leased: set[int] = set()

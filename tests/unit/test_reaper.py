@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tfquiver import tfrecord
 from tfquiver.clock import ManualClock
+from tfquiver.content import tfrecord
 from tfquiver.service.dispatcher import journal_reader as journal
-from tfquiver.service.dispatcher import wire
+from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.reaper import Reaper, UnreadKeys
 from tfquiver.service.dispatcher.task_table import TaskTable
 
@@ -80,7 +80,9 @@ class Service:
 
 
 def _task(task_id: int, worker: str) -> bytes:
-    return tfrecord.frame(wire.text(3, wire.integer(1, task_id) + wire.integer(2, 2000) + wire.text(4, worker)))
+    return tfrecord.frame(
+        proto_wire.text(3, proto_wire.integer(1, task_id) + proto_wire.integer(2, 2000) + proto_wire.text(4, worker))
+    )
 
 
 @pytest.fixture
@@ -90,9 +92,9 @@ def work_dir(tmp_path: Path) -> Path:
     (tmp_path / "datasets" / "1000").write_bytes(b"...QuiverDataset...")
     journal_dir = tmp_path / journal.JOURNAL_DIR
     journal_dir.mkdir()
-    job = tfrecord.frame(wire.text(14, wire.integer(1, 5000) + wire.text(3, "1000")))
-    iteration = tfrecord.frame(wire.text(2, wire.integer(1, 2000) + wire.integer(2, 5000)))
-    over = tfrecord.frame(wire.text(4, wire.integer(1, 4001)))
+    job = tfrecord.frame(proto_wire.text(14, proto_wire.integer(1, 5000) + proto_wire.text(3, "1000")))
+    iteration = tfrecord.frame(proto_wire.text(2, proto_wire.integer(1, 2000) + proto_wire.integer(2, 5000)))
+    over = tfrecord.frame(proto_wire.text(4, proto_wire.integer(1, 4001)))
     (journal_dir / "journal_0").write_bytes(job + iteration + _task(4000, A) + _task(4001, B) + over)
     return tmp_path
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
-from tfquiver import rendezvous
-from tfquiver.service.coordinator import inventory, residency
-from tfquiver.service.coordinator.inventory import Inventory, prefixes
-from tfquiver.service.coordinator.residency import Residency, Table
+from tfquiver.content import rendezvous
+from tfquiver.service.coordinator.cache import residency
+from tfquiver.service.coordinator.cache.residency import Residency, Table
+from tfquiver.service.coordinator.nodes import holdings
+from tfquiver.service.coordinator.nodes.holdings import Holdings, prefixes
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.
@@ -80,8 +81,8 @@ def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> 
 @given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), max_size=8)), max_size=20), st.integers(0, 10))
 def test_an_inventory_is_a_set_whenever_it_is_merged(changes: list[tuple[bool, list[int]]], merge_at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inventory, "_MERGE_AT", merge_at)
-        subject, model = Inventory(), set[int]()
+        patch.setattr(holdings, "_MERGE_AT", merge_at)
+        subject, model = Holdings(), set[int]()
         for add, numbers in changes:
             (subject.add if add else subject.remove)(np.array(numbers, np.uint64))
             model = model | set(numbers) if add else model - set(numbers)
@@ -104,14 +105,14 @@ def test_evictions_are_not_looked_for_at_nodes_that_never_had_them(monkeypatch: 
     for name in "abc":
         subject.added(name, prefixes(HASHES[:1] if name == "a" else HASHES[1:3]))
     subject.open(Table(DIGESTS[0]))
-    contains = Inventory.contains
+    contains = Holdings.contains
 
-    def counted(self: Inventory, values: inventory.Prefixes) -> object:
+    def counted(self: Holdings, values: holdings.Prefixes) -> object:
         nonlocal asked
         asked += 1
         return contains(self, values)
 
-    monkeypatch.setattr(Inventory, "contains", counted)
+    monkeypatch.setattr(Holdings, "contains", counted)
     [(_, gone)] = subject.removed("a", prefixes(HASHES[:1]))
     assert gone.tolist() == [0] and asked == 0
     [(_, gone)] = subject.removed("b", prefixes(HASHES[1:2]))

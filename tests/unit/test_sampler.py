@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.service.coordinator import sampler as sampler_module
-from tfquiver.service.coordinator import slots
-from tfquiver.service.coordinator.sampler import ResidentFirst
+from tfquiver.service.coordinator.order import sampler as sampler_module
+from tfquiver.service.coordinator.order import slots
+from tfquiver.service.coordinator.order.sampler import ResidentFirst
 
 SHARDS = st.lists(st.integers(0, 1 << 20), max_size=8)
 

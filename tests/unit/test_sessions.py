@@ -13,12 +13,12 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator import resumptions
-from tfquiver.service.coordinator.session import LeaseResult, LeaseState, Session
-from tfquiver.service.coordinator.sessions import Limits, ReaderRequest, Record, Sessions
-from tfquiver.service.coordinator.wish import Wish
+from tfquiver.service.coordinator.sessions import resumptions
+from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Session
+from tfquiver.service.coordinator.sessions.sessions import ReaderRequest, Record, SessionLimits, Sessions
+from tfquiver.service.coordinator.sessions.wish import Wish
 
-LIMITS = Limits(grace_s=10.0, idle_s=100.0, ended_s=50.0, max_sessions=4, stall_s=5.0)
+LIMITS = SessionLimits(grace_s=10.0, idle_s=100.0, ended_s=50.0, max_sessions=4, stall_s=5.0)
 WAIT, END = LeaseResult(LeaseState.WAIT), LeaseResult(LeaseState.END)
 
 

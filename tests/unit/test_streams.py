@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.records import MemoryStore, stream
-from tfquiver import errors, streams
-from tfquiver.file_entry import FileEntry
+from tfquiver import errors
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import streams
 
 PACK = {"gzip": gzip.compress, "zlib": zlib.compress}
 

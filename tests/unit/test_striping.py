@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver import errors, striping
+from tfquiver import errors
+from tfquiver.content import striping
 
 lengths_of_shards = st.lists(st.integers(0, 8 << 20), min_size=0, max_size=300)
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.rendezvous import prefixes
-from tfquiver.service.coordinator import table_index
-from tfquiver.service.coordinator.residency import Residency, Table
-from tfquiver.service.coordinator.table_index import TableIndex
+from tfquiver.content.rendezvous import prefixes
+from tfquiver.service.coordinator.cache import table_index
+from tfquiver.service.coordinator.cache.residency import Residency, Table
+from tfquiver.service.coordinator.cache.table_index import TableIndex
 
 tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
 

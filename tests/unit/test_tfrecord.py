@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.records import length_header, stream
-from tfquiver import errors, tfrecord
+from tfquiver import errors
+from tfquiver.content import tfrecord
 
 
 def scan_all(chunks: list[bytes], **known: int) -> tuple[bytes, list[tuple[int, int]]]:

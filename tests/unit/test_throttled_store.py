@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.clock import ManualClock
-from tfquiver.demo.throttled_store import Pace, Traffic
+from tfquiver.testing.throttled_store import Pace, Traffic
 
 
 def test_those_who_come_together_wait_one_after_the_other() -> None:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.aio import on_loop
-from tfquiver import errors, serving, tokens
-from tfquiver.identity import EVERYBODY, Identity, Role
+from tfquiver import errors
+from tfquiver.service import serving
+from tfquiver.trust import tokens
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 
 @contextmanager

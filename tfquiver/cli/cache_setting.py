@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver import errors, serving
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service import serving
 
 SYNTAX = "cooperative[:BYTES] | full | none | BYTES | lru[:BYTES]"
 _WITH_BYTES = {"cooperative": types_pb2.CACHE_MODE_COOPERATIVE, "lru": types_pb2.CACHE_MODE_LRU}

@@ -13,9 +13,12 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from tfquiver import errors, node_child, plain_text, rpc, serving
+from tfquiver import errors
 from tfquiver.cli import cache_setting
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.service import node_child, serving
+from tfquiver.trust import plain_text
+from tfquiver.wire import rpc
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, node_endpoint
+from tfquiver import errors
+from tfquiver.host import node_endpoint
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 

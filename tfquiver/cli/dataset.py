@@ -12,9 +12,12 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver import errors, plain_text, rpc, serving
+from tfquiver import errors
 from tfquiver.cli import cache_setting, calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.service import serving
+from tfquiver.trust import plain_text
+from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6
 _UNSET = "unset"

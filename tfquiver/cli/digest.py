@@ -22,16 +22,19 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import digest_build, errors, plain_text, serving
+from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cutting import CutPolicy
-from tfquiver.digest import Digest
-from tfquiver.digest_verify import check_content
-from tfquiver.listed import listed
-from tfquiver.listing_terms import Terms
-from tfquiver.registration import Registrar
-from tfquiver.serving import parse_bytes, shortened
+from tfquiver.client.listed import listed
+from tfquiver.client.registration import Registrar
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.scanning import digest_build
+from tfquiver.scanning.digest_verify import check_content
+from tfquiver.service import serving
+from tfquiver.service.serving import parse_bytes, shortened
 from tfquiver.stores.access import place_of
+from tfquiver.trust import plain_text
 
 _MANY = 10
 _MOST_WORKERS = 1024
@@ -130,7 +133,7 @@ def _build(arguments: argparse.Namespace) -> int:
     shutil.rmtree(journal)
     if service:
         with Registrar(service, None, token, calls.CALL_S) as registrar:
-            registrar.digest(output, Terms(policy, place_of(accesses)))
+            registrar.digest(output, ListingTerms(policy, place_of(accesses)))
     _print(digest, output, with_files=False)
     return 0
 

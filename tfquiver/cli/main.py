@@ -7,9 +7,10 @@ import os
 import sys
 from typing import NoReturn
 
-from tfquiver import errors, plain_text
+from tfquiver import errors
 from tfquiver.cli import dataset, digest, status, token
 from tfquiver.demo import run as demo
+from tfquiver.trust import plain_text
 from tfquiver.version import VERSION
 
 _LONGEST = 6000  # a path may have 4096 characters

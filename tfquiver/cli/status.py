@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from tfquiver import errors, plain_text, rpc, serving
+from tfquiver import errors
 from tfquiver.cli import calls, cold
 from tfquiver.cli.calls import coordinator_address, cut, plain, table
 from tfquiver.proto.tfquiver.v1 import (
@@ -22,6 +22,9 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
+from tfquiver.service import serving
+from tfquiver.trust import plain_text
+from tfquiver.wire import rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, tokens
-from tfquiver.identity import Role
+from tfquiver import errors
+from tfquiver.trust import tokens
+from tfquiver.trust.identity import Role
 
 
 def add_parser(subparsers: Any) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tfquiver import errors, serving
+from tfquiver import errors
+from tfquiver.service import serving
 
 _STOP_S = 5.0
 _READY_S = 90.0

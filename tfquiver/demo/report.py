@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from tfquiver.demo.throttled_store import Traffic
+from tfquiver.testing.throttled_store import Traffic
 
 
 @dataclass

@@ -19,9 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from tfquiver import errors
 from tfquiver.cli import status
-from tfquiver.demo.object_store import StoreClient
 from tfquiver.demo.processes import Child, Processes
 from tfquiver.demo.report import DemoResult, RoundResult, TrialResult, table
+from tfquiver.testing.emulated_store import StoreClient
 
 BUCKET, PREFIX = "demo", "digits/train-"
 LEARNING_RATES = (3e-4, 1e-3, 3e-3)
@@ -96,7 +96,9 @@ async def _demo_steps(scale: Scale, scratch: Path, show: _Show) -> DemoResult:
             preparing = await outer.start(
                 "digits", "tfquiver.demo.digits", str(scratch / "digits"), f"--records={scale.records}"
             )
-            emulator = await outer.start("store", "tfquiver.demo.object_store", f"--bytes_per_s={scale.bytes_per_s}")
+            emulator = await outer.start(
+                "store", "tfquiver.testing.emulated_store", f"--bytes_per_s={scale.bytes_per_s}"
+            )
             store = StoreClient.of(await emulator.ready())
             await preparing.done()
             dataset_bytes = await asyncio.to_thread(_upload, store, scratch / "digits")

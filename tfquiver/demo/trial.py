@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfquiver import serving
 from tfquiver.demo import digits, direct
+from tfquiver.service import serving
 
 if TYPE_CHECKING:
     import tensorflow as tf

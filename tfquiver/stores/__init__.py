@@ -1,4 +1,8 @@
-"""Object stores: where the user's TFRecord files are. One small interface; which one serves a URI is decided here."""
+"""Object stores: where the user's TFRecord files are. One small interface; which one serves a URI is decided here.
+
+Called by `scanning` and by nodes; never by the coordinator. Reads and lists only, and never caches: a range comes back
+as the version that was asked for, or an error does.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import numbered
-from tfquiver import digest_build, listing
-from tfquiver.cutting import CutPolicy
-from tfquiver.demo.object_store import ObjectStore
-from tfquiver.digest import Digest
-from tfquiver.entry_size import most_disk_bytes
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.scanning import digest_build, listing
 from tfquiver.stores.gcs import GcsStore
+from tfquiver.testing.emulated_store import EmulatedStore
 
 _FRAME_BYTES = 16  # of a TFRecord
 # More than a shard: shards leave the store one after the other. A dozen that are read at once are hundredths of a real
@@ -46,7 +46,7 @@ class Data:
 class Remote:
     """`store.url` is what the node's STORAGE_EMULATOR_HOST is set to."""
 
-    store: ObjectStore
+    store: EmulatedStore
     base: Path
 
     @classmethod
@@ -54,7 +54,7 @@ class Remote:
     def start(cls, base: Path, bytes_per_s: float) -> Iterator[Remote]:
         """`bytes_per_s` is shared by all who read; 0: no limit."""
         base.mkdir(parents=True, exist_ok=True)
-        with ObjectStore.start(bytes_per_s, _PIECE_BYTES) as store:
+        with EmulatedStore.start(bytes_per_s, _PIECE_BYTES) as store:
             store.make_bucket("bench")
             yield cls(store, base)
 

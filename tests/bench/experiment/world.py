@@ -11,9 +11,9 @@ from tests.bench.experiment.jobs import JobSpec, options
 from tests.bench.experiment.remote import Data, Remote
 from tests.support import node_calls
 from tests.support.cluster import Cluster, Server, wait_until
-from tfquiver import rpc
+from tfquiver.client.registration import Registrar
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registration import Registrar
+from tfquiver.wire import rpc
 
 if TYPE_CHECKING:
     import tensorflow as tf

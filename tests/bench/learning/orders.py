@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import striping
-from tfquiver.service.coordinator.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.chunk_layout import ChunkLayout
+from tfquiver.content import striping
+from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.relevance import Relevance
 from tfquiver.service.sim.chunked import ChunkedCache
 from tfquiver.service.sim.engine import Engine

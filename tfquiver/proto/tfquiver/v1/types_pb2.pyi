@@ -248,7 +248,7 @@ class CacheSetting(_message.Message):
     rotation: _builtins.str
     """The rest is for COOPERATIVE only. "relevance" or "cyclic"; empty in a request: relevance."""
     chunks: _builtins.int
-    """Chunks and partitions of the striping (see tfquiver/striping.py), which is a function of these and of the digest;
+    """Chunks and partitions of the striping (see tfquiver/content/striping.py), which is a function of these and of the digest;
     0 in a request: derived.
     """
     partitions: _builtins.int

@@ -1,0 +1,201 @@
+"""Which shards of the data sets in use are resident, and where; and who owns those that are not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.content.digest import Digest
+from tfquiver.content.rendezvous import Owners, prefixes
+from tfquiver.service.coordinator.cache.table_index import TableIndex
+from tfquiver.service.coordinator.nodes.holdings import Holdings, Prefixes
+
+_NOBODY = -1
+Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
+
+
+@dataclass(slots=True, eq=False)
+class Opening:
+    """Of a data set that a thread makes the table of: what each node held when that began, and what happened since."""
+
+    inventories: list[tuple[int, Prefixes]]  # number of a node, and what it holds
+    late: list[tuple[int, bool, Prefixes]] = field(default_factory=list)  # and whether it came, or went
+
+
+class Table:
+    """One data set's shards. Making it sorts the hashes, which takes a while for millions: do it in a thread."""
+
+    def __init__(self, digest: Digest) -> None:
+        self.digest = digest
+        self.lengths, self.records = digest.lengths, digest.records
+        self.resident = bytearray(digest.num_shards)
+        self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
+        self.prefixes: Prefixes = prefixes(digest.hashes)
+        self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
+        self.sorted = self.prefixes[self._order]
+        self.several = np.zeros(digest.num_shards, np.bool_)  # another than `holder` may hold it, too
+        self._owners: Owners | None = None
+        self._owners_among: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def none_resident(self) -> bytearray:
+        """For sessions that are to read as if nothing were."""
+        return bytearray(len(self.resident))
+
+    def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
+        """The shards with these hashes; a hash may be that of several shards."""
+        first = np.searchsorted(self.sorted, values, "left")
+        counts = np.searchsorted(self.sorted, values, "right") - first
+        found = np.flatnonzero(counts)
+        if not len(found):
+            return np.empty(0, np.uint32)
+        counts = counts[found]
+        # first[0], first[0]+1, ... (counts[0] of them), first[1], ...
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
+        return shards
+
+    def enter(self, opening: Opening) -> None:
+        """What the nodes held then. In the thread that made it."""
+        for number, values in opening.inventories:
+            self.set(self.find(values), number)
+
+    def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
+        """A node holds these. Returns those that none held before."""
+        fresh = self.holder[shards] == _NOBODY
+        self.several[shards[~fresh & (self.holder[shards] != number)]] = True
+        self.holder[shards[fresh]] = number
+        return _mark(self, shards[fresh], 1)
+
+    def owners(self, shards: Sequence[int], node_ids: tuple[str, ...]) -> list[str]:
+        """By rendezvous among `node_ids`, a tuple that is the same object as long as membership is the same."""
+        if not node_ids:
+            return [""] * len(shards)
+        if node_ids is not self._owners_among:
+            self._owners, self._owners_among = Owners(node_ids), node_ids
+        assert self._owners
+        return self._owners.of(self.prefixes[np.asarray(shards, np.int64)])
+
+
+class Residency:
+    def __init__(self) -> None:
+        self._tables: dict[bytes, Table] = {}
+        self._index = TableIndex()
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._inventories: dict[int, Holdings] = {}
+        self._next_number = 0
+        self._openings: list[Opening] = []
+
+    def __contains__(self, digest_id: bytes) -> bool:
+        return digest_id in self._tables
+
+    def table(self, digest_id: bytes) -> Table:
+        return self._tables[digest_id]
+
+    def tables(self) -> list[bytes]:
+        return list(self._tables)
+
+    def opening(self) -> Opening:
+        """What `Table.enter` wants, in a thread; what changes until `finish` is remembered."""
+        opening = Opening([(number, inventory.all()) for number, inventory in self._inventories.items()])
+        self._openings.append(opening)
+        return opening
+
+    def finish(self, opening: Opening) -> None:
+        self._openings.remove(opening)
+
+    def open(self, table: Table, opening: Opening | None = None) -> None:
+        """Begins to follow a data set; `opening` has been entered in it."""
+        if opening is None:
+            opening = Opening([(number, inventory.all()) for number, inventory in self._inventories.items()])
+            table.enter(opening)
+        self._tables[table.digest.digest_id] = table
+        self._index.add(table.digest.digest_id, table.sorted)
+        for number, there, values in opening.late:
+            if there:
+                table.set(table.find(values), number)
+            else:
+                self._drop(table, number, values)
+
+    def close(self, digest_id: bytes) -> None:
+        self._tables.pop(digest_id, None)
+        self._index.remove(digest_id)
+
+    def holder(self, table: Table, shard: int) -> str:
+        """The node that holds a resident shard; "" when none does."""
+        return self._names.get(int(table.holder[shard]), "")
+
+    def added(self, node_id: str, values: Prefixes) -> list[Change]:
+        number = self._number(node_id)
+        self._inventories[number].add(values)
+        self._remember(number, True, values)
+        changes = []
+        for digest_id, its in self._index.having(values):
+            table = self._tables[digest_id]
+            changes.append((digest_id, table.set(table.find(its), number)))
+        return changes
+
+    def removed(self, node_id: str, values: Prefixes) -> list[Change]:
+        number = self._number(node_id)
+        self._inventories[number].remove(values)
+        return self._without(number, values)
+
+    def replaced(self, node_id: str, values: Prefixes) -> list[Change]:
+        """Forgets what was known of the node first."""
+        number = self._number(node_id)
+        before, self._inventories[number] = self._inventories[number].all(), Holdings()
+        kept = np.isin(before, values)
+        return self._without(number, before[~kept]) + self.added(node_id, values)
+
+    def node_gone(self, node_id: str) -> list[Change]:
+        number = self._numbers.pop(node_id, None)
+        if number is None:
+            return []
+        values = self._inventories.pop(number).all()
+        changes = self._without(number, values)
+        del self._names[number]
+        return changes
+
+    def _number(self, node_id: str) -> int:
+        if node_id not in self._numbers:
+            number = self._next_number
+            self._next_number += 1
+            self._numbers[node_id], self._names[number] = number, node_id
+            self._inventories[number] = Holdings()
+        return self._numbers[node_id]
+
+    def _remember(self, number: int, there: bool, values: Prefixes) -> None:
+        for opening in self._openings:
+            opening.late.append((number, there, values))
+
+    def _without(self, number: int, values: Prefixes) -> list[Change]:
+        """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
+        self._remember(number, False, values)
+        having = self._index.having(values)
+        return [(digest_id, self._drop(self._tables[digest_id], number, its)) for digest_id, its in having]
+
+    def _drop(self, table: Table, number: int, values: Prefixes) -> npt.NDArray[np.uint32]:
+        shards = table.find(values)
+        shards = shards[table.holder[shards] == number]
+        gone, doubtful = shards[~table.several[shards]], shards[table.several[shards]]
+        for other, inventory in self._inventories.items():
+            if not len(doubtful):
+                break
+            if other != number:
+                there = inventory.contains(table.prefixes[doubtful])
+                table.holder[doubtful[there]] = other
+                doubtful = doubtful[~there]
+        table.several[doubtful] = False
+        gone = np.concatenate((gone, doubtful))
+        table.holder[gone] = _NOBODY
+        return _mark(table, gone, 0)
+
+
+def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:
+    np.frombuffer(table.resident, np.uint8)[shards] = value
+    return shards

@@ -1,0 +1,4 @@
+"""Which shard comes next in a session: at random among what is resident, by chunks, or in a fixed order. Pure.
+
+Called by sessions, the cache's rotations and the simulator. Randomness is an argument. Never decides what is cached.
+"""

@@ -1,0 +1,330 @@
+"""One session: one epoch of one job over one data set. Who reads, who holds which shard, what has been acked.
+
+Pure. `sessions.py` decides and journals; the methods here that are named for a record perform it, when it is decided
+and when the log is read again. Invariants, at every moment:
+
+* a shard is in exactly one of: acked, leased to one reader, pending (I-6);
+* only a reader that leaves, or is lost, gives a shard back (I-7);
+* once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8),
+  which a reader that comes late may still be given: then the session is open again.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import hashlib
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.order.sampler import Place, Sampler
+from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+
+MAX_LABELS = 1000
+
+
+class DatasetView(Protocol):
+    """What sessions see of a data set."""
+
+    @property
+    def resident(self) -> bytearray:
+        """A byte a shard: 1 when some node holds it. Changes are told with Sessions.residency_changed."""
+
+    @property
+    def lengths(self) -> Sequence[int] | npt.NDArray[np.uint64]:
+        """Raw bytes of each shard."""
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
+        """For a session that begins, or goes on with what it has pending. None: not yet; it waits."""
+
+
+class LeaseState(enum.Enum):
+    LEASED = "leased"
+    WAIT = "wait"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseResult:
+    """`places`: of each of `shards`."""
+
+    state: LeaseState
+    shards: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One opening of a reader: when it opens again, it is another object."""
+
+    reader_id: str
+    node_id: str
+    incarnation: str
+    label: str
+    leases: set[int] = field(default_factory=set)
+    draining: bool = False
+    leases_unknown: bool = False  # known from the log only: it has not said yet what it holds
+    again: bool = False  # it had opened before: what it was told then, END perhaps, is not known here
+    deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of
+    sequence: int = 0  # of the last lease request that was answered; 0: none yet
+    reply: LeaseResult | None = None
+
+
+class Session:
+    def __init__(self, created: log_pb2.SessionCreated, number: int, now: float) -> None:
+        self.session_id = created.session_id
+        self.session_key = created.session_key
+        self.digest_id = created.digest_id
+        self.job = created.job
+        self.epoch = created.epoch
+        self.shards = created.shards
+        self.seed = created.seed
+        self.own_reader_id = created.own_reader_id
+        self.homogeneous, self.order = created.homogeneous, created.order
+        self.number = number  # in order of creation
+        self.counters = log_pb2.Counters()
+        self.counters.CopyFrom(created.counters)
+        self.acked = Bitmap.from_compressed(created.done_bitmap, created.shards)
+        self.readers: dict[str, Reader] = {}
+        self.labels = set(created.labels)
+        self.ended = False
+        self.settled_acked: int | None = None  # set when ended and without readers; `acked` is then empty
+        self.presumed = set(created.presumed)  # acked, but buffers behind a reader that left may not have delivered it
+        self.undelivered: frozenset[int] = frozenset()  # once settled: not acked, or presumed
+        self.taken_over = False  # another session goes on with it
+        self.alongside = created.alongside
+        self.reopened = False  # it had ended, before a reader came late
+        self.acked_by_trainer = False  # since this process began
+        self.sampler: Sampler | None = None
+        self.last_used = now
+        self.last_progress = now  # a lease, an ack, or a reader that came or went
+        self._holders: dict[int, Reader] = {}
+        self._given_back: set[int] = set()
+
+    @property
+    def acked_shards(self) -> int:
+        return self.acked.count if self.settled_acked is None else self.settled_acked
+
+    @property
+    def leased(self) -> Collection[int]:
+        return self._holders.keys()
+
+    @property
+    def leased_shards(self) -> int:
+        return len(self._holders)
+
+    @property
+    def complete(self) -> bool:
+        return self.ended or self.acked_shards == self.shards
+
+    @property
+    def waits_for_readers(self) -> bool:
+        """A reader known from the log may hold shards that it has not told of yet."""
+        return any(reader.leases_unknown for reader in self.readers.values())
+
+    @property
+    def unfinished(self) -> bool:
+        """Some of it may not have been delivered to the trainer, and nobody else goes on with it."""
+        if self.taken_over:
+            return False
+        return self.acked_shards - (0 if self.ended else len(self.presumed)) < self.shards
+
+    def delivered(self) -> Bitmap:
+        """What a client that goes on with it need not see again."""
+        mask = np.ones(self.shards, np.bool_) if self.settled_acked is not None else self.acked.as_array()
+        mask[list(self.undelivered or self.presumed)] = False
+        return Bitmap.of(mask)
+
+    @property
+    def shortfall(self) -> int:
+        if not self.ended or self.waits_for_readers or self.taken_over:
+            return 0
+        return self.shards - self.acked_shards - self.leased_shards
+
+    @property
+    def left_early(self) -> bool:
+        """Readers were told END, and it goes on."""
+        return self.counters.left_early > 0 and not self.ended
+
+    @property
+    def left_short(self) -> bool:
+        """Readers were lost after END; and what a trainer has been delivered, it does not say itself."""
+        return self.shortfall > 0 and not self.acked_by_trainer
+
+    @property
+    def may_fall_short(self) -> bool:
+        """It does, or will unless some reader is heard of again. Older logs do not say what a settled one lacks."""
+        if self.settled_acked is not None or self.acked_shards == self.shards:
+            return False
+        lost = any(reader.leases_unknown or reader.deadline is not None for reader in self.readers.values())
+        return self.shortfall > 0 or lost
+
+    @property
+    def can_end(self) -> bool:
+        """Every shard is acked, or held back by a reader that is draining."""
+        if self.acked_shards + self.leased_shards < self.shards or self.waits_for_readers:
+            return False
+        return all(reader.draining for reader in self.readers.values() if reader.leases)
+
+    @property
+    def all_given(self) -> bool:
+        """Nothing is pending: what is not acked is leased."""
+        return not self.waits_for_readers and self.acked_shards + self.leased_shards == self.shards
+
+    def still(self) -> Session:
+        """As far as a snapshot needs it, as it is now: another thread may read it."""
+        still = copy.copy(self)
+        still.acked, still.readers, still.labels = self.acked.still(), dict(self.readers), set(self.labels)
+        still.presumed, still.sampler = set(self.presumed), None
+        still.counters = log_pb2.Counters()
+        still.counters.CopyFrom(self.counters)
+        return still
+
+    def draws(self) -> random.Random:
+        """What its sampler draws with from here on. Jobs of a sweep share a seed, and so do a job's epochs: neither
+        must read in the order of the other, for then no job finds anything that another has brought."""
+        of = f"{self.seed} {self.epoch} {self.acked_shards} {self.job or self.session_key}"
+        return random.Random(int.from_bytes(hashlib.sha256(of.encode()).digest()[:8], "little"))
+
+    def pending_mask(self) -> npt.NDArray[np.bool_]:
+        """Shape [shards]: neither acked nor leased. For a new sampler."""
+        mask = ~self.acked.as_array()
+        mask[list(self._holders)] = False
+        return mask
+
+    def reader_opened(self, reader: Reader) -> None:
+        """In place of its predecessor of the same id, if any, the leases of which it inherits."""
+        before = self.readers.get(reader.reader_id)
+        if before:
+            reader.leases = before.leases
+            for shard in reader.leases:
+                self._holders[shard] = reader
+        self.readers[reader.reader_id] = reader
+        if reader.label and len(self.labels) < MAX_LABELS:
+            self.labels.add(reader.label)
+
+    def hold(self, reader: Reader, held: Iterable[int]) -> list[int]:
+        """Makes `held` the leases of `reader`; others that it had go back. Returns those it may not keep."""
+        held = set(held)
+        dropped = {shard for shard in held if not self._may_hold(reader, shard)}
+        self._return(reader, reader.leases - held)
+        kept = held - dropped
+        if self.sampler:
+            self.sampler.remove(kept - reader.leases)
+        self._give(reader, kept)
+        return sorted(dropped)
+
+    def lease(
+        self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView, wanted: Sequence[int] = ()
+    ) -> list[int]:
+        """Takes pending shards for `reader`: those of `wanted`, or, when that is empty, any.
+
+        Near the end readers get fewer at a time, so that they end together.
+        """
+        assert self.sampler
+        if wanted:
+            free = (shard for shard in wanted if shard not in self._holders and shard not in self.acked)
+            shards = list(dict.fromkeys(free))
+            self.sampler.remove(shards)
+        else:
+            fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
+            shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
+        hits = sum(view.resident[shard] for shard in shards)
+        self.counters.resident_leases += hits
+        self.counters.missing_leases += len(shards) - hits
+        again = self._given_back.intersection(shards)
+        self.counters.reread += len(again)
+        self._given_back -= again
+        self._give(reader, shards)
+        return shards
+
+    def not_acked(self, shards: Iterable[int], presumed: bool) -> list[int]:
+        if self.settled_acked is not None:
+            return []
+        return [s for s in shards if s not in self.acked or (s in self.presumed and not presumed)]
+
+    def shards_acked(self, shards: Iterable[int], presumed: bool) -> None:
+        fresh = [shard for shard in shards if self.acked.add(shard)]
+        if presumed:
+            self.presumed.update(fresh)
+        else:
+            self.presumed.difference_update(shards)
+        for shard in fresh:
+            holder = self._holders.pop(shard, None)
+            if holder:
+                holder.leases.discard(shard)
+        if self.sampler:
+            self.sampler.remove(fresh)
+        if self.ended and not self.readers:
+            self._settle()
+
+    def reader_gone(self, reader_id: str) -> None:
+        reader = self.readers.pop(reader_id, None)
+        if reader:
+            self._return(reader, set(reader.leases))
+        if not self.readers:
+            self.drop_sampler()
+            if self.ended:
+                self._settle()
+
+    def session_ended(self) -> None:
+        self.ended = True
+        self.drop_sampler()
+        if not self.readers:
+            self._settle()
+
+    def session_reopened(self) -> None:
+        self.ended, self.reopened = False, True
+
+    def drop_sampler(self) -> None:
+        """It is made again when somebody reads on."""
+        if self.sampler:
+            self.sampler.close()
+        self.sampler = None
+
+    def take_over(self) -> None:
+        """Ends it for its readers: another session goes on with it."""
+        self.readers.clear()
+        self._holders.clear()
+        self.session_ended()
+        self.settle(self.acked_shards, (), ())
+        self.taken_over = True
+
+    def settle(self, acked: int, labels: Iterable[str], undelivered: Iterable[int]) -> None:
+        """As a snapshot remembers it."""
+        self.ended = True
+        self.settled_acked = acked
+        self.undelivered = frozenset(undelivered)
+        self.labels.update(labels)
+        self.acked = Bitmap(0)
+        self.presumed.clear()
+
+    def _settle(self) -> None:
+        # A trainer that acknowledges by itself may still do so.
+        if self.settled_acked is None and self.acked.count == self.shards:
+            self.settle(self.acked.count, (), self.presumed)
+            self._given_back.clear()
+
+    def _may_hold(self, reader: Reader, shard: int) -> bool:
+        if self.settled_acked is not None or shard in self.acked:
+            return False
+        return self._holders.get(shard, reader) is reader
+
+    def _give(self, reader: Reader, shards: Iterable[int]) -> None:
+        reader.leases.update(shards)
+        for shard in shards:
+            self._holders[shard] = reader
+
+    def _return(self, reader: Reader, shards: set[int]) -> None:
+        reader.leases = reader.leases - shards
+        for shard in shards:
+            del self._holders[shard]
+        self._given_back |= shards
+        if self.sampler:
+            self.sampler.give_back(shards)

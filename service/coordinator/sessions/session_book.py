@@ -1,0 +1,148 @@
+"""The sessions there are, by all that they are found by. Performs records; `sessions.py` decides on them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.sessions.resumptions import Resumptions
+from tfquiver.service.coordinator.sessions.session import Reader, Session
+from tfquiver.service.coordinator.sessions.session_records import still
+from tfquiver.service.coordinator.sessions.tickets import Tickets
+
+Record = log_pb2.CommitRecord
+
+
+class SessionBook:
+    def __init__(self, clock: Clock, max_jobs: int) -> None:
+        """`max_jobs`: of so many the epochs are counted, of those that were heard of last."""
+        self._clock, self._max_jobs = clock, max_jobs
+        self._sessions: dict[str, Session] = {}
+        self._by_key: dict[str, list[str]] = {}
+        self._by_digest: dict[bytes, dict[str, Session]] = {}
+        self._own: dict[str, str] = {}  # reader id -> the session it made for itself
+        self._epochs: dict[tuple[str, bytes], int] = {}
+        self.tickets = Tickets()
+        self.resumptions = Resumptions(self._sessions)
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Session]:
+        """Oldest first."""
+        return iter(self._sessions.values())
+
+    def session(self, session_id: str) -> Session:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            raise errors.NotFoundError(f"no session {session_id!r}: it may have expired") from None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: str) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def own(self, reader_id: str) -> Session | None:
+        """The session that this reader has made for itself."""
+        session_id = self._own.get(reader_id)
+        return self._sessions[session_id] if session_id else None
+
+    def epochs(self, job: str, digest_id: bytes) -> int:
+        """How many there have been."""
+        return self._epochs.get((job, digest_id), 0)
+
+    def of_digest(self, digest_id: bytes) -> list[Session]:
+        """Oldest first."""
+        return list(self._by_digest.get(digest_id, {}).values())
+
+    def readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
+        for session in self._sessions.values():
+            for reader in session.readers.values():
+                if reader.node_id == node_id:
+                    yield session, reader
+
+    def of_key(self, session_key: str, digest_id: bytes) -> list[Session]:
+        sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
+        return [session for session in sessions if session.digest_id == digest_id]
+
+    # The log.
+
+    def apply(self, record: Record) -> None:
+        """Performs one decision."""
+        kind = record.WhichOneof("record")
+        if kind == "session_created":
+            self._session_created(record.session_created)
+        elif kind == "ticket_given":
+            given = record.ticket_given
+            key = self._sessions[given.session_id].session_key
+            name = (key, given.provider_id, given.repetition)
+            self.tickets.given(name, given.session_id, given.adopted, given.end)
+        elif kind == "reader_opened":
+            opened = record.reader_opened
+            reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
+            self._sessions[opened.session_id].reader_opened(reader)
+        elif kind == "shards_acked":
+            session = self._sessions[record.shards_acked.session_id]
+            session.shards_acked(record.shards_acked.shards, record.shards_acked.presumed)
+            session.counters.CopyFrom(record.shards_acked.counters)
+        elif kind == "reader_gone":
+            self._sessions[record.reader_gone.session_id].reader_gone(record.reader_gone.reader_id)
+        elif kind == "session_ended":
+            ended = record.session_ended
+            session = self._sessions[ended.session_id]
+            session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
+            session.taken_over |= ended.taken_over
+        elif kind == "session_reopened":
+            self._sessions[record.session_reopened.session_id].session_reopened()
+        elif kind == "resume_asked":
+            asked = log_pb2.ResumeAsked()
+            asked.CopyFrom(record.resume_asked)
+            self.resumptions.ask(asked)
+        elif kind == "session_forgotten":
+            self._session_forgotten(record.session_forgotten.session_id)
+        elif kind == "epochs_counted":
+            counted = record.epochs_counted
+            self._epochs[counted.job, counted.digest_id] = counted.sessions
+
+    def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
+        """Give the records that bring an empty object where this one is when they are asked for: each in any thread,
+        also while this object goes on."""
+        for session in self._sessions.values():
+            yield still(session, self.tickets)
+        yield self.resumptions.still()
+        epochs = dict(self._epochs)
+        yield lambda: (
+            Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
+            for (job, digest_id), sessions in epochs.items()
+        )
+
+    def _session_created(self, created: log_pb2.SessionCreated) -> None:
+        self._count += 1
+        session = Session(created, self._count, self._clock.now())
+        self._sessions[session.session_id] = session
+        self._by_key.setdefault(session.session_key, []).append(session.session_id)
+        self._by_digest.setdefault(session.digest_id, {})[session.session_id] = session
+        if session.own_reader_id:
+            self._own[session.own_reader_id] = session.session_id
+        job = (session.job or session.session_key, session.digest_id)
+        counted = self._epochs.pop(job, 0)
+        self._epochs[job] = session.epoch + 1 if created.resumed else max(session.epoch + 1, counted)  # newest last
+        if created.takes_over in self._sessions:
+            self._sessions[created.takes_over].take_over()
+        if created.resumed:
+            self.resumptions.begun(created)
+        while len(self._epochs) > self._max_jobs:
+            del self._epochs[next(iter(self._epochs))]
+
+    def _session_forgotten(self, session_id: str) -> None:
+        session = self._sessions.pop(session_id)
+        self.tickets.forget(session_id)
+        self._own.pop(session.own_reader_id, None)
+        self._by_key[session.session_key].remove(session_id)
+        if not self._by_key[session.session_key]:
+            del self._by_key[session.session_key]
+        del self._by_digest[session.digest_id][session_id]
+        if not self._by_digest[session.digest_id]:
+            del self._by_digest[session.digest_id]

@@ -1,0 +1,66 @@
+"""A session as records: what a snapshot of the log keeps of it. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.service.coordinator.sessions.tickets import TicketName, Tickets
+
+Record = log_pb2.CommitRecord
+
+
+def still(session: Session, tickets: Tickets) -> Callable[[], Iterator[Record]]:
+    """What gives the records of a session as it is now, in an order in which they can be applied; in any thread."""
+    given, end_told = tickets.of(session.session_id), tickets.end_told(session.session_id)
+    return functools.partial(_records_of, session.still(), given, end_told)
+
+
+def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_told: bool) -> Iterator[Record]:
+    session_id = session.session_id
+    yield Record(session_created=_created(session))
+    for (_, provider_id, repetition), adopted in tickets:
+        given = log_pb2.TicketGiven(
+            session_id=session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end_told
+        )
+        yield Record(ticket_given=given)
+    for reader in session.readers.values():
+        opened = log_pb2.ReaderOpened(
+            session_id=session_id,
+            reader_id=reader.reader_id,
+            node_id=reader.node_id,
+            incarnation=reader.incarnation,
+            label=reader.label,
+        )
+        yield Record(reader_opened=opened)
+    if session.reopened:
+        yield Record(session_reopened=log_pb2.SessionReopened(session_id=session_id))
+    if session.ended:
+        ended = log_pb2.SessionEnded(session_id=session_id)
+        if session.settled_acked is not None:
+            ended.settled, ended.acked = True, session.settled_acked
+            ended.undelivered.extend(sorted(session.undelivered))
+            ended.taken_over = session.taken_over
+        yield Record(session_ended=ended)
+
+
+def _created(session: Session) -> log_pb2.SessionCreated:
+    return log_pb2.SessionCreated(
+        session_id=session.session_id,
+        session_key=session.session_key,
+        digest_id=session.digest_id,
+        job=session.job,
+        epoch=session.epoch,
+        shards=session.shards,
+        seed=session.seed,
+        own_reader_id=session.own_reader_id,
+        done_bitmap=session.acked.compressed(),
+        counters=session.counters,
+        labels=sorted(session.labels),
+        homogeneous=session.homogeneous,
+        order=session.order,
+        presumed=sorted(session.presumed),
+        alongside=session.alongside,
+    )

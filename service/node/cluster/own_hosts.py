@@ -1,0 +1,79 @@
+"""Where a node listens, and how others reach it, by what its flags say and leave open."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.wire import addresses
+
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    bind: str
+    advertise: str
+
+
+async def choose(
+    bind: str,
+    advertise: str,
+    coordinator: str,
+    *,
+    deadline_s: float,
+    towards: Callable[[str, int], str] = addresses.towards,
+) -> Hosts:
+    """What --bind_host and --advertise_host are, empty or not, at a node of that coordinator ("": of its own).
+
+    Raises:
+      InvalidArgumentError: peers on other machines would reach themselves; names the flag.
+      UnavailableError: there is no way to the coordinator within `deadline_s`.
+    """
+    host, port = _elsewhere(coordinator)
+    if not host:
+        bind = bind or "localhost"
+        return Hosts(bind, advertise or (socket.gethostname() if addresses.is_all(bind) else bind))
+    bind = bind or addresses.ALL
+    if not advertise and addresses.is_all(bind):
+        advertise = await _route(host, port, deadline_s, towards)
+    advertise = advertise or bind
+    if addresses.is_loopback(advertise) or addresses.is_all(advertise):
+        raise errors.InvalidArgumentError(
+            f"--bind_host={bind}, --advertise_host={advertise}: nodes on other machines would reach themselves there, "
+            f"and --coordinator={coordinator} may have some: give --advertise_host, the name or address of this "
+            "machine that they can use (or --coordinator=localhost:..., where there is one machine)"
+        )
+    return Hosts(bind, advertise)
+
+
+def _elsewhere(coordinator: str) -> tuple[str, int]:
+    """Host and port of one that other machines may reach; else ("", 0)."""
+    if not coordinator or coordinator.startswith("unix:"):
+        return "", 0
+    host, port = addresses.split(coordinator)
+    return ("", 0) if addresses.is_loopback(host) else (host, port)
+
+
+async def _route(host: str, port: int, deadline_s: float, towards: Callable[[str, int], str]) -> str:
+    """This machine's address for those who can use `host`."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + deadline_s
+    while True:
+        try:
+            found = await asyncio.to_thread(towards, host, port)
+        except OSError as error:  # its name may not be known yet
+            if loop.time() + _PAUSE_S > give_up_at:
+                raise errors.UnavailableError(
+                    f"--coordinator={addresses.joined(host, port)}: no way there: {error}"
+                ) from error
+            logging.log_every_n_seconds(logging.WARNING, "coordinator %s: %s; trying again", 5, host, error)
+            await asyncio.sleep(_PAUSE_S)
+            continue
+        # The coordinator's own machine may know itself as 127.0.1.1: others know it by the name that was given.
+        return host if addresses.is_loopback(found) else found

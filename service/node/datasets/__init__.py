@@ -1,0 +1,4 @@
+"""Data sets as this node knows them: found or scanned on first use, their digests kept, what was removed let go.
+
+Called by clients through the `servicer`, and by readers for a digest. Never decides how a data set is cached.
+"""

@@ -1,0 +1,165 @@
+"""First use of a data set: its files are cut and hashed, and the shards kept at their owners on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Sequence
+
+from tfquiver import errors, stores
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.scanning import digest_build, streams
+from tfquiver.scanning.file_cut import cut_file
+from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.scan_journal import to_rows
+from tfquiver.service.node.datasets.fair_queue import FairQueue
+from tfquiver.service.node.datasets.file_tables import FileTables
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.damaged import Damaged
+from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
+from tfquiver.stores import ObjectStore
+from tfquiver.stores.attempts import Attempts, on_retry
+
+Progress = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
+StoreFor = Callable[[str], ObjectStore]
+_DAMAGED_S = 10.0  # a record whose CRC is wrong may have been damaged on the way: read again for so long
+
+
+class Scanner:
+    """Several files at a time, in threads of its own; about a shard and two chunks of memory each.
+
+    Scans take turns, file by file. A file whose table is known is not read: a scan that failed or was killed goes on
+    with the files that it had not finished, and a listing of known files needs no reading at all.
+
+    Args:
+      place: keeps a shard at its owner; called in threads.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        place: Callable[[VerifiedShard], object],
+        tables: FileTables | None = None,
+        *,
+        parallel_files: int = 4,
+        read_deadline_s: float = streams.READ_DEADLINE_S,
+    ) -> None:
+        self._meter, self._place, self._tables = meter, place, tables
+        self._read_deadline_s = read_deadline_s
+        self._queue = FairQueue(parallel_files, "scan")
+        self._again = Attempts()
+        self._cutting: dict[bytes, threading.Lock] = {}  # files being cut now: who wants the same one waits for it
+        self._cutting_lock = threading.Lock()
+
+    async def scan(
+        self,
+        name: str,
+        files: Sequence[FileEntry],
+        terms: ListingTerms,
+        progress: Progress,
+        store_for: StoreFor = stores.for_uri,
+    ) -> Digest:
+        """The digest of `files`. Cancelling it, or the first file that fails, stops all of them.
+
+        Raises:
+          DataLossError: a damaged record; names file and offset.
+          StaleDigestError, NotFoundError, PermissionError_, UnauthenticatedError, UnavailableError: from the store.
+        """
+        state = _State(asyncio.get_running_loop(), progress)
+        scanned: list[ScannedFile | None] = [None] * len(files)
+
+        def cut(index: int) -> None:
+            scanned[index] = self._scan_file(files[index], terms, store_for, state)
+
+        try:
+            await self._queue.run(state, (functools.partial(cut, index) for index in range(len(files))))
+        finally:
+            state.stop.set()
+        done = [file for file in scanned if file is not None]
+        return await asyncio.to_thread(digest_build.assemble, name, done)
+
+    async def close(self) -> None:
+        """After the scans have been cancelled: waits for their threads."""
+        self._again.stop()
+        await self._queue.close()
+        if self._tables is not None:
+            await asyncio.to_thread(self._tables.close)
+
+    def _scan_file(self, file: FileEntry, terms: ListingTerms, store_for: StoreFor, state: _State) -> ScannedFile:
+        on_retry.set(state.tell)
+        key = terms.key([file])
+        with self._cutting_lock:
+            lock = self._cutting.setdefault(key, threading.Lock())
+        try:
+            with lock:
+                if self._tables is not None and (known := self._tables.get(file, terms)) is not None:
+                    state.add(file.size_bytes, int(known.rows["records"].sum(dtype="u8")))
+                    return known
+                scanned = self._cut(file, terms, store_for(file.uri), state)
+                if self._tables is not None:
+                    self._tables.put(file, terms, scanned)
+                return scanned
+        finally:
+            with self._cutting_lock:
+                self._cutting.pop(key, None)
+
+    def _cut(self, file: FileEntry, terms: ListingTerms, inner: ObjectStore, state: _State) -> ScannedFile:
+        store = MeteredStore(inner, self._meter, lambda size_bytes: state.add(size_bytes, 0))
+        entry = streams.resolve(file, store, self._read_deadline_s)
+        rows: list[tuple[bytes, int, int, int]] = []
+
+        def attempt(_: float) -> None:
+            done_bytes = rows[-1][1] + rows[-1][2] if rows else 0
+            start = done_bytes if entry.compression == "none" else 0
+            try:
+                for shard in cut_file(entry, store, terms.policy, start=start, deadline_s=self._read_deadline_s):
+                    if shard.offset < done_bytes:  # of a compressed file, which is read from its start again
+                        continue
+                    self._place(VerifiedShard.from_cut(shard))
+                    rows.append((shard.hash, shard.offset, shard.length_bytes, shard.records))
+                    state.add(0, shard.records)
+            except errors.DataLossError as error:
+                raise Damaged(str(error)) from error
+
+        patience_s = _DAMAGED_S if store.remote else 0.0
+        while True:
+            before = len(rows)
+            try:
+                self._again.run(file.uri, patience_s, attempt)
+                return ScannedFile(entry, to_rows(rows))
+            except errors.UnavailableError as error:
+                damaged = error.__cause__
+                if not isinstance(damaged, Damaged):
+                    raise
+                if len(rows) == before or not store.remote:
+                    assert damaged.__cause__ is not None
+                    raise damaged.__cause__ from error
+
+
+class _State:
+    """What the threads of one scan share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, progress: Progress) -> None:
+        self.stop = threading.Event()
+        self._loop, self._progress = loop, progress
+        self._bytes = self._records = 0
+
+    def add(self, size_bytes: int, records: int) -> None:
+        """Called in the threads, now and then: raises when the scan is over."""
+        if self.stop.is_set():
+            raise errors.CancelledError_("the scan was stopped")
+        self._loop.call_soon_threadsafe(self._count, size_bytes, records, "")
+
+    def tell(self, trouble: str) -> None:
+        """The store is being asked again."""
+        if not self.stop.is_set():
+            self._loop.call_soon_threadsafe(self._count, 0, 0, trouble)
+
+    def _count(self, size_bytes: int, records: int, trouble: str) -> None:
+        self._bytes += size_bytes
+        self._records += records
+        if not self.stop.is_set():
+            self._progress(self._bytes, self._records, trouble)

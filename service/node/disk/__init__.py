@@ -1,0 +1,5 @@
+"""The cache directory: one file a shard, named by its hash; quota, accounts, eviction, and what a sick disk may do.
+
+Called by `shards`, `peers` and `orders`, from threads: never from the event loop where it may wait. What stands under a
+hash has that hash (I-3), and the quota holds at every moment (I-4). Never opens a connection.
+"""

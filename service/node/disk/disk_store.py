@@ -1,0 +1,414 @@
+"""The store on the disk: one file a shard, named by its hash. What stands under a hash has that hash (I-3)."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import google_crc32c
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.node.disk import codec, entry, entry_file, free_room
+from tfquiver.service.node.disk.books import Books, Claim
+from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
+from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.disk.rules import Rules, Why
+from tfquiver.service.node.disk.setback import Setback
+from tfquiver.service.node.memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.memory.verified import VerifiedShard
+
+_SHRINKS = 16
+_BATCH = 64  # entries that are dealt with under the lock at one time
+_DEFAULT_SHARE = 0.8
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+class DiskStore:
+    """Thread-safe. One process has the directory (see directory.py).
+
+    Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
+    is known of the entries (see books.py), and is never held over a call to the file system.
+
+    Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
+    miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in
+    one account (see accounts.py), which the rules name; until `use` gives it some, everything is kept. Nothing goes
+    for an entry that the disk does not take: its file is made first. Entries leave the last bytes of the file system to
+    the files that say what they are for (see free_room.py).
+
+    Args:
+      quota_bytes: 0 stores nothing; None: 80 % of what is free, or an entry already. What a lower quota than last time
+        has no room for is deleted, at random.
+      on_change: told, in order, of every hash that comes (True) or goes (False); called under the store's lock, so it
+        must neither wait nor call back.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        quota_bytes: int | None,
+        *,
+        mode: codec.Mode = "auto",
+        on_change: Callable[[bytes, bool], None] = lambda hash, held: None,
+        rng: random.Random | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._root = root
+        self._layout = Layout(root)
+        self._mode: codec.Mode = mode
+        self._on_change = on_change
+        self._clock = clock or SystemClock()
+        self._setback = Setback()  # of the disk: it failed
+        self._lacking = Setback()  # of room on the disk, for entries
+        self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
+        self.corrupt_entries = 0
+        self.refused_inserts = 0
+        self._recover(quota_bytes)
+
+    @property
+    def quota_bytes(self) -> int:
+        return self._books.ledger.quota_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        return self._books.ledger.stored_bytes
+
+    @property
+    def evictions(self) -> int:
+        return self._books.evictions
+
+    @property
+    def evicted_bytes(self) -> int:
+        return self._books.evicted_bytes
+
+    def hashes(self) -> list[bytes]:
+        """Of every entry, now."""
+        with self._lock:
+            return list(self._books.sizes)
+
+    def __len__(self) -> int:
+        return len(self._books.sizes)
+
+    def __contains__(self, hash: bytes) -> bool:
+        return hash in self._books.sizes
+
+    def open_entry(self, hash: bytes) -> OpenEntry | None:
+        """The entry, or None: not here, or damaged and therefore dropped. May wait for the disk."""
+        if hash not in self._books.sizes:
+            return None
+        path = self._layout.path_of(hash)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in _OUT_OF_DESCRIPTORS:
+                raise NoMemoryError(f"{path}: {error.strerror}") from error
+            gone = "somebody else has deleted it"
+            self.drop(hash, gone if isinstance(error, FileNotFoundError) else str(error))
+            return None
+        try:
+            header = entry.decode(os.pread(fd, entry.HEADER_BYTES, 0), str(path))
+            size_bytes = os.fstat(fd).st_size
+            if header.hash != hash or size_bytes != header.file_bytes:
+                raise errors.DataLossError(f"{path}: not this entry, or not all of it ({size_bytes} bytes)")
+        except (errors.DataLossError, OSError) as error:
+            self.drop(hash, str(error), fd)
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        self.used(hash)
+        return OpenEntry(fd, header)
+
+    def used(self, hash: bytes) -> None:
+        """Somebody has just been given an entry's bytes."""
+        if self._books.accounts.counts_uses:
+            with self._lock:
+                self._books.accounts.touch(hash)
+
+    def wanted(self, hash: bytes, why: Why = Why.ASKED) -> bool:
+        """Whether it would be kept if there is room."""
+        return bool(self._books.rules.accounts(hash, why))
+
+    def may_stand_in(self, hash: bytes) -> bool:
+        """Whether another node may keep it where this one has no room: it was ordered."""
+        rules = self._books.rules
+        keys = rules.accounts(hash, Why.PASSES)
+        return any(key in rules.terms and rules.terms[key].by_order for key in keys)
+
+    def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""
+        with self._lock:
+            now_s = self._clock.now()
+            if self._setback.trouble(now_s) or self._lacking.trouble(now_s):
+                return False
+            try:
+                self._books.choose(hash, disk_bytes + besides_bytes, Why.ASKED)
+            except errors.ResourceExhaustedError:
+                return False
+        return True
+
+    def insert(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
+        """Stores a shard, unless it is here already, or not to be kept (see `wanted`). May wait for the disk.
+
+        Raises:
+          NeverFitsError: larger than the quota.
+          ResourceExhaustedError: no room now (quota, account or disk), or the disk refuses.
+        """
+        if shard.hash in self or not self.wanted(shard.hash, why):
+            return
+        try:
+            with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
+                if trouble := self._setback.trouble(self._clock.now()):
+                    raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
+                self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
+            kind, stored = codec.compress(shard.raw, self._mode)
+            crc32c_stored = shard.crc32c if kind == entry.RAW else google_crc32c.value(stored)
+            header = entry.Header(kind, len(shard.raw), len(stored), shard.crc32c, crc32c_stored, shard.hash)
+            with self._lock:
+                claim = self._books.claim(header.hash, header.disk_bytes, why)
+            if claim is not None:
+                self._write(claim, header, stored)
+        except errors.ResourceExhaustedError:
+            self.refused_inserts += 1
+            raise
+
+    def check_room(self, hash: bytes, disk_bytes: int, why: Why = Why.ASKED) -> None:
+        """Raises as `insert` would now for an entry of that size; says nothing about the next moment."""
+        if hash in self or not self.wanted(hash, why):
+            return
+        try:
+            with self._lock:
+                if trouble := self._setback.trouble(self._clock.now()):
+                    raise errors.ResourceExhaustedError(trouble)
+                self._books.choose(hash, disk_bytes, why)
+        except errors.ResourceExhaustedError:
+            self.refused_inserts += 1
+            raise
+
+    def drop_if_damaged(self, hash: bytes, reason: str) -> bool:
+        """A reader says that the entry is bad: whether it was (then it is gone now). Good ones are not given up. May
+        wait for the disk."""
+        opened = self.open_entry(hash)
+        if opened is None:
+            return True
+        try:
+            for _ in opened.pieces():
+                pass
+        except (errors.DataLossError, OSError) as error:
+            self.drop(hash, f"{error} ({reason})", opened.fd)
+            return True
+        finally:
+            opened.close()
+        return False
+
+    def delete(self, hash: bytes) -> None:
+        """Gives an entry up. Those who read it keep their descriptors. May wait for the disk."""
+        self.give_up([hash])
+
+    def resize(self, quota_bytes: int) -> None:
+        """Another quota; when it is lower, entries go at random until it is kept. May wait for the disk."""
+        with self._lock:
+            self._books.ledger.resize(quota_bytes)
+        self._shrink()
+
+    def set_aside(self, size_bytes: int) -> None:
+        """So much of the quota is used by other files of this cache; entries make room. May wait for the disk."""
+        with self._lock:
+            self._books.ledger.set_aside(size_bytes)
+        self._shrink()
+
+    def use(self, rules: Rules) -> None:
+        """Other rules, for what comes from now on. What stands moves, or goes, with `settle` and `evict`."""
+        with self._lock:
+            self._books.use(rules)
+
+    def settle(self) -> bool:
+        """Every entry goes to the account that the rules say, or goes; then accounts shrink to their limits.
+
+        May wait for the disk. False: the disk did not let everything go that had to; it is here as before.
+        """
+        hashes, whole = self.hashes(), True
+        for at in range(0, len(hashes), _BATCH):
+            batch = hashes[at : at + _BATCH]
+            whole = self._sort_out(batch, self._books.rules.accounts_of(batch)) and whole
+        while True:
+            with self._lock:
+                victims = self._books.take(self._books.accounts.excess(_BATCH))
+            if not victims:
+                return whole
+            if self._unlinked(victims) < len(victims):
+                return False
+
+    def evict(self, hashes: Sequence[bytes]) -> bool:
+        """Gives up those of these entries that the rules do not keep. As `settle`."""
+        here, whole = [hash for hash in hashes if hash in self], True
+        for at in range(0, len(here), _BATCH):
+            batch = here[at : at + _BATCH]
+            whole = self._sort_out(batch, [self._books.rules.accounts(hash, Why.STANDS) for hash in batch]) and whole
+        return whole
+
+    def give_up(self, hashes: Sequence[bytes]) -> None:
+        """Evicts these. May wait for the disk."""
+        for at in range(0, len(hashes), _BATCH):
+            with self._lock:
+                taken = self._books.take(hashes[at : at + _BATCH])
+            self._unlinked(taken)
+
+    def make_room(self, size_bytes: int) -> None:
+        """Evicts entries of so many bytes, at random, for something that the disk has no room for. May wait for it."""
+        with self._lock:
+            victims, found_bytes = [], 0
+            for hash in self._books.any_order():
+                if found_bytes >= size_bytes:
+                    break
+                victims.append(hash)
+                found_bytes += self._books.sizes[hash]
+        self.give_up(victims)
+
+    def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
+        """Drops an entry that failed a check (I-5): what cannot be opened, or is still the open file `fd`; not another
+        that has come in its place. May wait for the disk."""
+        with self._lock:
+            if not self._books.take([hash], tell=False):
+                return
+        path = self._layout.path_of(hash)
+        if not entry_file.is_same_file(fd, path) if fd is not None else entry_file.opens(path):
+            with self._settled:
+                self._books.back(hash, tell=False)
+                self._settled.notify_all()
+            return
+        logging.warning("dropped entry %s: %s", hash.hex(), reason)
+        gone = entry_file.unlink(path)
+        with self._settled:
+            self.corrupt_entries += 1
+            self._books.dropped(hash, gone)
+            self._settled.notify_all()
+
+    def _sort_out(self, hashes: Sequence[bytes], accounts: Sequence[Sequence[bytes]]) -> bool:
+        with self._lock:
+            unkept = self._books.sort_out(hashes, accounts)
+        return self._unlinked(unkept) == len(unkept)
+
+    def _unlinked(self, taken: Sequence[bytes]) -> int:
+        """Deletes the files of what is going; how many of them. The others are here again."""
+        deleted = 0
+        for hash in taken:
+            gone = entry_file.unlink(self._layout.path_of(hash))
+            with self._settled:
+                if gone:
+                    self._books.gone(hash)
+                else:
+                    self._books.back(hash)
+                self._settled.notify_all()
+            deleted += gone
+        return deleted
+
+    def _recover(self, quota_bytes: int | None) -> None:
+        try:
+            self._layout.remove_temporaries()
+            torn = []
+            for hash, size_bytes in self._layout.entries():
+                self._books.found(hash, size_bytes)
+                if size_bytes <= entry.HEADER_BYTES:
+                    torn.append(hash)  # not even one stored byte
+            self.give_up(torn)
+            if quota_bytes is None:
+                free_bytes, _ = free_room.look(self._root)
+                self._books.ledger.resize(int(_DEFAULT_SHARE * (free_bytes + self.used_bytes)))
+            self._shrink()
+        except OSError as error:
+            raise errors.PermissionError_(f"{self._layout.objects}: cannot be scanned: {error}") from error
+
+    def _shrink(self) -> None:
+        if not self._books.ledger.excess_bytes:
+            return
+        with self._lock:
+            logging.warning("%d bytes over the quota: deleting entries at random", self._books.ledger.excess_bytes)
+            victims = self._books.any_order()
+        stay = 0
+        for victim in victims:
+            with self._lock:
+                taken = self._books.take([victim]) if self._books.ledger.excess_bytes else []
+            stay += len(taken) - self._unlinked(taken)
+            if not self._books.ledger.excess_bytes or stay >= _BATCH:
+                return
+
+    def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
+        """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
+        temporary = self._layout.temporary_path(claim.hash, next(self._numbers))
+        made = standing = False
+        try:
+            self._leave_free(claim)
+            fd = entry_file.create(temporary)
+            made = True
+            try:
+                self._make_way(claim)
+                entry_file.write_synced(fd, entry.encode(header), stored)
+            finally:
+                os.close(fd)
+            standing = self._land(claim, temporary)
+            with self._lock:
+                self._setback.over()
+                self._lacking.over()
+        except OSError as error:
+            why = f"{temporary}: {error.strerror}"
+            with self._lock:
+                self._setback.failed(why, self._clock.now())
+            raise errors.ResourceExhaustedError(f"{why}: the shard is not kept") from error
+        finally:
+            if not standing:
+                self._unmake(claim, temporary if made else None)
+
+    def _leave_free(self, claim: Claim) -> None:
+        """Raises ResourceExhaustedError when the entry would take what entries leave to others."""
+        free_bytes, kept_bytes = free_room.look(self._root)
+        with self._lock:
+            coming_bytes = self._books.ledger.reserved_bytes - claim.held_bytes  # of others, written in part
+            left_bytes = free_bytes + claim.victim_bytes - claim.size_bytes - coming_bytes
+            if left_bytes < kept_bytes:
+                why = f"{self._root}: {free_bytes} bytes of the disk are free, of which entries leave {kept_bytes}"
+                self._lacking.failed(why, self._clock.now())
+                raise errors.ResourceExhaustedError(f"{why}: the shard is not kept")
+
+    def _make_way(self, claim: Claim) -> None:
+        """Raises ResourceExhaustedError when the disk does not let something go."""
+        for victim in list(claim.victims):
+            if not entry_file.unlink(self._layout.path_of(victim)):
+                raise OSError(errno.EROFS, f"entry {victim.hex()} cannot be deleted to make room")
+            with self._settled:
+                self._books.victim_gone(claim, victim)
+                self._settled.notify_all()
+
+    def _land(self, claim: Claim, temporary: Path) -> bool:
+        """Gives the written file its name; False: it is not to be kept any more."""
+        with self._settled:
+            self._settled.wait_for(lambda: not self._books.is_going(claim.hash))
+            if not self._books.may_land(claim):
+                return False
+        renamed = False
+        path = self._layout.path_of(claim.hash)
+        try:
+            entry_file.rename(temporary, path)
+            renamed = True
+        finally:
+            with self._settled:
+                here = self._books.land(claim, renamed)
+        if renamed and not here:
+            self._unlinked([claim.hash])
+        return renamed
+
+    def _unmake(self, claim: Claim, temporary: Path | None) -> None:
+        gone = temporary is None or entry_file.unlink(temporary)
+        with self._settled:
+            self._books.abandon(claim, gone)
+            self._settled.notify_all()

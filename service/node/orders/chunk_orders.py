@@ -1,0 +1,355 @@
+"""Carries out the coordinator's orders: settings to the store, chunks evicted, and loaded ahead of the readers.
+
+The newest orders replace all before them, so that nothing has to be remembered over a restart, and what went wrong is
+tried again. Loads that some session waits for go first. The others take spare bandwidth of the store only: they are
+begun while no reader waits for the store, and within a rate; so is what a lost node leaves behind fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.orders import cache_rules
+from tfquiver.service.node.orders.cache_rules import CacheRules, DatasetRule
+from tfquiver.service.node.orders.chunk_map import ChunkMap
+from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
+from tfquiver.service.node.origin.throttle import TokenBucket
+from tfquiver.service.node.shards.shard_source import ShardSource
+
+PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
+_AT_ONCE_SHARDS = 1024
+_ASKED_SHARDS = 65536
+_BURST_S = 0.5
+LOOK_AGAIN_S = 5.0
+_TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest or because the disk refuses
+
+
+_Striped = tuple[bytes, int, int]  # digest id, chunks, partitions
+
+
+def _striped(orders: pb.DatasetOrders) -> _Striped:
+    setting = orders.setting
+    if setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+        return orders.digest_id, 0, 0
+    return orders.digest_id, setting.chunks, setting.partitions
+
+
+@dataclass(slots=True)
+class _Known:
+    """What stays of a data set from one set of orders to the next."""
+
+    map: ChunkMap
+    striping: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What there is to know of other nodes.
+
+    Args:
+      missing: of a data set's shards, those that no node, or another one, holds; raises TfquiverError.
+      has_room: whether another node has so much room on its disk.
+    """
+
+    missing: Callable[[bytes, Sequence[int]], Awaitable[pb.MissingReply]]
+    has_room: Callable[[int], bool]
+
+
+class ChunkOrders:
+    """Lives on one loop. `start` it, `close` it.
+
+    Args:
+      digests: raises TfquiverError when a digest cannot be had.
+      members: every live node, as the coordinator last said.
+      elsewhere: asked where there are several nodes that store; None: there never are.
+      refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        node: types_pb2.NodeInfo,
+        disk: DiskStore,
+        source: ShardSource,
+        digests: Callable[[bytes], Awaitable[Digest]],
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        elsewhere: Elsewhere | None = None,
+        refill_bytes_per_s: float = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
+        self._disk, self._source, self._digests, self._members = disk, source, digests, members
+        self._elsewhere, self._clock = elsewhere, clock or SystemClock()
+        self._bucket: TokenBucket | None = None
+        if refill_bytes_per_s:
+            self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, self._clock.now())
+        self._refill_from_s = 0.0
+        self._newest: Sequence[pb.DatasetOrders] | None = None
+        self._gone: dict[_Striped, frozenset[int]] = {}  # chunks that were ordered away, and not ordered in since
+        self._known: dict[bytes, _Known] = {}
+        self._own: dict[tuple[bytes, int, tuple[int, int], tuple[str, ...]], list[int]] = {}
+        self._quotas: dict[str, int] = {}
+        self._look_over = True  # other nodes may hold what this one does
+        self._look_again = False  # something is to be loaded, of which other nodes may get hold, or lose it
+        self._settled: object = None  # the settings and quotas that the store was last settled for
+        self._plan = LoadPlan(self._lacks, self._has_room)
+        self._landing_bytes = 0
+        self._changed, self._wake = asyncio.Event(), asyncio.Event()
+        self._loads: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        source.on_spare = self._wake.set
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._carry_out_on()), loop.create_task(self._load_on())]
+
+    async def close(self) -> None:
+        for task in [*self._tasks, *self._loads]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._loads, return_exceptions=True)
+
+    def receive(self, orders: Sequence[pb.DatasetOrders]) -> None:
+        """They replace all earlier ones."""
+        self._newest = tuple(orders)
+        before, self._gone = self._gone, {}
+        for its in orders:
+            self._gone[_striped(its)] = (before.get(_striped(its), frozenset()) | set(its.evict)) - set(its.load)
+        self._admit_at_once()
+        self._changed.set()
+
+    def _admit_at_once(self) -> None:
+        """Readers fetch of what is to be loaded as soon as they are told: by then it must not count as ordered away."""
+        rules = []
+        for its in self._newest or ():
+            known = self._known.get(its.digest_id)
+            if known is None or known.striping != _striped(its)[1:]:
+                return
+            rules.append(self._rule(its, known, self._quotas))
+        self._disk.use(CacheRules(rules))
+
+    def members_changed(self) -> None:
+        """Nodes have come or gone: shards may have other owners, this node another share."""
+        if self._storing() != self._quotas:
+            self._changed.set()
+
+    def was_away(self) -> None:
+        """Meanwhile other nodes may have got what this one holds."""
+        self._look_over = True
+        self._changed.set()
+
+    # Orders.
+
+    async def _carry_out_on(self) -> None:
+        done = True
+        while True:
+            pause_s = (LOOK_AGAIN_S if self._look_again else None) if done else _TRY_AGAIN_S
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._own = {}
+            self._changed.clear()
+            if self._newest is None:
+                continue
+            try:
+                done = await self._carry_out(self._newest)
+            except Exception:  # noqa: BLE001 - one bad order must not end the loading for ever
+                logging.exception("orders")
+                done = False
+
+    async def _carry_out(self, newest: Sequence[pb.DatasetOrders]) -> bool:
+        """Whether all of them could be; evictions come first: they make room."""
+        self._quotas = quotas = self._storing()
+        rules, maps = [], {}
+        for orders in newest:
+            try:
+                known = await self._know(orders)
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "orders for %s: %s", 10, orders.digest_id.hex(), error)
+                continue
+            rules.append(self._rule(orders, known, quotas))
+            maps[orders.digest_id] = known.map
+        self._disk.use(CacheRules(rules))
+        settings = [(rule.digest_id, rule.mode, rule.terms, self._known[rule.digest_id].striping) for rule in rules]
+        went = True
+        if self._settled != settings:
+            went = await self._source.settle()
+            self._settled = settings if went else None
+        for orders in newest:
+            for chunk in orders.evict if orders.digest_id in maps else ():
+                went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
+        if self._look_over and len(quotas) > 1:
+            self._look_over, failed = await self._drop_duplicates(rules)
+        else:
+            failed = False
+        loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
+        self._known = {digest_id: self._known[digest_id] for digest_id in maps}
+        self._plan.replace(loads, self._clock.now())
+        self._look_again = bool(loads) and len(quotas) > 1
+        self._wake.set()
+        return went and whole and not failed and len(maps) == len(newest)
+
+    async def _know(self, orders: pb.DatasetOrders) -> _Known:
+        known = self._known.get(orders.digest_id)
+        _, *striping = _striped(orders)
+        if known is None or known.striping != tuple(striping):
+            digest = await self._digests(orders.digest_id)
+            known = _Known(await asyncio.to_thread(ChunkMap, digest, *striping), (striping[0], striping[1]))
+            self._known[orders.digest_id] = known
+        return known
+
+    def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
+        name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
+        terms = cache_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
+        return DatasetRule(
+            orders.digest_id, orders.setting.mode, terms, known.map,
+            frozenset(orders.load), frozenset(orders.evict), self._gone.get(_striped(orders), frozenset()),
+        )  # fmt: skip
+
+    def _storing(self) -> dict[str, int]:
+        quotas = {node.node_id: node.quota_bytes for node in self._members() if node.quota_bytes > 0}
+        if self._quota_bytes:  # a coordinator that has just been restarted may not have heard of this node yet
+            quotas[self._node_id] = self._quota_bytes
+        return quotas
+
+    async def _own_loads(
+        self, newest: Sequence[pb.DatasetOrders], storing: tuple[str, ...]
+    ) -> tuple[list[ChunkLoad], bool]:
+        """Also whether these are all."""
+        loads, own, whole = [], {}, True
+        for orders in newest:
+            known = self._known[orders.digest_id]
+            if orders.setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+                continue
+            for rank, chunk in enumerate(orders.load):
+                key = (orders.digest_id, chunk, known.striping, storing)
+                shards = self._own.get(key)
+                if shards is None:
+                    shards = (await self._own_shards(known.map, chunk, storing)).tolist()
+                    try:
+                        shards = await self._missing(orders.digest_id, known.map, shards) if storing[1:] else shards
+                    except errors.TfquiverError as error:
+                        logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                        whole = False
+                        continue
+                own[key] = shards
+                loads.append(ChunkLoad(orders.digest_id, chunk, shards, urgent=rank < orders.urgent))
+        self._own = own
+        return loads, whole
+
+    async def _own_shards(self, map: ChunkMap, chunk: int, storing: tuple[str, ...]) -> npt.NDArray[np.uint32]:
+        if len(map.shards(chunk)) <= _AT_ONCE_SHARDS:  # sooner done than handed to a thread
+            return map.own_shards(chunk, self._node_id, storing)
+        return await asyncio.to_thread(map.own_shards, chunk, self._node_id, storing)
+
+    async def _drop_duplicates(self, rules: Sequence[DatasetRule]) -> tuple[bool, bool]:
+        """Gives up what other nodes hold as well, as after an absence: allocations have room for each shard once.
+
+        Whether something is left for later, because nobody reads it now; and whether the coordinator did not answer.
+        """
+        left = False
+        if self._elsewhere is None:
+            return False, False
+        for rule in rules:
+            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+                continue
+            try:
+                await self._elsewhere.missing(rule.digest_id, [])
+                shards = await asyncio.to_thread(rule.map.where, self._disk.__contains__)
+                for at in range(0, len(shards), _ASKED_SHARDS):
+                    reply = await self._elsewhere.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
+                    hashes = [rule.map.digest.hashes[shard].tobytes() for shard in reply.elsewhere]
+                    await asyncio.to_thread(self._disk.give_up, hashes)
+            except errors.NotFoundError:
+                left = True
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                return True, True
+        return left, False
+
+    async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
+        """Without those that another node holds, as after owners have changed. Raises TfquiverError."""
+        if not shards or self._elsewhere is None:
+            return shards
+        missing = list((await self._elsewhere.missing(digest_id, shards)).shards)
+        for shard in missing:
+            self._source.is_missing(map.digest.hashes[shard].tobytes())
+        return missing
+
+    # Loads.
+
+    def _lacks(self, digest_id: bytes, shard: int) -> bool:
+        hash = self._known[digest_id].map.digest.hashes[shard].tobytes()
+        return hash not in self._disk and not self._source.is_handed_over(hash)
+
+    def _has_room(self, digest_id: bytes, shard: int) -> bool:
+        map = self._known[digest_id].map
+        hash, size_bytes = map.digest.hashes[shard].tobytes(), int(map.entry_bytes[shard])
+        if self._disk.has_room(hash, size_bytes, self._landing_bytes):
+            return True
+        if self._elsewhere is None or not self._disk.may_stand_in(hash):
+            return False
+        return self._elsewhere.has_room(size_bytes + self._landing_bytes)
+
+    async def _load_on(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause_s = self._start_loads()
+            except Exception:  # noqa: BLE001 - whatever it is, later loads must not wait for ever
+                logging.exception("loads")
+                pause_s = _TRY_AGAIN_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+
+    def _start_loads(self) -> float | None:
+        """As many as may be under way now; seconds after which there may be more though nothing has happened."""
+        now = self._clock.now()
+        while len(self._loads) < PARALLEL_LOADS and (load := self._plan.next(now, urgent=True)):
+            self._start(load)
+        pause_s = self._plan.pause_s(now)
+        while len(self._loads) < PARALLEL_LOADS and not self._plan.under_way(urgent=True) and self._source.is_spare:
+            if now < self._refill_from_s:
+                wait_s = self._refill_from_s - now
+                return wait_s if pause_s is None else min(pause_s, wait_s)
+            load = self._plan.next(now, urgent=False)
+            if load is None:
+                break
+            self._start(load)
+            if self._bucket:
+                size_bytes = int(self._known[load.digest_id].map.digest.lengths[load.shard])
+                self._refill_from_s = now + self._bucket.take(size_bytes, now)
+        return pause_s
+
+    def _start(self, load: Load) -> None:
+        map = self._known[load.digest_id].map
+        size_bytes = int(map.entry_bytes[load.shard])
+        self._landing_bytes += size_bytes
+        task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
+        self._loads.add(task)
+        task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
+
+    def _landed(self, task: asyncio.Task[None], load: Load, size_bytes: int) -> None:
+        self._loads.discard(task)
+        self._landing_bytes -= size_bytes
+        trouble = None if task.cancelled() else task.exception()
+        if trouble is not None:
+            logging.log_every_n_seconds(
+                logging.WARNING, "shard %d of data set %s was not loaded: %s", 5,
+                load.shard, load.digest_id.hex(), trouble,
+            )  # fmt: skip
+        self._plan.ended(load, self._clock.now(), failed=task.cancelled() or trouble is not None)
+        self._wake.set()

@@ -1,0 +1,92 @@
+"""The miss path: a shard's bytes from the object store, checked against its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfquiver import errors, stores
+from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.bounded_reads import BoundedReads
+from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
+from tfquiver.service.node.origin.file_passes import FilePasses
+from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
+from tfquiver.stores import ObjectStore
+from tfquiver.stores.attempts import Attempts
+
+_MOST_HUNG = 48
+_PARALLEL_PASSES = 4
+_GRACE_S = 5.0
+
+
+class Fetcher:
+    """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
+
+    Args:
+      place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
+      store_for: the store of a URI, reached as the users of a data set (its digest id) reach it.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        place: Callable[[VerifiedShard], object],
+        *,
+        deadline_s: float,
+        parallel_reads: int = 16,
+        store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
+    ) -> None:
+        self.meter = meter
+        self._deadline_s = deadline_s
+        self._store_for = store_for
+        # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
+        limit_s = 2 * deadline_s + _GRACE_S
+        self._reads = BoundedReads(parallel_reads, _MOST_HUNG, limit_s)
+        self._again = Attempts()
+        passes = BoundedReads(_PARALLEL_PASSES, _MOST_HUNG, limit_s)
+        self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
+
+    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
+        """The shard; None: look in the disk store again, another reader's pass over its file has just gone by it.
+
+        Args:
+          keep: whether the other shards of a compressed file are kept, too.
+
+        Raises:
+          StaleDigestError: the object is not what the digest says; names object and offset.
+          UnavailableError, PermissionError_: from the store.
+          DataLossError: a damaged compressed stream.
+        """
+        if ref.file.compression != "none":
+            return await self._passes.fetch(digest, ref, keep)
+        return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
+
+    async def close(self) -> None:
+        """Stops what is under way and waits for its threads."""
+        self.meter.stop()
+        self._again.stop()
+        await self._passes.close()
+        await self._reads.close()
+
+    def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
+        return MeteredStore(self._store_for(uri, digest_id), self.meter)
+
+    def _read(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
+        """Bytes that do not have the hash may have been damaged on the way: they are read again, with backoff."""
+        file = ref.file
+        store = self._store(file.uri, digest.digest_id)
+        where = f"{file.uri} at {ref.offset}"
+
+        def attempt(_: float) -> VerifiedShard:
+            data = store.read(file.uri, ref.offset, ref.length_bytes, file.generation, self._deadline_s)
+            try:
+                return VerifiedShard.check(ref.hash, data, where)
+            except errors.DataLossError as error:
+                raise Damaged(str(error).removeprefix(f"{where}: ")) from error
+
+        try:
+            return self._again.run(where, patience_s(store, self._deadline_s), attempt)
+        except errors.UnavailableError as error:
+            if isinstance(error.__cause__, Damaged):
+                raise stale(error, file) from error
+            raise

@@ -1,0 +1,80 @@
+"""A store that counts what is read from it and keeps to a limit: the node's one way to the object stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.node.origin.throttle import TokenBucket
+from tfquiver.stores import ObjectInfo, ObjectStore
+
+_BURST_S = 0.25
+
+
+class Meter:
+    """Counts and limits the reads of all stores together. Thread-safe.
+
+    Args:
+      limit_bytes_per_s: 0: none.
+    """
+
+    def __init__(self, limit_bytes_per_s: float = 0, clock: Clock | None = None) -> None:
+        self.store_bytes = 0
+        self.store_requests = 0
+        self._clock = clock or SystemClock()
+        self._bucket = (
+            TokenBucket(limit_bytes_per_s, limit_bytes_per_s * _BURST_S, self._clock.now())
+            if limit_bytes_per_s
+            else None
+        )
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def before(self, what: str, size_bytes: int) -> None:
+        """Waits for the limit; counts the request. Raises CancelledError_ after `stop`."""
+        with self._lock:
+            self.store_requests += 1
+            pause_s = self._bucket.take(size_bytes, self._clock.now()) if self._bucket else 0.0
+        if self._stopped.is_set() or (pause_s and self._stopped.wait(pause_s)):
+            raise errors.CancelledError_(f"{what}: the node is stopping")
+
+    def after(self, size_bytes: int) -> None:
+        with self._lock:
+            self.store_bytes += size_bytes
+
+    def stop(self) -> None:
+        """Releases every wait."""
+        self._stopped.set()
+
+
+class MeteredStore:
+    """Args:
+    report: told the size of every read that succeeded, in the reading thread; may raise to stop.
+    """
+
+    def __init__(
+        self, store: ObjectStore, meter: Meter, report: Callable[[int], None] = lambda size_bytes: None
+    ) -> None:
+        self._store, self._meter, self._report = store, meter, report
+
+    @property
+    def remote(self) -> bool:
+        return self._store.remote
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        return self._store.list(pattern)
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._store.stat(uri)
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        self._meter.before(uri, length)
+        data = self._store.read(uri, offset, length, generation, deadline_s)
+        self._meter.after(length)
+        self._report(length)
+        return data
+
+    def close(self) -> None:
+        """The store is everybody's: it stays open."""

@@ -1,0 +1,303 @@
+"""Other nodes, as sources of the shards they own and as places to put them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peers.peer_connection import LyingPeerError, Outcome, PeerConnection, Want
+from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
+
+_CONNECTIONS = 2  # to one peer, that get
+_BATCH_SHARDS = 32
+_BATCH_BYTES = 32 << 20
+_THREADS = 32
+_FULL_S = UNREACHABLE_S  # a peer that was full is not offered more for so long
+
+
+@dataclass(slots=True)
+class _Order:
+    digest_id: bytes
+    want: Want
+    future: Future[ReadyShard]
+
+
+@dataclass(slots=True)
+class _Peer:
+    """Guarded by PeerClient's lock."""
+
+    node_id: str
+    address: str
+    orders: deque[_Order] = field(default_factory=deque)
+    busy: int = 0  # threads that work the orders off
+    idle: list[PeerConnection] = field(default_factory=list)
+    retired: bool = False
+    full_until_s: float = 0.0
+
+
+class PeerClient:
+    """`knows` and `get` belong to the loop; `put` blocks and may be called from any thread.
+
+    Args:
+      members: every live node, as the coordinator last said.
+      trust: what comes from a peer that proves to hold `token` is not checked against its hash.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        token: str,
+        *,
+        trust: bool = False,
+        threads: int = _THREADS,
+    ) -> None:
+        self._node_id, self._members, self._token, self._trust = node_id, members, token, trust
+        self.mismatches = 0
+        """Bodies that were not what was asked for, damaged or another's, since start."""
+        self._standings: dict[str, Standing] = {}  # by node id: a rogue that moves to another port stays one
+        self._pool = ThreadPoolExecutor(threads, "peers")
+        self._lock = threading.Lock()
+        self._peers: dict[str, _Peer] = {}
+        self._in_use: dict[PeerConnection, str] = {}  # node ids
+        self._live: frozenset[str] = frozenset()
+        self._closed = False
+
+    def knows(self, node_id: str) -> bool:
+        """Is it a live node other than this one?"""
+        return self._address(node_id) is not None
+
+    async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False) -> ReadyShard:
+        """The shard from the node that owns it, in sealed memory; the caller closes it.
+
+        Several that are wanted at the same time travel together. Raises UnavailableError, DataLossError when what came
+        was damaged or another (a `suspect` one is checked even where the peer is trusted), NoMemoryError; the caller
+        goes on without that node.
+        """
+        future: Future[ReadyShard] = Future()
+        order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future)
+        with self._lock:
+            peer = self._usable(node_id)
+            peer.orders.append(order)
+            if peer.busy < _CONNECTIONS:
+                peer.busy += 1
+                self._pool.submit(self._work_off, peer)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            future.add_done_callback(_close_outcome)
+            raise
+
+    def put(self, node_id: str, shard: VerifiedShard, insist: bool = False) -> None:
+        """Gives a shard to a node, which owns it, or has room where the owner has none.
+
+        Raises ResourceExhaustedError: it has no room, or had none a moment ago (unless the caller insists);
+        NotFoundError: its chunk was ordered away; UnavailableError.
+        """
+        with self._lock:
+            peer = self._usable(node_id)
+            if not insist and peer.full_until_s > time.monotonic():
+                raise errors.ResourceExhaustedError(f"node {node_id} had no room a moment ago")
+        size = len(shard.raw)
+        header = entry.Header(entry.RAW, size, size, shard.crc32c, shard.crc32c, shard.hash)
+        try:
+            self._with_connection(peer, lambda connection: connection.put(header, shard.raw))
+        except errors.NeverFitsError:  # that shard, not the next
+            raise
+        except errors.ResourceExhaustedError:
+            peer.full_until_s = time.monotonic() + _FULL_S
+            raise
+
+    def members_changed(self) -> None:
+        """Whoever waits for a node that is not live any more waits no longer: it may hang, or be cut off."""
+        live = frozenset(node.node_id for node in self._members())
+        if live == self._live:
+            return
+        self._live = live
+        with self._lock:
+            cut_off = [connection for connection, node_id in self._in_use.items() if node_id not in live]
+        for connection in cut_off:
+            connection.shut_down()
+
+    async def close(self) -> None:
+        """Ends every transfer and waits for the threads."""
+        with self._lock:
+            self._closed = True
+            connections = list(self._in_use)
+        for connection in connections:
+            connection.shut_down()
+        await asyncio.to_thread(self._pool.shutdown, True)
+        for peer in self._peers.values():
+            for connection in peer.idle:
+                connection.close()
+
+    def _address(self, node_id: str) -> str | None:
+        if node_id == self._node_id:
+            return None
+        return next((node.data_address for node in self._members() if node.node_id == node_id), None) or None
+
+    def _usable(self, node_id: str) -> _Peer:
+        address = self._address(node_id)
+        peer = self._peers.get(node_id)
+        if peer is not None and peer.address != address:  # gone, or come back elsewhere
+            del self._peers[node_id]
+            peer.retired = True
+            for connection in peer.idle:
+                connection.close()
+        if address is None:
+            raise errors.UnavailableError(f"node {node_id} is not among the live ones")
+        if self._closed:
+            raise errors.CancelledError_("the node is stopping")
+        peer = self._peers.get(node_id)
+        if peer is None or peer.retired:
+            peer = self._peers[node_id] = _Peer(node_id, address)
+        if why := self._standing(node_id).avoided(time.monotonic()):
+            raise errors.UnavailableError(f"node {node_id} {why}")
+        return peer
+
+    def _standing(self, node_id: str) -> Standing:
+        """Under the lock."""
+        standing = self._standings.get(node_id)
+        if standing is None:
+            live = {node.node_id for node in self._members()}
+            for gone in [other for other in self._standings if other not in live]:
+                del self._standings[gone]
+            standing = self._standings[node_id] = Standing()
+        return standing
+
+    def _work_off(self, peer: _Peer) -> None:
+        while batch := self._next_batch(peer):
+            open_orders = {order.want.shard: order for order in batch}
+            trouble: errors.TfquiverError
+            try:
+                self._with_connection(peer, functools.partial(self._transfer, peer, batch[0].digest_id, open_orders))
+                continue
+            except errors.TfquiverError as error:
+                trouble = error
+            except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
+                logging.exception("peer %s", peer.node_id)
+                trouble = errors.UnavailableError(f"node {peer.node_id}: {type(error).__name__}: {error}")
+            with self._lock:  # those that queue behind would only wait for the same
+                left = [*open_orders.values(), *peer.orders]
+                peer.orders.clear()
+            for order in left:
+                order.future.set_exception(trouble)
+
+    def _next_batch(self, peer: _Peer) -> list[_Order]:
+        """Orders for one digest, each shard once; an empty list ends the thread's work."""
+        with self._lock:
+            batch: list[_Order] = []
+            shards: set[int] = set()
+            size_bytes = 0
+            while peer.orders and len(batch) < _BATCH_SHARDS and size_bytes < _BATCH_BYTES:
+                order = peer.orders[0]
+                if (batch and order.digest_id != batch[0].digest_id) or order.want.shard in shards:
+                    break
+                batch.append(peer.orders.popleft())
+                shards.add(order.want.shard)
+                size_bytes += order.want.length_bytes
+                # Leave some to the other connection: two transfers side by side are faster than one.
+                if len(batch) >= max(1, (len(peer.orders) + len(batch)) // _CONNECTIONS):
+                    break
+            if not batch:
+                peer.busy -= 1
+            return batch
+
+    def _with_connection(self, peer: _Peer, use: Callable[[PeerConnection], None]) -> None:
+        """On an idle connection, or a new one. Raises what `use` raises."""
+        with self._lock:
+            connection = peer.idle.pop() if peer.idle else None
+            fresh = connection is None
+        while True:
+            try:
+                if connection is None:
+                    connection = PeerConnection(peer.node_id, peer.address, self._token, self._node_id, self._trust)
+                self._hold(connection, peer.node_id)
+                use(connection)
+            except (LyingPeerError, NoMemoryError):
+                self._let_go(peer, connection, broken=True)
+                raise
+            except errors.UnavailableError as error:
+                self._let_go(peer, connection, broken=True)
+                if fresh or self._address(peer.node_id) is None:
+                    with self._lock:
+                        self._standing(peer.node_id).unreachable(time.monotonic())
+                    logging.warning("%s", error)
+                    raise
+                connection, fresh = None, True  # the peer may have been restarted since: once more
+            except BaseException:
+                self._let_go(peer, connection, broken=False)
+                raise
+            else:
+                self._let_go(peer, connection, broken=False)
+                return
+
+    def _hold(self, connection: PeerConnection, node_id: str) -> None:
+        with self._lock:
+            self._in_use[connection] = node_id
+            closed = self._closed
+        if closed:
+            connection.shut_down()
+
+    def _let_go(self, peer: _Peer, connection: PeerConnection | None, broken: bool) -> None:
+        if connection is None:
+            return
+        with self._lock:
+            self._in_use.pop(connection, None)
+            if not broken and not self._closed and not peer.retired:
+                peer.idle.append(connection)
+                return
+        connection.close()
+
+    def _transfer(
+        self, peer: _Peer, digest_id: bytes, open_orders: dict[int, _Order], connection: PeerConnection
+    ) -> None:
+        """Settles and removes every order that gets an answer."""
+
+        def on_item(want: Want, outcome: Outcome) -> None:
+            self._judge(peer, outcome)
+            future = open_orders.pop(want.shard).future
+            if isinstance(outcome, ReadyShard):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
+
+        connection.get(digest_id, [order.want for order in open_orders.values()], on_item)
+
+    def _judge(self, peer: _Peer, outcome: Outcome) -> None:
+        with self._lock:
+            standing, now_s = self._standing(peer.node_id), time.monotonic()
+            match outcome:
+                case ReadyShard():
+                    standing.good()
+                    return
+                case WrongBodyError():
+                    standing.wrong(now_s)
+                case DamagedBodyError():
+                    standing.damaged(now_s)
+                case _:
+                    return
+            self.mismatches += 1
+            avoided = standing.avoided(now_s)
+        logging.error("%s%s", outcome, f"; it is left alone for {DISTRUST_S:g} s" if avoided else "")
+
+
+def _close_outcome(future: Future[ReadyShard]) -> None:
+    if future.exception() is None:
+        future.result().close()

@@ -1,0 +1,87 @@
+"""One trainer's connection for what it has been delivered: DELIVERED in, acknowledgements to the coordinator out.
+
+Nothing is answered: an acknowledgement that is lost costs a duplicate, which the trainer drops. When the coordinator
+stays away the connection is closed, and the trainer says the last things again on the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.node.readers.frame_socket import FrameSocket
+from tfquiver.wire import reader_frames as frames
+
+ACK_DELAY_S = 0.02
+MAX_ACKS = 16384
+MAX_WAITING = 1 << 20
+
+
+class Acks(Protocol):
+    async def ack(self, request: pb.AckRequest) -> None: ...
+
+
+class Deliveries:
+    def __init__(self, coordinator: Acks) -> None:
+        self._coordinator = coordinator
+        self.socket: FrameSocket
+        self._waiting: dict[str, list[int]] = {}
+        self._count = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
+        """Raises ProtocolError on a frame that does not belong here."""
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if descriptors:
+            raise errors.ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
+        match frame:
+            case frames.Ping():
+                return
+            case frames.Close():
+                self.socket.bid_farewell(None)
+            case frames.Delivered():
+                self._delivered(frame.session_id, frame.shards)
+            case _:
+                raise errors.ProtocolError(f"{type(frame).__name__} frame: not expected from a trainer's end here")
+
+    def on_gone(self) -> None:
+        """What was said last, often the end of an epoch, is still passed on."""
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Nothing is sent."""
+
+    def _delivered(self, session_id: str, shards: Sequence[int]) -> None:
+        self._count += len(shards)
+        if self._count > MAX_WAITING:
+            raise errors.ProtocolError(f"DELIVERED frames with more than {MAX_WAITING} shards not yet passed on")
+        self._waiting.setdefault(session_id, []).extend(shards)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._pass_on())
+
+    async def _pass_on(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(ACK_DELAY_S)
+                session_id = next(iter(self._waiting))
+                shards = self._waiting[session_id][:MAX_ACKS]
+                del self._waiting[session_id][: len(shards)]
+                self._count -= len(shards)
+                if not self._waiting[session_id]:
+                    del self._waiting[session_id]
+                try:
+                    await self._coordinator.ack(pb.AckRequest(session_id=session_id, shards=shards))
+                except errors.NotFoundError:
+                    logging.info("session %s has expired: what was delivered of it is not kept", session_id)
+        except errors.TfquiverError as error:
+            self._waiting.clear()
+            self._count = 0
+            self.socket.bid_farewell(frames.error(error, fatal=True))
+        finally:
+            self._task = None

@@ -1,0 +1,103 @@
+"""What one reader asks of the coordinator, from OpenReader to CloseReader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
+from tfquiver.service.node.readers.reader_session import Lease, LeaseState
+from tfquiver.wire import reader_frames as frames
+
+_STATES = {
+    pb.LeaseReply.STATE_LEASED: LeaseState.LEASED,
+    pb.LeaseReply.STATE_WAIT: LeaseState.WAIT,
+    pb.LeaseReply.STATE_END: LeaseState.END,
+}
+
+
+def order_of(wish: frames.Wish) -> types_pb.SessionOrder:
+    return types_pb.SessionOrder(
+        deterministic=wish.order == frames.ORDER_DETERMINISTIC, block_bytes=wish.block_bytes,
+        order_seed=wish.order_seed, batch_records=wish.batch_records,
+    )  # fmt: skip
+
+
+class Coordinator(Protocol):
+    """Calls are repeated until they succeed, fail for good, or the coordinator is away for too long."""
+
+    async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply: ...
+    async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply: ...
+    async def ack(self, request: pb.AckRequest) -> None: ...
+    async def close_reader(self, request: pb.CloseReaderRequest) -> None: ...
+
+
+class ReaderCalls:
+    """Args:
+    node: (node_id, incarnation).
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open, held: Sequence[int]
+    ) -> None:
+        self._coordinator = coordinator
+        self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
+        self.joined = False  # the coordinator knows the reader: it must be told when it leaves
+        self._request = pb.OpenReaderRequest(
+            session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
+            label=label, digest_id=opening.digest_id, job=opening.job, session_key=opening.session_key,
+            held=held, seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
+        )  # fmt: skip
+
+    async def open(self, done_bitmap: bytes) -> pb.OpenReaderReply:
+        self._request.done_bitmap = done_bitmap
+        reply = await self._coordinator.open_reader(self._request)
+        self.joined = True
+        self._request.session_id = reply.session_id
+        self._request.done_bitmap = b""
+        return reply
+
+    async def open_again(self, held: Iterable[int]) -> Sequence[int]:
+        """Those of `held` that are no longer this reader's."""
+        self._request.held[:] = held
+        reply = await self._coordinator.open_reader(self._request)
+        return list(reply.dropped)
+
+    async def lease(self, order: Lease) -> tuple[LeaseState, list[tuple[int, str]]]:
+        """(shard, owner) of each. Raises NotFoundError when the reader has to be opened again."""
+        request = pb.LeaseRequest(
+            session_id=self._request.session_id, reader_id=self._request.reader_id, sequence=order.sequence,
+            max_shards=order.max_shards, max_bytes=order.max_bytes, wait_ms=order.wait_ms, draining=order.draining,
+            wanted=order.wanted,
+        )  # fmt: skip
+        reply = await self._coordinator.lease(request)
+        if reply.state not in _STATES:
+            raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
+        blocks = Counter(lease.block.position for lease in reply.leases if lease.block.records)
+        for lease in reply.leases:
+            if lease.unit or lease.block.records:
+                block = lease.block
+                shards = blocks[block.position] if block.records else 0
+                place = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
+                self.places[lease.shard] = place
+        return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
+
+    async def ack(self, shards: Sequence[int], presumed: bool) -> None:
+        """`presumed`: as in AckRequest. Raises NotFoundError when the reader has to be opened again."""
+        await self._coordinator.ack(
+            pb.AckRequest(
+                session_id=self._request.session_id,
+                reader_id=self._request.reader_id,
+                shards=shards,
+                presumed=presumed,
+            )
+        )
+
+    async def close(self, complete: bool) -> None:
+        session_id, reader_id = self._request.session_id, self._request.reader_id
+        await self._coordinator.close_reader(
+            pb.CloseReaderRequest(session_id=session_id, reader_id=reader_id, complete=complete)
+        )

@@ -1,0 +1,324 @@
+"""Carries out what reader_session decides for one reader: coordinator calls, fetches, frames on the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.service.node.readers import reader_session
+from tfquiver.service.node.readers.frame_socket import FrameSocket
+from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
+from tfquiver.service.node.readers.shard_fetches import ShardFetches, Source, shard_name
+from tfquiver.wire import reader_frames as frames
+
+ACK_DELAY_S = 0.02
+MAX_HELD = 1 << 20
+MAX_BITMAP_BYTES = 4 << 20
+_MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
+
+
+class Reader:
+    """One reader's connection, from HELLO on. Lives on the loop; `finish` or the peer ends it."""
+
+    def __init__(
+        self,
+        label: str,
+        coordinator: Coordinator,
+        source: Source,
+        digests: Callable[[bytes], Awaitable[Digest]],
+        claim: Callable[[str, Reader], Awaitable[None]],
+        node: tuple[str, str],
+        limits: reader_session.ReaderLimits,
+    ) -> None:
+        self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
+        self._claim, self._node, self._limits = claim, node, limits
+        self.socket: FrameSocket  # set by the server, which makes the two for each other
+        self.reader_id = ""
+        self.served_bytes = 0
+        self._calls: ReaderCalls | None = None
+        self._session: reader_session.ReaderSession | None = None
+        self._fetches: ShardFetches | None = None
+        self._digest: Digest
+        self._held: list[int] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: asyncio.Task[None] | None = None
+        self._lease_task: asyncio.Task[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._ack_done = asyncio.Event()
+        self._ack_error: errors.TfquiverError | None = None
+        self._leaving = False  # acknowledgements are presumptions from here on
+
+    # From the socket.
+
+    def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
+        """Raises ProtocolError on a frame that does not belong here."""
+        try:
+            if isinstance(frame, frames.Open) and self._calls is None:
+                self._on_open(frame, descriptors)
+                return
+            if descriptors:
+                raise errors.ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        match frame:
+            case frames.Ping():
+                return
+            case frames.Held() if self._calls is None:
+                self._held += frame.shards
+                if len(self._held) > MAX_HELD:
+                    raise errors.ProtocolError(f"HELD frames with more than {MAX_HELD} shards")
+            case frames.Close():
+                self.finish(frame.complete)
+            case frames.Credit() | frames.Want() | frames.Draining() | frames.Bad() if self._closing:
+                return  # nothing is sent any more; acknowledgements still count
+            case frames.Credit() if self._session:
+                self._apply(self._session.credit(frame.credit_bytes))
+            case frames.Leaving() if self._session:
+                self._leaving = True
+            case frames.Ack() if self._session:
+                self._forget_places(frame.shards)
+                self._apply(self._session.ack(frame.shards))
+            case frames.Want() if self._session:
+                self._apply(self._session.want(frame.shards))
+            case frames.Draining() if self._session:
+                self._apply(self._session.draining(frame.shards_received))
+            case frames.Bad() if self._session:
+                self._apply(self._session.bad(frame.shard, self._now()))
+            case _:
+                raise errors.ProtocolError(f"{type(frame).__name__} frame: not expected from a reader here")
+
+    def on_gone(self) -> None:
+        self.finish(complete=False)
+
+    def on_blocked(self, blocked: bool) -> None:
+        if self._session and not self._closing:
+            self._apply(self._session.blocked(blocked))
+
+    # From the server.
+
+    def tell(self, error: errors.TfquiverError, fatal: bool) -> None:
+        if fatal:
+            self.socket.bid_farewell(frames.error(error, fatal=True))
+            self.finish(complete=False)
+        else:
+            self.socket.send(frames.error(error, fatal=False))
+
+    def coordinator_is_new(self) -> None:
+        if self._session and not self._closing:
+            self._reopen()
+
+    def finish(self, complete: bool) -> asyncio.Task[None]:
+        """Stops everything, then tells the coordinator; the task ends when that is done."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._finish(complete))
+        return self._closing
+
+    async def _finish(self, complete: bool) -> None:
+        if self._lease_task:
+            self._lease_task.cancel()
+        if self._fetches:
+            self._fetches.close()
+        try:
+            if self._opening:  # to be closed it must have been opened
+                await asyncio.wait([self._opening])
+            if self._session:
+                await self._settle_acks(self._session)
+            if self._calls and self._calls.joined:
+                await self._close(self._calls, complete)
+        except errors.TfquiverError as error:
+            logging.warning("reader %s: closing it: %s", self.reader_id, error)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self.socket.bid_farewell(None)
+
+    async def _close(self, calls: ReaderCalls, complete: bool) -> None:
+        try:
+            await calls.close(complete)
+        except errors.NotFoundError:  # the coordinator is new: it has to know what was held before it can believe this
+            await asyncio.wait([self._reopen()])
+            await calls.close(complete)
+
+    async def _settle_acks(self, session: reader_session.ReaderSession) -> None:
+        if self._ack_timer:
+            self._ack_timer.cancel()
+        self._flush_acks()
+        while session.acks_unsettled():
+            self._ack_done.clear()
+            await self._ack_done.wait()
+            if self._ack_error:
+                raise self._ack_error
+
+    # Opening.
+
+    def _on_open(self, frame: frames.Open, descriptors: list[int]) -> None:
+        if not frame.reader_id:
+            raise errors.ProtocolError("Open frame: reader_id is empty")
+        if frame.has_state != (len(descriptors) == 1):
+            raise errors.ProtocolError("Open frame: one descriptor comes with it exactly when has_state is 1")
+        state = os.dup(descriptors[0]) if frame.has_state else -1
+        self.reader_id = frame.reader_id
+        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame, self._held)
+        self._opening = self._spawn(self._open(self._calls, frame, state))
+
+    async def _open(self, calls: ReaderCalls, frame: frames.Open, state: int) -> None:
+        done_bitmap = await asyncio.to_thread(_read_state, state) if state >= 0 else b""
+        await self._claim(self.reader_id, self)
+        self._digest = digest = await self._digests(frame.digest_id)
+        reply = await calls.open(done_bitmap)
+        if self._closing:
+            return
+        if reply.shards != digest.num_shards:
+            raise errors.ProtocolError(f"{reply.shards} shards in the session, {digest.num_shards} in the digest")
+        self._session = session = reader_session.ReaderSession(
+            digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits,
+            ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
+        )  # fmt: skip
+        self._fetches = ShardFetches(
+            self._source,
+            digest,
+            lambda shard: self._apply(session.fetched(shard)),
+            lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
+        )
+        self.socket.send(frames.Opened(reply.session_id, reply.epoch, reply.shards, reply.records))
+        self._apply(session.opened(self._held, reply.dropped))
+
+    def _reopen(self) -> asyncio.Task[None]:
+        if self._reopening is None or self._reopening.done():
+            self._reopening = self._spawn(self._open_again())
+        return self._reopening
+
+    async def _open_again(self) -> None:
+        assert self._session and self._calls
+        if self._lease_task:
+            self._lease_task.cancel()
+        dropped = await self._calls.open_again(self._session.reopening())
+        self._apply(self._session.reopened(dropped))
+
+    # Instructions.
+
+    def _apply(self, instructions: Iterable[reader_session.Instruction]) -> None:
+        fetches = self._fetches
+        assert fetches
+        for instruction in instructions:
+            match instruction:
+                case reader_session.Send():
+                    self._send(instruction.shard)
+                case reader_session.Fetch():
+                    fetches.start(instruction)
+                case reader_session.Lease():
+                    self._start_lease(instruction)
+                case reader_session.AcksWaiting():
+                    self._flush_acks_soon()
+                case reader_session.SendAcks():
+                    self._spawn(self._ack(instruction.shards))
+                case reader_session.Discard():
+                    fetches.discard(instruction.shard)
+                case reader_session.SendDropped():
+                    for part in _parts(instruction.shards, frames.MAX_INDEXES):
+                        self.socket.send(frames.Dropped(part))
+                case reader_session.SendEnd():
+                    self.socket.send(frames.End())
+                case reader_session.Tell():
+                    self.tell(instruction.error, instruction.fatal)
+
+    def _send(self, shard: int) -> None:
+        assert self._fetches and self._calls
+        ready = self._fetches.take(shard)
+        self.served_bytes += ready.length_bytes
+        records = int(self._digest.records[shard])
+        place = self._calls.places.get(shard, frames.NO_PLACE)
+        frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
+        self.socket.send(frame, ready.fd)
+
+    def _forget_places(self, shards: Iterable[int]) -> None:
+        assert self._calls
+        for shard in shards if self._calls.places else ():
+            self._calls.places.pop(shard, None)
+
+    def _start_lease(self, order: reader_session.Lease) -> None:
+        if self._lease_task:
+            self._lease_task.cancel()
+        if not self._closing:
+            self._lease_task = self._spawn(self._lease(order))
+
+    async def _lease(self, order: reader_session.Lease) -> None:
+        assert self._session and self._calls
+        earliest_s = self._now() + _MIN_WAIT_S
+        try:
+            state, leases = await self._calls.lease(order)
+        except errors.NotFoundError:
+            self._reopen()  # the session repeats this Lease after that
+            return
+        if state is reader_session.LeaseState.WAIT:
+            await asyncio.sleep(max(earliest_s - self._now(), 0))
+        self._lease_task = None
+        self._apply(self._session.leased(state, leases, self._now()))
+
+    def _flush_acks_soon(self) -> None:
+        if self._closing:
+            self._flush_acks()
+        elif self._ack_timer is None:
+            self._ack_timer = asyncio.get_running_loop().call_later(ACK_DELAY_S, self._flush_acks)
+
+    def _flush_acks(self) -> None:
+        self._ack_timer = None
+        if self._session:
+            self._apply(self._session.flush_acks())
+
+    async def _ack(self, shards: Sequence[int]) -> None:
+        assert self._session and self._calls
+        try:
+            try:
+                await self._calls.ack(shards, self._leaving)
+            except errors.NotFoundError:
+                await asyncio.wait([self._reopen()])
+                await self._calls.ack(shards, self._leaving)
+            self._apply(self._session.acks_durable())
+        except errors.TfquiverError as error:
+            self._ack_error = error
+            raise
+        finally:
+            self._ack_done.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, errors.TfquiverError):
+            self.tell(error, fatal=True)
+        elif error is not None:  # one reader's trouble must not end the others
+            logging.error("reader %s", self.reader_id, exc_info=error)
+            self.tell(errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}"), fatal=True)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _parts(shards: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
+    return (tuple(shards[at : at + size]) for at in range(0, len(shards), size))
+
+
+def _read_state(descriptor: int) -> bytes:
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes > MAX_BITMAP_BYTES:
+            raise errors.ProtocolError(f"Open frame: the state is larger than {MAX_BITMAP_BYTES} bytes")
+        return os.pread(descriptor, size_bytes, 0)
+    finally:
+        os.close(descriptor)

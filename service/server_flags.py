@@ -1,0 +1,105 @@
+"""A server's command line: its own flags first in `--help`, `--version`, and one line for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from tfquiver.trust import plain_text
+from tfquiver.version import VERSION
+
+_HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
+_VERSION = ("--version", "-version")
+_WIDTH = 100
+_LONGEST = 400
+_MOST = 1 << 53  # as many milliseconds are told apart as seconds in a float
+_NUMBERS: dict[str, Callable[[Any], bool]] = {
+    "float": lambda value: value is None or math.isfinite(value),
+    "int": lambda value: value is None or abs(value) <= _MOST,
+}
+
+
+def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
+    """For absl's `app.run(flags_parser=)`. `about`: what the server is, for `--help`.
+
+    What it returns are the arguments that are no flags. Exits with code 0 after `--help` and `--version`, and with 1
+    after one line that names the flag.
+    """
+    for flag in own():
+        if (within := _NUMBERS.get(flag.flag_type())) is not None:
+            flags.register_validator(flag.name, within, f"must be a finite number, at most {_MOST}")
+
+    def parse(argv: Sequence[str]) -> list[str]:
+        program = _program(Path(argv[0]))
+        asked = list(argv[1 : argv.index("--")] if "--" in argv else argv[1:])
+        if any(argument in _HELP for argument in asked):
+            _say(_help(program, about))
+            raise SystemExit(0)
+        if any(argument in _VERSION for argument in asked):
+            _say(f"tfquiver {VERSION}")
+            raise SystemExit(0)
+        try:
+            rest: list[str] = flags.FLAGS(list(argv))
+        except flags.Error as error:
+            raise _refused(program, str(error)) from error
+        except UnicodeDecodeError as error:
+            raise _refused(program, f"--flagfile: not a text file (UTF-8): {error.reason}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise _refused(program, f"--flagfile: {error}") from error
+        if len(rest) > 1:
+            raise _refused(program, f"unexpected argument: {rest[1]}")
+        return rest
+
+    return parse
+
+
+def own() -> list[Any]:
+    """The flags that are not absl's, those that must be given first, then by name."""
+    defined = [flag for module, made in flags.FLAGS.flags_by_module_dict().items() if _ours(module) for flag in made]
+    return sorted(defined, key=lambda flag: (flag.default is not None, flag.name))
+
+
+def _ours(module: str) -> bool:
+    return not module.startswith("absl.")
+
+
+def _program(path: Path) -> str:
+    """`python -m tfquiver.service.node.main` is tfquiver-node, too."""
+    return f"tfquiver-{path.parent.name}" if path.name == "main.py" else path.name
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough: nothing is left to write at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refused(program: str, what: str) -> SystemExit:
+    line = plain_text.plain(" ".join(what.split()), _LONGEST)
+    print(f"{plain_text.plain(program)}: {line} (--help lists the flags)", file=sys.stderr)
+    return SystemExit(1)
+
+
+def _help(program: str, about: str) -> str:
+    lines = [inspect.cleandoc(about), "", f"{program} [--flagfile=FILE] [--FLAG=VALUE ...]", ""]
+    for flag in own():
+        lines.append(f"  --{flag.name}={_default(flag)}")
+        lines += textwrap.wrap(" ".join(flag.help.split()), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join([*lines, "", "--version shows the version, --helpfull the flags of libraries too."])
+
+
+def _default(flag: Any) -> str:
+    if flag.default is None:
+        return f"{flag.flag_type().upper()}   (no default)"
+    if flag.flag_type() == "bool":
+        return str(flag.default).lower()
+    return ",".join(map(str, flag.default)) if isinstance(flag.default, list) else str(flag.default)

@@ -1,0 +1,129 @@
+"""`tfquiver.distribute`: tf.data service as tfquiver needs it, in one word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfquiver import errors
+from tfquiver.client import exactly_once
+from tfquiver.client.dataset_options import check_integer, check_name, check_seconds
+from tfquiver.service import serving
+from tfquiver.wire import rpc
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+AT_LEAST_ONCE, EXACTLY_ONCE = GUARANTEES = ("at_least_once", "exactly_once")
+_MAX_TIMEOUT_S = 3600.0
+_MAX_BATCH = 1 << 24
+
+
+def distribute(
+    dispatcher: str,
+    *,
+    job_name: str | None = None,
+    max_outstanding_requests: int | None = None,
+    compression: str | None = "AUTO",
+    connect_timeout_s: float = 30.0,
+    guarantee: str = AT_LEAST_ONCE,
+    transform: Callable[[Any], Any] | None = None,
+    batch_size: int | None = None,
+    takeover_timeout_s: float | None = 60.0,
+) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    """A transformation for `Dataset.apply`: what stands before it runs in tf.data service workers.
+
+    The same as `tf.data.experimental.service.distribute` with `ShardingPolicy.DYNAMIC` (each record goes to one
+    worker), with automatic sharding off and the dispatcher's address checked first: TensorFlow would wait for a wrong
+    one for ever.
+
+    Several tfquiver data sets are best joined behind it. `zip` before it may lose a last record for each worker, and
+    a worker that waits for what another holds of the other data set goes on only after some seconds.
+
+    Args:
+      dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
+      job_name: trainers that give the same name share one epoch's records between them (what stands in for `shard()`
+        and automatic sharding, which would give wrong data); None: each has its own.
+      max_outstanding_requests: elements asked for ahead; None: chosen by tf.data. Give at least one more than workers
+        may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
+        With 1 nearly nothing comes meanwhile from the workers that are left.
+      compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
+      connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
+      guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
+        "exactly_once": every record comes once; the data set must be what `tfquiver.dataset` returned, with the
+        `cache_dir` of a node on this machine, and what workers do with the records is given as `transform`.
+      transform: applied to the elements in the workers, in parallel. With "exactly_once" a tensor of the result has
+        one row for each record, in the order of the records (where elements are single records: anything dense). It is
+        also applied here, to what no worker delivered.
+      batch_size: transformed records in a batch; for data sets of single records.
+      takeover_timeout_s: with "exactly_once": when no worker has given anything for so long, this process reads the
+        rest of the epoch itself, as it does when they fail; None: it waits for ever where no worker and no dispatcher
+        is there. While TensorFlow waits for an element Ctrl-C waits with it.
+
+    Raises:
+      InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
+      UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
+    """
+    address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
+    if address.startswith("unix:") or not serving.is_address(address):
+        raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port, or [IPv6 address]:port")
+    if compression not in ("AUTO", None):
+        raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
+    check_name("job_name", job_name)
+    if max_outstanding_requests is not None and (
+        isinstance(max_outstanding_requests, bool)
+        or not isinstance(max_outstanding_requests, int)
+        or max_outstanding_requests < 1
+    ):
+        raise errors.InvalidArgumentError(f"max_outstanding_requests={max_outstanding_requests!r}: must be 1 or more")
+    if (
+        isinstance(connect_timeout_s, bool)
+        or not isinstance(connect_timeout_s, int | float)
+        or not 0 < connect_timeout_s <= _MAX_TIMEOUT_S
+    ):
+        raise errors.InvalidArgumentError(
+            f"connect_timeout_s={connect_timeout_s!r}: must be more than 0 and at most {_MAX_TIMEOUT_S:.0f}"
+        )
+    if guarantee not in GUARANTEES:
+        raise errors.InvalidArgumentError(f"guarantee={guarantee!r}: must be one of {', '.join(GUARANTEES)}")
+    if guarantee == EXACTLY_ONCE and job_name is not None:
+        raise errors.InvalidArgumentError(
+            f"job_name={job_name!r}: trainers that share an epoch cannot each see every record exactly once"
+        )
+    if transform is not None and not callable(transform):
+        raise errors.InvalidArgumentError(f"transform={transform!r}: must be a function")
+    if batch_size is not None:
+        check_integer("batch_size", batch_size, 1, _MAX_BATCH)
+    if takeover_timeout_s is not None:
+        check_seconds("takeover_timeout_s", takeover_timeout_s)
+    rpc.check_answers(address, connect_timeout_s, f"dispatcher={dispatcher!r}")
+
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    stock = service.distribute(
+        processing_mode=service.ShardingPolicy.DYNAMIC,
+        service=f"grpc://{address}",
+        job_name=job_name,
+        max_outstanding_requests=max_outstanding_requests,
+        compression=compression,
+    )
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+
+    def distributed(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset.with_options(options).apply(stock).with_options(options)
+
+    def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        if guarantee == EXACTLY_ONCE:
+            whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
+            return whole.with_options(options)
+        if transform is not None:
+            dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
+        return distributed(dataset if batch_size is None else dataset.batch(batch_size))
+
+    apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
+    return apply
+
+
+distribute.autograph_info__ = {}  # type: ignore[attr-defined]

@@ -1,0 +1,184 @@
+"""Every record exactly once an epoch, whatever happens to the tf.data service workers that read it.
+
+The workers' source gives every record a tag. What they deliver goes through the QuiverOnceDataset op in the trainer,
+which drops what came before and, when the workers are done or gone, has the trainer read what is missing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tfquiver import errors
+from tfquiver.client.dataset_options import SourceOptions
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfquiver.ops.loader import Library
+
+Transform = Callable[[Any], Any]
+_ORDERS = ("with_position", "deterministic", "homogeneous", "order_log", "replay")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStats:
+    """What this process's `exactly_once` iterators have done since it began. All but `epochs` are records."""
+
+    epochs: int  # delivered whole
+    delivered: int
+    duplicates: int  # came again, and were dropped
+    mopped_up: int  # of those delivered: read by this process, because no worker delivered them
+    takeovers: int  # epochs whose workers had given nothing for `takeover_timeout_s`, or failed
+
+
+def delivery_stats() -> DeliveryStats:
+    """Counters of this process's `exactly_once` data sets. Raises ImportError when there is no op library."""
+    from tfquiver.ops import loader
+
+    return DeliveryStats(*loader.load().delivery_stats())
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How `tfquiver.dataset` made a data set, kept with it so that it can be made again with tags."""
+
+    registered: types_pb2.Dataset
+    options: SourceOptions
+    endpoint: str
+    made: Any  # the data set itself: as long as it lives, the way to the node is open
+    resumes: bool = False
+    session_key: str = ""
+
+    @staticmethod
+    def of(dataset: tf.data.Dataset) -> Origin:
+        """Raises InvalidArgumentError when `dataset` is anything but what `tfquiver.dataset` returned."""
+        origin = getattr(dataset, "_tfquiver_origin", None)
+        if isinstance(origin, Origin):
+            return origin
+        raise errors.InvalidArgumentError(
+            'guarantee="exactly_once" is applied to what tfquiver.dataset(...) returns, with nothing in between: give '
+            "what the workers are to do with the records as transform="
+        )
+
+
+def deliver(
+    dataset: tf.data.Dataset,
+    distribute: Callable[[tf.data.Dataset], tf.data.Dataset],
+    transform: Transform | None,
+    batch_size: int | None,
+    takeover_timeout_s: float | None,
+) -> tf.data.Dataset:
+    """`dataset` (of `tfquiver.dataset`) through `transform` in the workers of `distribute`, each record once.
+
+    Raises InvalidArgumentError, naming what cannot be kept.
+    """
+    import tensorflow as tf
+
+    from tfquiver.ops import loader
+
+    origin = Origin.of(dataset)
+    if not origin.endpoint:
+        raise errors.InvalidArgumentError(
+            'guarantee="exactly_once" needs the node on this machine, which learns what was delivered and gives what '
+            "is missing: add cache_dir= to tfquiver.dataset(...)"
+        )
+    if origin.resumes:
+        raise errors.InvalidArgumentError(
+            'resume=True and guarantee="exactly_once" do not go together: save the iterator with tf.train.Checkpoint, '
+            "which goes on with exactly the records that have not been delivered"
+        )
+    for name in _ORDERS:
+        if getattr(origin.options, name):
+            raise errors.InvalidArgumentError(
+                f'{"order" if name == "deterministic" else name}=: guarantee="exactly_once" says which records '
+                "come, not in which order: what is read again comes later, and fills up batches"
+            )
+    if batch_size is not None and origin.options.batch_size:
+        raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")
+    library = loader.load()
+    prepared = _tagged(library, origin)
+    if transform is not None:
+        prepared = prepared.map(
+            lambda records, tags, session: (transform(records), tags, session), num_parallel_calls=tf.data.AUTOTUNE
+        )
+    rows = origin.options.batch_size
+    if batch_size is not None:
+        prepared, rows = prepared.batch(batch_size, num_parallel_calls=tf.data.AUTOTUNE), batch_size
+    spec = _checked(prepared.element_spec[0], bool(rows))
+    once = _once(library, origin, distribute(prepared), prepared, spec, takeover_timeout_s)
+    drop = origin.options.drop_remainder
+    elements = origin.registered.records
+    if rows:
+        once = once.rebatch(rows, drop_remainder=drop)
+        elements = elements // rows if drop else -(-elements // rows)
+    return once.apply(tf.data.experimental.assert_cardinality(elements))
+
+
+def _tagged(library: Library, origin: Origin) -> tf.data.Dataset:
+    from tfquiver.client.tf_source import TaggedSource
+
+    # Every record counts, those of a last, shorter batch too.
+    options = replace(origin.options, drop_remainder=False).for_op(origin.endpoint)
+    variant = library.quiver_dataset(
+        digest_id=origin.registered.digest_id,
+        session_key=f"{origin.session_key}:{uuid.uuid4().hex}",  # the claim of what stands before the colon holds
+        options={**options, "tagged": True},
+        num_records=origin.registered.records,
+    )
+    return TaggedSource(variant, bool(origin.options.batch_size))
+
+
+def _once(
+    library: Library,
+    origin: Origin,
+    delivered: tf.data.Dataset,
+    prepared: tf.data.Dataset,
+    spec: Any,
+    takeover_timeout_s: float | None,
+) -> tf.data.Dataset:
+    import tensorflow as tf
+
+    from tfquiver.client.tf_source import OnceDataset
+
+    leaves = tf.nest.flatten(spec)
+    variant = library.quiver_once_dataset(
+        input_dataset=delivered._variant_tensor,
+        mop_up_dataset=prepared._variant_tensor,
+        digest_id=origin.registered.digest_id,
+        num_records=origin.registered.records,
+        num_shards=origin.registered.shards,
+        endpoint=origin.endpoint,
+        hold_back=origin.options.hold_back,
+        takeover_ms=0 if takeover_timeout_s is None else max(1, int(takeover_timeout_s * 1000)),
+        output_types=[leaf.dtype for leaf in leaves],
+        output_shapes=[leaf.shape for leaf in leaves],
+    )
+    once = OnceDataset(variant, [delivered, prepared], spec)
+    once._tfquiver_origin_of = origin  # the way to the node stays open as long as this is used
+    return once
+
+
+def _checked(spec: Any, rows: bool) -> Any:
+    """`spec`; raises InvalidArgumentError where rows of it cannot be told apart."""
+    import tensorflow as tf
+
+    def checked(leaf: Any) -> Any:
+        if type(leaf) is not tf.TensorSpec:
+            raise errors.InvalidArgumentError(
+                f'transform: guarantee="exactly_once" carries dense tensors, not {leaf}: a data set, ragged or sparse '
+                "tensor cannot be told record from record"
+            )
+        if not rows:
+            return leaf
+        if leaf.shape.rank == 0 or (leaf.shape.rank is not None and leaf.shape[0] is not None):
+            raise errors.InvalidArgumentError(
+                f'transform: guarantee="exactly_once" needs a row for each record, but {leaf} has no dimension that '
+                "follows the number of records in the batch"
+            )
+        return leaf
+
+    return tf.nest.map_structure(checked, spec)

@@ -1,0 +1,45 @@
+"""The user's files as this process sees them, and how it reaches the stores that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+
+from tfquiver import stores
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning.listing import Source, expand
+from tfquiver.stores.access import Access, resolve
+
+
+def listed(source: Source) -> tuple[list[FileEntry], list[Access]]:
+    """The files, and the ways to their stores that a node has to be told.
+
+    Raises:
+      NotFoundError: a pattern matches nothing; names the pattern.
+      InvalidArgumentError: no pattern at all, a directory, or a scheme without a store.
+      UnauthenticatedError, PermissionError_: no credentials, or not the right ones; says what to set.
+      UnavailableError: the store does not answer.
+    """
+    accesses: dict[str, Access] = {}
+    opened: dict[str, stores.ObjectStore] = {}
+    with ExitStack() as exits:
+
+        def store_for(pattern: str) -> stores.ObjectStore:
+            scheme = stores.scheme_of(pattern)
+            if scheme not in opened:
+                access = resolve(scheme)
+                if access is None:
+                    opened[scheme] = stores.for_uri(pattern)
+                else:
+                    accesses[scheme] = access
+                    opened[scheme] = exits.enter_context(closing(stores.open_with(access)))
+            return opened[scheme]
+
+        files = expand(source, store_for)
+    return files, list(accesses.values())
+
+
+def accesses_of(uris: Iterable[str]) -> list[Access]:
+    """The ways to the stores of files that are known already. Raises UnauthenticatedError, UnavailableError."""
+    found = (resolve(scheme) for scheme in sorted({stores.scheme_of(uri) for uri in uris}))
+    return [access for access in found if access is not None]

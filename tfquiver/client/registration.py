@@ -1,0 +1,306 @@
+"""Makes a data set known to the coordinator, whoever asks first: found by its listing, or scanned once by a node."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+import numpy as np
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content import rendezvous
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.wire import rpc
+
+T = TypeVar("T")
+_SAY_EVERY_S = 5
+_FILES_BYTES = 256 << 10  # of a message: little enough that the node is not held up by one
+_FILE_BYTES = 32  # of a file in it, beside its names
+CALL_S = 10.0
+_PART_BYTES = 1 << 20
+_PAUSE_S = 0.1
+_COMPRESSIONS = {
+    "none": types_pb2.COMPRESSION_NONE,
+    "gzip": types_pb2.COMPRESSION_GZIP,
+    "zlib": types_pb2.COMPRESSION_ZLIB,
+}
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+class Registrar:
+    """Calls on one coordinator, and on the node that scans. Blocking; use as a context manager.
+
+    Args:
+      coordinator: host:port or unix:/path.
+      control: address of the node that should scan; None: one of those the coordinator knows.
+      token: the cluster's; "" for none.
+      deadline_s: how long servers that do not answer are asked again before UnavailableError.
+    """
+
+    def __init__(self, coordinator: str, control: str | None, token: str, deadline_s: float) -> None:
+        self._address = coordinator
+        self._control = control
+        self._metadata = tuple(rpc.metadata(token))
+        self._deadline_s = deadline_s
+        self._channel = rpc.channel(coordinator)
+        self._coordinator = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+
+    def __enter__(self) -> Registrar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def files(
+        self, files: Sequence[FileEntry], terms: ListingTerms, name: str, progress: Progress | None, client_id: str = ""
+    ) -> types_pb2.Dataset:
+        """The data set of these files, cut this way; scanned now when nobody has done so before.
+
+        `client_id`: of store_access.py, which told the node with what credentials to read; "": with its own.
+
+        Raises:
+          StaleDigestError, DataLossError, NotFoundError, PermissionError_: of the scan; each names the file.
+          UnavailableError: coordinator, node or store cannot be reached within the deadline.
+        """
+        key = terms.key(files)
+        found = self.find(coordinator_pb2.FindDatasetRequest(listing_key=key))
+        if found is not None:
+            return found
+        header = node_pb2.EnsureDatasetRequest(name=name, listing_key=key, terms=terms.message(), client_id=client_id)
+        control = self._control or self._some_node(key)
+        scanned = self._scan(control, header, files, progress)
+        # A node has registered it; who shows the listing that it was scanned from owns it.
+        return self.find(coordinator_pb2.FindDatasetRequest(listing_key=key)) or scanned
+
+    def digest(self, path: Path, terms: ListingTerms | None = None) -> types_pb2.Dataset:
+        """The data set of a digest file, registered if it is not yet. Raises CorruptDigestError, UnavailableError.
+
+        `terms`: what it was built with; it is then found by its files, too, and nobody scans them any more.
+        """
+        digest = Digest.open(path)
+        key = terms.key(digest.files) if terms else b""
+        request = coordinator_pb2.FindDatasetRequest
+        found = self.find(request(listing_key=key) if key else request(digest_id=digest.digest_id))
+        if found is not None:
+            return found
+        data = path.read_bytes()
+
+        def parts() -> Iterator[coordinator_pb2.RegisterDatasetRequest]:
+            for at in range(0, len(data), _PART_BYTES):
+                part = coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
+                if at == 0:
+                    part.name = digest.name
+                    if terms:
+                        part.listing_key = key
+                        part.terms.CopyFrom(terms.message())
+                yield part
+
+        return self._retry(
+            lambda: self._coordinator.RegisterDataset(parts(), metadata=self._metadata, timeout=self._deadline_s),
+            f"registering {path} with the coordinator at {self._address}",
+        )
+
+    def find(self, request: coordinator_pb2.FindDatasetRequest) -> types_pb2.Dataset | None:
+        """None when the coordinator does not know it."""
+        try:
+            return self._retry(
+                lambda: self._coordinator.FindDataset(request, metadata=self._metadata, timeout=CALL_S),
+                f"asking the coordinator at {self._address}",
+            )
+        except errors.NotFoundError:
+            return None
+
+    def check_member(self, node_id: str, where: str) -> None:
+        """Waits until the node, which runs in `where`, is one of this coordinator's.
+
+        Raises InvalidArgumentError when it still is none at the deadline: it reads for another cluster.
+        """
+        give_up_at = time.monotonic() + self._deadline_s
+        while node_id not in {node.node_id for node in self._nodes()}:
+            if time.monotonic() > give_up_at:
+                raise errors.InvalidArgumentError(
+                    f"service={self._address!r}: the node of cache_dir={where!r} belongs to another coordinator; start "
+                    f"it with --coordinator={self._address}, or name its own"
+                )
+            time.sleep(_PAUSE_S)
+
+    def node_quota_bytes(self) -> int:
+        """Of the node that scans. Raises UnavailableError."""
+        assert self._control is not None
+        with rpc.channel(self._control) as channel:
+            stub = node_pb2_grpc.NodeStub(channel)
+            reply = self._retry(
+                lambda: stub.Status(node_pb2.StatusRequest(), metadata=self._metadata, timeout=CALL_S),
+                f"asking the node at {self._control}",
+            )
+        return int(reply.node.quota_bytes)
+
+    def claim(self, session_key: str, digest_id: bytes) -> None:
+        """Sessions of this key are those of the token's name: nodes open them for whoever has the key."""
+        request = coordinator_pb2.ClaimSessionRequest(session_key=session_key, digest_id=digest_id)
+        self._retry(
+            lambda: self._coordinator.ClaimSession(request, metadata=self._metadata, timeout=CALL_S),
+            f"claiming a session at the coordinator at {self._address}",
+        )
+
+    def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:
+        return self._retry(
+            lambda: self._coordinator.Resume(request, metadata=self._metadata, timeout=CALL_S),
+            f"asking the coordinator at {self._address} where job {request.job!r} was",
+        )
+
+    def position(self, session_key: str) -> coordinator_pb2.GetPositionReply | None:
+        """None when nothing has been read yet."""
+        request = coordinator_pb2.GetPositionRequest(session_key=session_key)
+        try:
+            return self._retry(
+                lambda: self._coordinator.GetPosition(request, metadata=self._metadata, timeout=CALL_S),
+                f"asking the coordinator at {self._address}",
+            )
+        except errors.NotFoundError:
+            return None
+
+    def _nodes(self) -> Sequence[types_pb2.NodeInfo]:
+        reply = self._retry(
+            lambda: self._coordinator.ListNodes(
+                coordinator_pb2.ListNodesRequest(), metadata=self._metadata, timeout=CALL_S
+            ),
+            f"asking the coordinator at {self._address}",
+        )
+        return reply.nodes
+
+    def _some_node(self, key: bytes) -> str:
+        """The same one for everybody who asks for this listing, so that they join one scan; another for another one."""
+        control = scanning_node(key, self._nodes())
+        if not control:
+            raise errors.UnavailableError(
+                f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
+            )
+        return control
+
+    def _scan(
+        self,
+        control: str,
+        header: node_pb2.EnsureDatasetRequest,
+        files: Sequence[FileEntry],
+        progress: Progress | None,
+    ) -> types_pb2.Dataset:
+        """Asks again while the scan gets further: what is done of it is not done again."""
+        what = f"scanning on the node at {control}"
+        patience = ScanPatience(self._deadline_s, time.monotonic())
+        while True:
+            try:
+                for reply in self._ensure(control, header, files):
+                    patience.seen(reply.done_bytes, time.monotonic())
+                    if reply.trouble:
+                        logging.log_every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
+                    if progress is not None and reply.total_bytes:
+                        progress(reply.done_bytes, reply.total_bytes)
+                    if reply.HasField("dataset"):
+                        return reply.dataset
+                raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
+            except grpc.RpcError as error:
+                if error.code() not in rpc.RETRYABLE or patience.is_over(time.monotonic()):
+                    raise rpc.from_rpc_error(error, what) from error
+                logging.log_every_n_seconds(
+                    logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details()
+                )
+                time.sleep(_PAUSE_S)
+
+    def _ensure(
+        self, control: str, header: node_pb2.EnsureDatasetRequest, files: Sequence[FileEntry]
+    ) -> Iterator[node_pb2.EnsureDatasetProgress]:
+        """One call: the header first, the files if the node asks for them."""
+        wanted = threading.Event()
+        over = threading.Event()
+
+        def requests() -> Iterator[node_pb2.EnsureDatasetRequest]:
+            yield header
+            wanted.wait()
+            if over.is_set():
+                return
+            for part in file_parts(files):
+                yield node_pb2.EnsureDatasetRequest(files=part)
+
+        with rpc.channel(control) as channel:
+            call = node_pb2_grpc.NodeStub(channel).EnsureDataset(requests(), metadata=self._metadata)
+            try:
+                for reply in call:
+                    if reply.need_files:
+                        wanted.set()
+                    else:
+                        yield reply
+            finally:
+                over.set()
+                wanted.set()
+                call.cancel()
+
+    def _retry(self, call: Callable[[], T], what: str) -> T:
+        give_up_at = time.monotonic() + self._deadline_s
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as error:
+                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
+                    raise rpc.from_rpc_error(error, what) from error
+                time.sleep(_PAUSE_S)
+
+
+def file_parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:
+    """The files in messages that are small enough, however many there are."""
+    part: list[types_pb2.FileInfo] = []
+    room = _FILES_BYTES
+    for file in files:
+        part.append(
+            types_pb2.FileInfo(
+                uri=file.uri,
+                size_bytes=file.size_bytes,
+                generation=file.generation,
+                compression=_COMPRESSIONS.get(file.compression, types_pb2.COMPRESSION_UNSPECIFIED),
+            )
+        )
+        room -= _FILE_BYTES + len(file.uri.encode()) + len(file.generation.encode())
+        if room <= 0:
+            yield part
+            part, room = [], _FILES_BYTES
+    if part:
+        yield part
+
+
+def scanning_node(key: bytes, nodes: Iterable[types_pb2.NodeInfo]) -> str:
+    """The control address of the node that scans a listing (its key); "": none caches.
+
+    Listings are spread over the nodes, and whoever asks for one comes to the same node and joins its scan.
+    """
+    caching = {node.node_id: node.control_address for node in nodes if node.quota_bytes}
+    if not caching:
+        return ""
+    ids = sorted(caching)
+    row = np.frombuffer(key, np.uint8).reshape(1, 32)
+    return caching[ids[int(rendezvous.owners(row, ids)[0])]]
+
+
+class ScanPatience:
+    """How long a scan that fails is asked for again: `deadline_s` since it last got further than ever before."""
+
+    def __init__(self, deadline_s: float, now_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._give_up_at = now_s + deadline_s
+        self._furthest = 0
+
+    def seen(self, done_bytes: int, now_s: float) -> None:
+        if done_bytes > self._furthest:
+            self._furthest = done_bytes
+            self._give_up_at = now_s + self._deadline_s
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s > self._give_up_at

@@ -1,0 +1,204 @@
+"""Keeps this process's way to a node open: a name in the graph, a socket path in the op, one idle connection.
+
+The idle connection counts as use, so that a daemon does not leave between two epochs; when it breaks (the daemon was
+killed), the daemon is found or started again and the op is told its new socket. A graph names its node by a short name
+only, because graphs travel to machines where the path means nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.host.daemon import find
+from tfquiver.host.node_endpoint import NodeEndpoint
+from tfquiver.wire import reader_frames as frames
+
+_CONNECT_S = 10.0
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
+
+Locate = Callable[[], NodeEndpoint]
+
+
+_told_when_found: list[Callable[[str, NodeEndpoint], None]] = []
+_told_when_closed: list[Callable[[], None]] = []
+
+
+def tell(found: Callable[[str, NodeEndpoint], None], closed: Callable[[], None]) -> None:
+    """`found(name, endpoint)` is called whenever a node was found or started, before the op is told where it is;
+    `closed()` when all are let go."""
+    _told_when_found.append(found)
+    _told_when_closed.append(closed)
+
+
+class SetEndpoint(Protocol):
+    """The op library's way to be told endpoints (tfquiver.ops.loader.Library)."""
+
+    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+
+def running_node(cache_dir: Path) -> NodeEndpoint:
+    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
+    if (endpoint := find(cache_dir)) is None:
+        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
+    return endpoint
+
+
+def name_of(cache_dir: Path) -> str:
+    """The endpoint's name in a graph: the same for every spelling of one directory."""
+    return "cache-" + hashlib.sha256(os.fsencode(cache_dir.resolve())).hexdigest()[:16]
+
+
+class KeptEndpoint:
+    """One endpoint: a thread waits on an idle connection to the node and renews both when it breaks.
+
+    Thread-safe. `close` ends the thread; until then the node has a user.
+    """
+
+    def __init__(self, name: str, locate: Locate, library: SetEndpoint) -> None:
+        """Finds the node and connects before it returns; raises what `locate` raises, and UnavailableError."""
+        self._name = name
+        self._locate = locate
+        self._library = library
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._lock = threading.Lock()
+        self._closing = False
+        try:
+            self._endpoint, connection = self._connect()
+        except BaseException:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            raise
+        self._thread = threading.Thread(target=self._keep, args=(connection,), name=f"tfquiver {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> NodeEndpoint:
+        with self._lock:
+            return self._endpoint
+
+    def close(self, wait: bool = True) -> None:
+        with self._lock:
+            if not self._closing:
+                self._closing = True
+                os.write(self._wake_write, b"x")
+        if wait:
+            self._thread.join()
+
+    def _connect(self) -> tuple[NodeEndpoint, socket.socket]:
+        endpoint = self._locate()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(_CONNECT_S)
+            connection.connect(endpoint.socket)
+            connection.send(frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "")))
+            if not connection.recv(frames.MAX_FRAME_BYTES):
+                raise ConnectionResetError("the node closed the connection")
+        except OSError as error:
+            connection.close()
+            raise errors.UnavailableError(f"the node at {endpoint.socket} does not answer: {error}") from error
+        for found in _told_when_found:
+            found(self._name, endpoint)
+        self._library.set_endpoint(self._name, endpoint.socket)
+        return endpoint, connection
+
+    def _keep(self, connection: socket.socket) -> None:
+        try:
+            while self._broken(connection):
+                connection.close()
+                logging.warning("%s: the node is gone; finding or starting it again", self._name)
+                renewed = self._reconnect()
+                if renewed is None:
+                    return
+                connection = renewed
+        finally:
+            connection.close()
+            os.close(self._wake_read)
+            with self._lock:
+                self._closing = True
+                os.close(self._wake_write)
+
+    def _broken(self, connection: socket.socket) -> bool:
+        """Waits until the node is gone (True) or `close` was called (False)."""
+        while True:
+            if self._wake_read in _readable([connection.fileno(), self._wake_read], None):
+                return False
+            try:
+                if not connection.recv(frames.MAX_FRAME_BYTES):
+                    return True
+            except OSError:
+                return True
+
+    def _reconnect(self) -> socket.socket | None:
+        """A new connection; None when `close` was called meanwhile."""
+        pause_s = 0.0
+        while not _readable([self._wake_read], pause_s):
+            try:
+                endpoint, connection = self._connect()
+            except (errors.TfquiverError, OSError) as error:
+                pause_s = min(max(pause_s * 2, _FIRST_PAUSE_S), _LAST_PAUSE_S)
+                logging.error("%s: %s; trying again in %.1f s", self._name, error, pause_s)
+                continue
+            with self._lock:
+                self._endpoint = endpoint
+            return connection
+        return None
+
+
+def _readable(descriptors: list[int], timeout_s: float | None) -> set[int]:
+    """Of any number: `select.select` takes none above 1023."""
+    with selectors.PollSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select(timeout_s)}
+
+
+_lock = threading.RLock()  # re-entrant: `release` is called by the garbage collector, wherever it happens to run
+_kept: dict[str, tuple[KeptEndpoint, int]] = {}
+
+
+def acquire(name: str, locate: Locate, library: SetEndpoint) -> NodeEndpoint:
+    """Keeps the endpoint open until as many `release` calls. Raises what `locate` raises, and UnavailableError."""
+    with _lock:
+        if name in _kept:
+            kept, users = _kept[name]
+        else:
+            kept, users = KeptEndpoint(name, locate, library), 0
+        _kept[name] = (kept, users + 1)
+        return kept.endpoint
+
+
+def release(name: str) -> None:
+    with _lock:
+        if name not in _kept:
+            return
+        kept, users = _kept[name]
+        if users > 1:
+            _kept[name] = (kept, users - 1)
+            return
+        del _kept[name]
+    kept.close(wait=False)
+
+
+def close_all() -> None:
+    """Lets go of every node, whoever still uses it; returns when the threads have ended."""
+    with _lock:
+        all_kept = [kept for kept, _ in _kept.values()]
+        _kept.clear()
+    for kept in all_kept:
+        kept.close()
+    for closed in _told_when_closed:
+        closed()
+
+
+atexit.register(close_all)

@@ -1,0 +1,98 @@
+"""Scanning one file for a digest: cut, count, keep a journal. Runs in whichever process is given the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import streams
+from tfquiver.scanning.file_cut import cut_file
+from tfquiver.scanning.scan_journal import Rows, ScanJournal, to_rows
+from tfquiver.stores import ObjectInfo, ObjectStore
+
+Report = Callable[[int, int], None]  # (stored bytes, records) more than at the last call; may raise to stop the scan
+_FLUSH_ROWS = 4096
+_FLUSH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    entry: FileEntry  # resolved
+    rows: Rows
+
+
+class CountedStore:
+    """A store that tells of every read: progress counts stored bytes, whatever the compression."""
+
+    def __init__(self, store: ObjectStore, report: Report) -> None:
+        self._store = store
+        self._report = report
+        self.remote = store.remote
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        return self._store.list(pattern)
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._store.stat(uri)
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        data = self._store.read(uri, offset, length, generation, deadline_s)
+        self._report(length, 0)
+        return data
+
+    def close(self) -> None:
+        pass
+
+
+def scan_file(
+    entry: FileEntry, store: ObjectStore, policy: CutPolicy, journal_dir: Path | None, report: Report
+) -> ScannedFile:
+    """Cuts and hashes one file, from where its journal ends. Raises as cut_file does."""
+    # Without a generation nothing says that the file is still the one the journal is about.
+    if journal_dir is None or not entry.generation:
+        entry = streams.resolve(entry, store)
+        shards = cut_file(entry, CountedStore(store, report), policy, keep_data=False)
+        rows = []
+        for shard in shards:
+            report(0, shard.records)
+            rows.append((shard.hash, shard.offset, shard.length_bytes, shard.records))
+        return ScannedFile(entry, to_rows(rows))
+    journal = ScanJournal(journal_dir, entry, policy)
+    try:
+        return _scan_on(entry, store, policy, journal, report)
+    finally:
+        journal.close()
+
+
+def _scan_on(
+    entry: FileEntry, store: ObjectStore, policy: CutPolicy, journal: ScanJournal, report: Report
+) -> ScannedFile:
+    known = journal.rows
+    done_bytes = int(known["offset"][-1] + known["length"][-1]) if len(known) else 0
+    records = int(known["records"].sum(dtype="u8"))
+    if journal.compression is not None:
+        report(entry.size_bytes, records)
+        return ScannedFile(streams.with_compression(entry, journal.compression), known)
+    entry = streams.resolve(entry, store)
+    plain = entry.compression == "none"
+    if plain:
+        report(done_bytes, records)
+    # A compressed stream has no way in but its start: what the journal has of it is cut again and skipped.
+    shards = cut_file(entry, CountedStore(store, report), policy, start=done_bytes if plain else 0, keep_data=False)
+    fresh: list[tuple[bytes, int, int, int]] = []
+    unwritten_bytes = 0
+    for shard in shards:
+        report(0, shard.records)
+        if shard.offset < done_bytes:
+            continue
+        fresh.append((shard.hash, shard.offset, shard.length_bytes, shard.records))
+        unwritten_bytes += shard.length_bytes
+        if len(fresh) >= _FLUSH_ROWS or unwritten_bytes >= _FLUSH_BYTES:
+            journal.append(fresh)
+            fresh, unwritten_bytes = [], 0
+    journal.append(fresh)
+    journal.finish(entry.compression)
+    return ScannedFile(entry, journal.rows)

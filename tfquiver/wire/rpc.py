@@ -1,0 +1,210 @@
+"""gRPC plumbing: channels, servers, the error mapping, retries with a deadline, who calls.
+
+Only this module and the servicers import grpc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.trust.identity import EVERYBODY, Authority, Identity, check_call
+
+T = TypeVar("T")
+TOKEN_KEY = "x-tfquiver-token"
+MAX_MESSAGE_BYTES = 8 << 20
+RETRYABLE = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+)
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),
+]
+
+
+def metadata(token: str) -> list[tuple[str, str]]:
+    """What a call carries when the servers ask for a token."""
+    return [(TOKEN_KEY, token)] if token else []
+
+
+def aio_channel(address: str) -> grpc.aio.Channel:
+    """`address`: host:port or unix:/path."""
+    return grpc.aio.insecure_channel(address, options=_OPTIONS)
+
+
+def channel(address: str) -> grpc.Channel:
+    return grpc.insecure_channel(address, options=_OPTIONS)
+
+
+def check_answers(address: str, timeout_s: float, what: str) -> None:
+    """Raises UnavailableError, beginning with `what`, unless a gRPC server answers at host:port in time.
+
+    A port that is open is not enough: the kernel keeps that of a stopped process open.
+    """
+    host, _, port = address.rpartition(":")
+    give_up_at = time.monotonic() + timeout_s
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+    except (OSError, OverflowError) as error:
+        raise errors.UnavailableError(f"{what} does not answer: {error}") from error
+    with channel(address) as connection:
+        try:
+            grpc.channel_ready_future(connection).result(max(0.0, give_up_at - time.monotonic()))
+        except grpc.FutureTimeoutError as error:
+            raise errors.UnavailableError(f"{what} does not answer within {timeout_s:g} s") from error
+
+
+def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
+    """The typed exception for a failed call; `what` says what was tried and on whom."""
+    code, details = error.code(), error.details()
+    return errors.from_code(code, f"{what}: {details}")
+
+
+class _Gate(grpc.aio.ServerInterceptor):
+    """Every call goes through here: who is it, and may they?"""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        try:
+            caller = await self._authority.identify(_token(handler_call_details))
+            check_call(caller, handler_call_details.method)
+        except errors.TfquiverError as error:
+            return _refusal(handler, error)
+        return handler if caller is EVERYBODY else _called_by(caller, handler)
+
+
+def caller() -> Identity:
+    """Whose call is being served."""
+    return _CALLER.get()
+
+
+_CALLER: ContextVar[Identity] = ContextVar("caller", default=EVERYBODY)
+_HANDLERS = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+def _token(details: Any) -> str:
+    for key, value in details.invocation_metadata or ():
+        if key == TOKEN_KEY:
+            return str(value)
+    return ""
+
+
+def _called_by(who: Identity, handler: Any) -> Any:
+    method = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        _CALLER.set(who)
+        return await method(request, context)
+
+    async def stream_behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        _CALLER.set(who)
+        async for reply in method(request, context):
+            yield reply
+
+    return _remade(handler, behaviour, stream_behaviour)
+
+
+def _refusal(handler: Any, error: errors.TfquiverError) -> Any:
+    async def refuse(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        await context.abort(error.code, str(error))
+
+    async def refuse_stream(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        await context.abort(error.code, str(error))
+        yield None
+
+    return _remade(handler, refuse, refuse_stream)
+
+
+def _remade(handler: Any, behaviour: Any, stream_behaviour: Any) -> Any:
+    make = _HANDLERS[bool(handler.request_streaming), bool(handler.response_streaming)]
+    chosen = stream_behaviour if handler.response_streaming else behaviour
+    return make(chosen, handler.request_deserializer, handler.response_serializer)
+
+
+def new_server(authority: Authority) -> grpc.aio.Server:
+    return grpc.aio.server(options=_OPTIONS, interceptors=[_Gate(authority)])
+
+
+def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """Wraps a unary servicer method: TfquiverErrors become their status, anything else is logged and INTERNAL."""
+
+    @functools.wraps(method)
+    async def wrapper(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> T:
+        try:
+            return await method(self, request, context)
+        except errors.TfquiverError as error:
+            await context.abort(error.code, str(error))
+        except (grpc.aio.AbortError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the server lives on
+            logging.exception("%s failed", method.__qualname__)
+            await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+        raise AssertionError("abort returned")
+
+    return wrapper
+
+
+def handled_stream(method: Callable[..., AsyncIterator[T]]) -> Callable[..., AsyncIterator[T]]:
+    """As `handled`, for methods that stream their reply."""
+
+    @functools.wraps(method)
+    async def wrapper(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[T]:
+        try:
+            async for reply in method(self, request, context):
+                yield reply
+        except errors.TfquiverError as error:
+            await context.abort(error.code, str(error))
+        except (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit):
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            logging.exception("%s failed", method.__qualname__)
+            await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+    return wrapper
+
+
+async def retry(
+    call: Callable[[], Awaitable[T]], what: str, deadline_s: float, retryable: frozenset[grpc.StatusCode] = RETRYABLE
+) -> T:
+    """Awaits `call()` until it succeeds, fails for good, or `deadline_s` seconds are over.
+
+    Raises the typed exception of the last failure; its message begins with `what`.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + deadline_s
+    pause_s = 0.05
+    while True:
+        try:
+            return await call()
+        except grpc.RpcError as error:
+            left_s = give_up_at - loop.time()
+            if error.code() not in retryable or left_s <= 0:
+                raise from_rpc_error(error, what) from error
+            await asyncio.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(pause_s * 2, 1.0)
