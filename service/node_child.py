@@ -19,8 +19,6 @@ from absl import logging
 from tfquiver import durable, errors
 from tfquiver.host.node_endpoint import NodeEndpoint, read_endpoint
 
-__all__ = ["NodeChild", "NodeEndpoint", "read_endpoint"]
-
 _START_S = 30.0
 _STOP_S = 3.0
 _MAX_LINE_BYTES = 64 << 10

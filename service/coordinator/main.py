@@ -7,10 +7,12 @@ from pathlib import Path
 
 from absl import flags, logging
 
+from tfquiver import sizes
 from tfquiver.service import serving
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.coordinator.servicer import Tokens
+from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 
 _DEFAULTS = CoordinatorOptions()
@@ -75,7 +77,7 @@ _ALLOW_UNAUTHENTICATED = flags.DEFINE_bool(
 _DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
 
 for _flag, _valid, _message in (
-    ("max_digest_size", serving.is_size, "must be a size such as 500MB, 1GiB or 4096"),
+    ("max_digest_size", sizes.is_size, "must be a size such as 500MB, 1GiB or 4096"),
     ("work_dir", bool, "must name a directory"),
     ("bind_host", bool, "must name a host or an address"),
 ):
@@ -94,7 +96,7 @@ async def _serve() -> None:
         session_ended_s=_ENDED_SESSION_MS.value / 1000,
         chunk_timeout_s=_CHUNK_TIMEOUT_MS.value / 1000,
         max_sessions=_MAX_SESSIONS.value,
-        max_digest_bytes=serving.parse_bytes(_MAX_DIGEST_SIZE.value),
+        max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
     server = CoordinatorServer()
     await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", tokens, options)
@@ -106,7 +108,7 @@ async def _serve() -> None:
 
 
 def _tokens() -> Tokens | None:
-    shared = serving.read_token(_AUTH_TOKEN_FILE.value)
+    shared = own_token.read_token(_AUTH_TOKEN_FILE.value)
     if _TOKENS_FILE.value:
         return TokenFile(Path(_TOKENS_FILE.value), shared)
     return SharedToken(shared) if shared else None

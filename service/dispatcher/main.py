@@ -24,6 +24,8 @@ from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread, UnreadSessions
 from tfquiver.service.node_child import NodeChild
 from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver.trust import own_token
+from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -55,7 +57,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("job_gc_check_interval_ms", 10_000, "Pause between two looks for abandoned epochs.", 100)
     flags.DEFINE_integer("job_gc_timeout_ms", 60_000, "An epoch that no trainer reads for so long is given up.", 100)
     flags.register_validator(
-        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+        "coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"
     )
     flags.register_multi_flags_validator(
         ["node_dir", "coordinator"],
@@ -88,7 +90,7 @@ async def serve() -> None:
         from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
-        token = serving.read_token(FLAGS.auth_token_file)
+        token = own_token.read_token(FLAGS.auth_token_file)
 
         def node_ready(endpoint: NodeEndpoint) -> None:
             library.set_endpoint("", endpoint.socket)

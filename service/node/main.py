@@ -15,12 +15,14 @@ from typing import NoReturn
 
 from absl import flags, logging
 
-from tfquiver import errors
+from tfquiver import errors, sizes
 from tfquiver.service import serving
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.cluster import own_hosts
 from tfquiver.service.node.disk.directory import NODE_FILE, CacheDirectory
 from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.trust import own_token
+from tfquiver.wire import addresses
 
 FLAGS = flags.FLAGS
 _STOP_S = 4.0
@@ -69,11 +71,11 @@ def define_flags() -> None:
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
         ("cache_dir", bool, "must name a directory"),
-        ("hot", serving.is_size, "must be a size, as 256MiB"),
-        ("lease_ahead", serving.is_size, "must be a size, as 32MiB"),
-        ("refill_bytes_per_s", serving.is_size, "must be a size, as 50MiB"),
-        ("quota", lambda text: not text or serving.is_size(text), "must be a size, as 10GiB"),
-        ("coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"),
+        ("hot", sizes.is_size, "must be a size, as 256MiB"),
+        ("lease_ahead", sizes.is_size, "must be a size, as 32MiB"),
+        ("refill_bytes_per_s", sizes.is_size, "must be a size, as 50MiB"),
+        ("quota", lambda text: not text or sizes.is_size(text), "must be a size, as 10GiB"),
+        ("coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"),
     ]
     for flag, valid, message in validators:
         flags.register_validator(flag, valid, message)
@@ -185,17 +187,17 @@ async def _options() -> node_parts.Options:
     hosts = await own_hosts.choose(
         FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
     )
-    token = serving.read_token(FLAGS.auth_token_file)
+    token = own_token.read_token(FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:
         serving.check_exposure(hosts.bind, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
-    quota = serving.parse_bytes(FLAGS.quota) if FLAGS.quota else None
+    quota = sizes.parse_bytes(FLAGS.quota) if FLAGS.quota else None
     return node_parts.Options(
-        quota_bytes=quota, hot_bytes=serving.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
+        quota_bytes=quota, hot_bytes=sizes.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
         coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,
         data_port=FLAGS.data_port, bind_host=hosts.bind, advertise_host=hosts.advertise, token=token,
         fetch_deadline_s=FLAGS.fetch_deadline_s, connect_s=FLAGS.coordinator_connect_s,
-        lost_s=FLAGS.coordinator_lost_s, ahead_bytes=serving.parse_bytes(FLAGS.lease_ahead),
-        refill_bytes_per_s=serving.parse_bytes(FLAGS.refill_bytes_per_s),
+        lost_s=FLAGS.coordinator_lost_s, ahead_bytes=sizes.parse_bytes(FLAGS.lease_ahead),
+        refill_bytes_per_s=sizes.parse_bytes(FLAGS.refill_bytes_per_s),
         incarnation=uuid.uuid4().hex,
         reader_group=ReaderGroup.of(FLAGS.reader_group) if FLAGS.reader_group else None,
         trust_peers=FLAGS.trust_peers_with_node_credential,

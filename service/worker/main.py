@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from tfquiver import errors
+from tfquiver import errors, sizes
 from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
 from tfquiver.service import serving
@@ -56,21 +56,21 @@ def define_flags() -> None:
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
     )
     flags.DEFINE_float("connect_timeout_s", 30.0, "How long to wait at the start for the dispatcher to answer.", 0.1)
-    flags.register_validator("dispatcher", serving.is_host_port, "must be host:port")
+    flags.register_validator("dispatcher", addresses.is_host_port, "must be host:port")
     flags.register_validator(
         "worker_address",
-        lambda text: not text or serving.is_host_port(text.replace("%port%", "1")),
+        lambda text: not text or addresses.is_host_port(text.replace("%port%", "1")),
         "must be host:port or host:%port%",
     )
     flags.register_validator(
-        "coordinator", lambda text: not text or serving.is_address(text), "must be host:port or unix:/path"
+        "coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"
     )
     flags.register_validator(
         "cross_trainer_cache_size",
-        lambda text: serving.is_size(text) and serving.parse_bytes(text) > 0,
+        lambda text: sizes.is_size(text) and sizes.parse_bytes(text) > 0,
         "must be a size, for example 10GiB",
     )
-    flags.register_validator("quota", serving.is_size, "must be a size, for example 10GiB")
+    flags.register_validator("quota", sizes.is_size, "must be a size, for example 10GiB")
     flags.register_multi_flags_validator(
         ["node_dir", "cache_dir", "coordinator"],
         lambda values: bool(values["node_dir"]) != bool(values["cache_dir"] and values["coordinator"]),
@@ -151,7 +151,7 @@ async def _work(library: Library) -> None:
         worker_address=worker_address,
         heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
         dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
-        cross_trainer_cache_size_bytes=serving.parse_bytes(FLAGS.cross_trainer_cache_size),
+        cross_trainer_cache_size_bytes=sizes.parse_bytes(FLAGS.cross_trainer_cache_size),
     )
     library.set_label(worker_address.replace("%port%", str(FLAGS.port)))
     try:

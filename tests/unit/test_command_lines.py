@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.bad_words import WORDS
-from tfquiver import errors
+from tfquiver import errors, sizes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.service import serving
+from tfquiver.wire import addresses
 
 COMMANDS = [
     ["dataset", "list"],
@@ -107,17 +107,17 @@ def test_what_is_wrong_is_said(
 
 
 def test_sizes() -> None:
-    assert serving.parse_bytes("9007199254740993") == 9007199254740993, "not through a float"
-    assert serving.parse_bytes(" 1.5KiB ") == 1536
-    assert serving.parse_bytes("1023PiB") == 1023 << 50
+    assert sizes.parse_bytes("9007199254740993") == 9007199254740993, "not through a float"
+    assert sizes.parse_bytes(" 1.5KiB ") == 1536
+    assert sizes.parse_bytes("1023PiB") == 1023 << 50
     for text in ("1024PiB", "9" * 400, "1e400", "inf", "nan", "-1", "", "٣MB", "1" * 20 + "PB"):
         with pytest.raises(errors.InvalidArgumentError) as refused:
-            serving.parse_bytes(text)
+            sizes.parse_bytes(text)
         assert len(str(refused.value)) < 200
 
 
 def test_an_address_has_a_port_that_exists() -> None:
     for good in ("h:1", "10.0.0.1:65535", "[::1]:5040", "unix:/run/x"):
-        assert serving.is_address(good)
+        assert addresses.is_address(good)
     for bad in ("h", "h:0", "h:65536", "h:99999", "localhost:%port%", "h:1/2", "h:٣", "a b:1", "unix:x", ""):
-        assert not serving.is_address(bad)
+        assert not addresses.is_address(bad)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.service import serving
-from tfquiver.trust import tokens
+from tfquiver.trust import own_token, tokens
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 
@@ -133,14 +133,14 @@ def test_a_token_that_cannot_be_is_named(tmp_path: Path, content: bytes, complai
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(errors.InvalidArgumentError, match=complaint) as raised:
-        serving.read_token(str(path))
+        own_token.read_token(str(path))
     assert str(raised.value).startswith(f"--auth_token_file={path}")
 
 
 @pytest.mark.parametrize("path", ["/nowhere/token", "/", "a\0b"])
 def test_a_token_file_that_cannot_be_read_is_named(path: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="--auth_token_file="):
-        serving.read_token(path)
+        own_token.read_token(path)
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
@@ -151,7 +151,7 @@ def test_a_token_that_everybody_can_read_is_warned_of(
     path.write_text("secret\n")
     path.chmod(mode)
     with warnings(caplog) as said:
-        assert serving.read_token(str(path)) == "secret"
+        assert own_token.read_token(str(path)) == "secret"
     assert any("chmod 600" in line for line in said) == warned
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver import errors
+from tfquiver import errors, sizes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service import serving
 
 SYNTAX = "cooperative[:BYTES] | full | none | BYTES | lru[:BYTES]"
 _WITH_BYTES = {"cooperative": types_pb2.CACHE_MODE_COOPERATIVE, "lru": types_pb2.CACHE_MODE_LRU}
@@ -53,7 +52,7 @@ def text(fields: dict[str, Any]) -> str:
 
 def _some_bytes(whole: str, size: str) -> int:
     try:
-        number = serving.parse_bytes(size)
+        number = sizes.parse_bytes(size)
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX}") from error
     if not number:

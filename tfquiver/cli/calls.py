@@ -15,10 +15,11 @@ from rich.table import Table
 
 from tfquiver import errors
 from tfquiver.cli import cache_setting
+from tfquiver.host.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.service import node_child, serving
 from tfquiver.trust import plain_text
-from tfquiver.wire import rpc
+from tfquiver.trust.plain_text import shortened
+from tfquiver.wire import addresses, rpc
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
@@ -31,11 +32,11 @@ def coordinator_address(where: str) -> str:
     except (OSError, ValueError):  # longer than a path can be, for one
         is_directory = False
     if not is_directory:
-        if not serving.is_address(where):
-            said = serving.shortened(where)
+        if not addresses.is_address(where):
+            said = shortened(where)
             raise errors.InvalidArgumentError(f"{said} is neither host:port nor a directory")
         return where
-    return node_child.read_endpoint(Path(where)).coordinator
+    return read_endpoint(Path(where)).coordinator
 
 
 def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:

@@ -15,8 +15,7 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.cli import cache_setting, calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.service import serving
-from tfquiver.trust import plain_text
+from tfquiver.trust import own_token, plain_text
 from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6
@@ -68,7 +67,7 @@ def _count(text: str) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
         whom = f"coordinator {calls.coordinator_address(arguments.service)}"
-        told = calls.settings(stub, _all(ask, stub), serving.read_token(arguments.auth_token_file), whom)
+        told = calls.settings(stub, _all(ask, stub), own_token.read_token(arguments.auth_token_file), whom)
     if arguments.json:
         print(json.dumps({"datasets": told}))
         return 0
@@ -129,7 +128,7 @@ def _delete(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
     address = calls.coordinator_address(arguments.service)
-    token = serving.read_token(arguments.auth_token_file)
+    token = own_token.read_token(arguments.auth_token_file)
 
     def ask(method: Callable[..., Any], request: Any, *timeout_s: float) -> Any:
         return calls.ask(method, request, token, f"coordinator {address}", *timeout_s)

@@ -31,10 +31,10 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
-from tfquiver.service import serving
-from tfquiver.service.serving import parse_bytes, shortened
+from tfquiver.sizes import parse_bytes
 from tfquiver.stores.access import place_of
-from tfquiver.trust import plain_text
+from tfquiver.trust import own_token, plain_text
+from tfquiver.trust.plain_text import shortened
 
 _MANY = 10
 _MOST_WORKERS = 1024
@@ -116,7 +116,7 @@ def _build(arguments: argparse.Namespace) -> int:
     _check_output(output)
     console = calls.console(stderr=True)
     service = calls.coordinator_address(arguments.service) if arguments.service else ""
-    token = serving.read_token(arguments.auth_token_file)
+    token = own_token.read_token(arguments.auth_token_file)
     files, accesses = listed(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
     with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:

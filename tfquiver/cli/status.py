@@ -22,8 +22,8 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.service import serving
-from tfquiver.trust import plain_text
+from tfquiver.trust import own_token, plain_text
+from tfquiver.trust.plain_text import shortened
 from tfquiver.wire import rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
@@ -47,7 +47,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 0 < int(text) <= _MOST_SESSIONS):
-        raise argparse.ArgumentTypeError(f"{serving.shortened(text)} is not a number from 1 to {_MOST_SESSIONS}")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number from 1 to {_MOST_SESSIONS}")
     return int(text)
 
 
@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
         told = cold.collect(where)
         print(json.dumps(told) if arguments.json else _cold(told))
         return 0
-    status = collect(where, serving.read_token(arguments.auth_token_file), arguments.sessions)
+    status = collect(where, own_token.read_token(arguments.auth_token_file), arguments.sessions)
     if arguments.json:
         print(json.dumps(status))
     else:

@@ -7,8 +7,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tfquiver import errors
-from tfquiver.service import serving
+from tfquiver import errors, sizes
 
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
@@ -175,7 +174,7 @@ def directory(name: str, value: object) -> Path:
 def size(name: str, value: object, least: int) -> int:
     if isinstance(value, str):
         try:
-            value = serving.parse_bytes(value)
+            value = sizes.parse_bytes(value)
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(f"{name}: {error}") from error
     return check_integer(name, value, least, _MAX_BYTES)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfquiver import errors
 from tfquiver.client import exactly_once
 from tfquiver.client.dataset_options import check_integer, check_name, check_seconds
-from tfquiver.service import serving
-from tfquiver.wire import rpc
+from tfquiver.wire import addresses, rpc
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -65,7 +64,7 @@ def distribute(
       UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
     """
     address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
-    if address.startswith("unix:") or not serving.is_address(address):
+    if address.startswith("unix:") or not addresses.is_address(address):
         raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port, or [IPv6 address]:port")
     if compression not in ("AUTO", None):
         raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')

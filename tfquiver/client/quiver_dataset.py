@@ -26,8 +26,9 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.host import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing import Source
-from tfquiver.service import serving
 from tfquiver.stores.access import Access, place_of
+from tfquiver.trust import own_token
+from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -148,7 +149,7 @@ def dataset(
         raise errors.InvalidArgumentError(
             "give cache_dir= (one machine) or service= (a coordinator's address), or both"
         )
-    if service is not None and not (isinstance(service, str) and serving.is_address(service)):
+    if service is not None and not (isinstance(service, str) and addresses.is_address(service)):
         raise errors.InvalidArgumentError(f"service={service!r}: must be host:port or unix:/path")
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
@@ -163,7 +164,7 @@ def dataset(
         raise errors.InvalidArgumentError("resume=True needs job=: the name that the interrupted run had")
     check_name("name", name)
     check_seconds("connect_timeout_s", connect_timeout_s)
-    token = serving.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
+    token = own_token.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described, accesses = _describe(source, cut)
 

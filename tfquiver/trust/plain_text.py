@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_SAID_CHARACTERS = 60
+
 
 def plain(text: object, most_characters: int = 1000) -> str:
     """`text` on one line: what ends a line, moves a cursor, or hides or reorders characters is escaped."""
@@ -9,6 +11,11 @@ def plain(text: object, most_characters: int = 1000) -> str:
     if len(said) > most_characters:
         said = f"{said[:most_characters]}..."
     return said if said.isprintable() else "".join(map(_escaped, said))
+
+
+def shortened(text: str) -> str:
+    """What a person wrote, in quotes; its beginning when it is long."""
+    return repr(text if len(text) <= _SAID_CHARACTERS else text[:_SAID_CHARACTERS] + "...")
 
 
 def _escaped(character: str) -> str:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 
 ALL = "[::]"  # as a host to listen on: every address of this machine, those of IPv4 too
 _ALL_IPV4 = "0.0.0.0"
+
+
+def is_host_port(text: str) -> bool:
+    """host:port with a port that exists; an IPv6 address stands in brackets."""
+    match = re.fullmatch(r"(?:[^\s:/%]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", text)
+    return match is not None and 0 < int(match[1]) < 1 << 16
+
+
+def is_address(text: str) -> bool:
+    """host:port, or unix:/path."""
+    return text.startswith("unix:/") or is_host_port(text)
 
 
 def split(address: str) -> tuple[str, int]:

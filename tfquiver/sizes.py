@@ -1,0 +1,34 @@
+"""Sizes as people write them, in flags and arguments. Pure."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from tfquiver import errors
+from tfquiver.trust.plain_text import shortened
+
+_MOST_BYTES = (1 << 60) - 1
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGTP", start=1):
+    _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
+
+
+def parse_bytes(text: str) -> int:
+    """`"10GiB"`, `"500MB"`, `"4096"` as bytes. Raises InvalidArgumentError naming the text."""
+    match = re.fullmatch(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z]*)\s*", text)
+    if not match or match[2] not in _UNITS:
+        raise errors.InvalidArgumentError(f"not a size: {shortened(text)}; write for example 500MB, 10GiB or 4096")
+    size = int(Decimal(match[1]) * _UNITS[match[2]])
+    if size > _MOST_BYTES:
+        raise errors.InvalidArgumentError(f"a size of {shortened(text)} is more than any disk has")
+    return size
+
+
+def is_size(text: str) -> bool:
+    """For flags.register_validator."""
+    try:
+        parse_bytes(text)
+    except errors.InvalidArgumentError:
+        return False
+    return True
