@@ -168,8 +168,9 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         for session in reversed(list(self._coordinator.sessions)):
             if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
                 break
-            newest = session.session_key not in keys
-            keys.add(session.session_key)
+            newest = not session.own_reader_id and session.session_key not in keys
+            if newest:
+                keys.add(session.session_key)
             if (
                 (not request.session_key or session.session_key == request.session_key)
                 and (not request.label or request.label in session.labels)

@@ -171,7 +171,11 @@ class World:
         dead = [reader for reader in newest.readers.values() if reader.reader_id not in self.readers]
         leases_of_dead = sum(len(reader.leases) for reader in dead)  # which the coordinator has not noticed
         again = newest.shards - newest.acked_shards - newest.leased_shards + leases_of_dead
-        session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
+        try:
+            session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
+        except errors.UnavailableError:
+            assert newest.ended and newest.leased_shards and not newest.shortfall
+            return None
         self.replied()
         if session_id is None:
             assert not newest.ended or newest.alongside or newest.taken_over or not newest.shortfall

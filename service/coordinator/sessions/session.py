@@ -6,7 +6,7 @@ and when the log is read again. Invariants, at every moment:
 * a shard is in exactly one of: acked, leased to one reader, pending (I-6);
 * only a reader that leaves, or is lost, gives a shard back (I-7);
 * once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8),
-  which a reader that comes late may still be given: then the session is open again.
+  which readers that come late may still be given: the session is `reopened` then, and has ended all the same.
 """
 
 from __future__ import annotations
@@ -99,8 +99,9 @@ class Session:
         self.undelivered: frozenset[int] = frozenset()  # once settled: not acked, or presumed
         self.taken_over = False  # another session goes on with it
         self.alongside = created.alongside
-        self.reopened = False  # it had ended, before a reader came late
+        self.reopened = False  # a reader came late, after its end, and is given what it lacks
         self.acked_by_trainer = False  # since this process began
+        self.asked_late: float | None = None  # when, for the first time in a while
         self.sampler: Sampler | None = None
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went
@@ -122,6 +123,10 @@ class Session:
     @property
     def complete(self) -> bool:
         return self.ended or self.acked_shards == self.shards
+
+    @property
+    def gives_out(self) -> bool:
+        return self.reopened or not self.complete
 
     @property
     def waits_for_readers(self) -> bool:
@@ -154,8 +159,11 @@ class Session:
 
     @property
     def left_short(self) -> bool:
-        """Readers were lost after END; and what a trainer has been delivered, it does not say itself."""
-        return self.shortfall > 0 and not self.acked_by_trainer
+        """It has ended, and not all is known to be delivered: who holds the rest may be lost already, though nobody has
+        noticed. A reader that comes late would be given it; and the trainer does not say itself what it has."""
+        if self.alongside or self.taken_over or self.acked_by_trainer or self.settled_acked is not None:
+            return False
+        return self.ended and self.acked_shards < self.shards
 
     @property
     def may_fall_short(self) -> bool:
@@ -274,13 +282,13 @@ class Session:
                 self._settle()
 
     def session_ended(self) -> None:
-        self.ended = True
+        self.ended, self.reopened = True, False
         self.drop_sampler()
         if not self.readers:
             self._settle()
 
     def session_reopened(self) -> None:
-        self.ended, self.reopened = False, True
+        self.reopened = True
 
     def drop_sampler(self) -> None:
         """It is made again when somebody reads on."""

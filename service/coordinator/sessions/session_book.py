@@ -94,6 +94,8 @@ class SessionBook:
             session = self._sessions[ended.session_id]
             session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
             session.taken_over |= ended.taken_over
+            for other in () if session.own_reader_id else self.of_key(session.session_key, session.digest_id):
+                other.alongside |= other.number > session.number
         elif kind == "session_reopened":
             self._sessions[record.session_reopened.session_id].session_reopened()
         elif kind == "resume_asked":

@@ -35,8 +35,6 @@ def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_to
             label=reader.label,
         )
         yield Record(reader_opened=opened)
-    if session.reopened:
-        yield Record(session_reopened=log_pb2.SessionReopened(session_id=session_id))
     if session.ended:
         ended = log_pb2.SessionEnded(session_id=session_id)
         if session.settled_acked is not None:
@@ -44,6 +42,8 @@ def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_to
             ended.undelivered.extend(sorted(session.undelivered))
             ended.taken_over = session.taken_over
         yield Record(session_ended=ended)
+    if session.reopened:
+        yield Record(session_reopened=log_pb2.SessionReopened(session_id=session_id))
 
 
 def _created(session: Session) -> log_pb2.SessionCreated:

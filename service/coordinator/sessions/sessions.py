@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.sessions.session_book import SessionBook
 from tfquiver.service.coordinator.sessions.wish import Wish
 
 MAX_READERS = 10_000
+_NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all
 Record = log_pb2.CommitRecord
 
@@ -105,18 +106,22 @@ class Sessions:
         """For a reader that came late: the session that lacks what others were lost with after its end, if any.
 
         A key is all that such a reader knows. Only the newest session of its key can be that of its iteration, and
-        where two were read at the same time not even that one is certain: then nothing is given, and the shortfall
-        stays what it is.
+        where another one has ended since that was made not even that one is certain: then nothing is given, and the
+        shortfall stays what it is. (Of one that has not ended nobody has been told the end.)
+
+        Raises UnavailableError: it is not known yet; ask again.
         """
-        newest = max(self._book.of_key(session_key, digest_id), key=lambda session: session.number, default=None)
-        if newest is None or newest.alongside or newest.taken_over:
+        of_key = (session for session in self._book.of_key(session_key, digest_id) if not session.own_reader_id)
+        newest = max(of_key, key=lambda session: session.number, default=None)
+        if newest is None or not newest.ended or newest.alongside or newest.taken_over:
             return None
-        if newest.ended:
+        newest.last_used = self._clock.now()
+        if not newest.reopened:
             if not newest.may_fall_short:
+                self._await_word_of_readers(newest)
                 return None
             self._commit(Record(session_reopened=log_pb2.SessionReopened(session_id=newest.session_id)))
-        newest.last_used = self._clock.now()
-        return newest.session_id if newest.reopened else None
+        return newest.session_id
 
     def open_reader(
         self, session_id: str, request: ReaderRequest, held: Sequence[int], node_is_live: bool
@@ -217,7 +222,7 @@ class Sessions:
             reader.draining = False
         else:
             reader.draining = draining
-            if session.ended or session.can_end:
+            if (session.ended and not session.reopened) or session.can_end:
                 self._end(session)
                 result = LeaseResult(LeaseState.END)
             elif draining and self._may_leave(session, reader):
@@ -251,7 +256,7 @@ class Sessions:
         if complete and reader.leases_unknown:
             raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
         told_end = reader.reply.state is LeaseState.END if reader.reply else reader.again
-        if complete and (session.ended or told_end):
+        if complete and (told_end or (session.ended and not session.reopened)):
             self._ack(session, sorted(reader.leases), presumed=True)
         self._gone(session, reader)
 
@@ -372,7 +377,6 @@ class Sessions:
             done_bitmap=done_bitmap,
             homogeneous=wish.homogeneous,
             order=order,
-            alongside=any(not other.complete for other in self._book.of_key(session_key, digest_id)),
         )
         if start:
             start.apply(created)
@@ -411,10 +415,21 @@ class Sessions:
         )
         self._commit(Record(ticket_given=given))
 
+    def _await_word_of_readers(self, session: Session) -> None:
+        """While one of those that still hold something could be lost without anybody knowing it yet.
+
+        Raises UnavailableError.
+        """
+        now, known_s = self._clock.now(), self._limits.grace_s + _NOTICED_S
+        if session.asked_late is None or now - session.asked_late > 2 * known_s:
+            session.asked_late = now
+        if session.leased_shards and now - session.asked_late < known_s:
+            raise errors.UnavailableError(f"session {session.session_id}: its readers may yet be lost")
+
     def _take(
         self, session: Session, reader: Reader, max_shards: int, max_bytes: int, wanted: Sequence[int]
     ) -> list[int]:
-        if session.complete or session.waits_for_readers:
+        if not session.gives_out or session.waits_for_readers:
             return []
         view = self._view(session.digest_id)
         if session.sampler is None:
@@ -435,7 +450,7 @@ class Sessions:
         held_up = [
             other
             for other in self._book
-            if other is not session and not other.ended and self._stalled(other)
+            if other is not session and (other.reopened or not other.ended) and self._stalled(other)
             if any(beside.label == reader.label and beside.leases for beside in other.readers.values())
         ]
         for stalled in (session, *held_up) if held_up else ():
@@ -463,7 +478,7 @@ class Sessions:
         self._changed(session.session_id)
 
     def _end(self, session: Session) -> None:
-        if not session.ended:
+        if session.reopened or not session.ended:
             self._commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
             self._changed(session.session_id)
 

@@ -62,6 +62,7 @@ class Tickets:
         free = [
             (session, adopters)
             for session in sessions
+            if not session.own_reader_id
             for adopters in [self._providers.get(session.session_id, _Providers()).adopters]
             if not process or all(adopter.rpartition(":")[0] != process for adopter in adopters)
         ]

@@ -173,7 +173,7 @@ class SessionCreated(_message.Message):
     resumed: _builtins.bool
     """as the ResumeAsked of its session_key wanted it"""
     alongside: _builtins.bool
-    """another session of its key had not ended when it was made"""
+    """snapshots only: another session of its key has ended since it was made"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
     @_builtins.property
@@ -408,7 +408,9 @@ Global___SessionEnded: _TypeAlias = SessionEnded  # noqa: Y015
 
 @_typing.final
 class SessionReopened(_message.Message):
-    """After its end, for a reader that came late: what the readers that were lost since then held is to be read again."""
+    """After its end, for a reader that came late: what the readers that were lost since then held is read again, until
+    the next SessionEnded.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -756,7 +756,7 @@ class TicketRequest(_message.Message):
     late: _builtins.bool
     """Not a provider asks but a reader that its dispatcher told of the end before it had begun: its worker came, or came
     back, late. It is given the newest session of this key when readers of that were lost after END with what they had
-    not delivered (I-8): the session is then open again. `provider_id` and `repetition` say nothing, no session is made.
+    not delivered (I-8). UNAVAILABLE while readers that hold something could be lost unseen. `provider_id` and `repetition` say nothing, no session is made.
     """
     @_builtins.property
     def order(self) -> _types_pb2.SessionOrder: ...
@@ -1332,7 +1332,8 @@ class ListSessionsRequest(_message.Message):
     """0: 1000"""
     unread_only: _builtins.bool
     """Only those in which readers were told END although not all has been read or delivered: open ones that were left
-    early, and the newest of each key when it has a shortfall (unless the trainer itself says what it was delivered).
+    early, and the newest of each key when it has ended and not all of it is known to be delivered (unless the trainer
+    itself says what it was delivered, or a reader that came late would be given nothing).
     """
     def __init__(
         self,
