@@ -58,7 +58,8 @@ with (out / "seen").open("wb", buffering=0) as seen:
         seen.write(numbered.numbers(batch.numpy()).tobytes())
         if step % SAVE_EVERY == 0:
             checkpoint.write(str(out / f"step-{step}"))
-            (out / "saved").write_text(str(step))
+            (out / "saving").write_text(str(step))
+            (out / "saving").replace(out / "saved")
         time.sleep(0.005)
 """
 
