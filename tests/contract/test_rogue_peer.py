@@ -127,7 +127,7 @@ async def test_one_damaged_shard_is_told_and_three_in_a_row_end_the_trust(tmp_pa
             for index in range(8):
                 assert is_shard(await a.source.get(digest, index, "rogue"), digest, index)
             assert rogue.asked == [0, 1, 2, 3, 4]
-            # Two threads ask a peer, and the second may when the first has answered and not yet put its connection back.
+            # Two threads ask a peer: the second may, when the first has an answer and still its connection.
             assert rogue.connections <= 2, "a connection lives through a damaged body"
             assert a.source.stats().peer_mismatches == 4
         assert rogue.told_bad[:3] == [digest.hashes[index].tobytes() for index in (0, 2, 3)]
