@@ -268,9 +268,13 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       TF_RETURN_IF_ERROR(split_provider_->GetNext(&split, &end));
       if (!end) {
         TF_RETURN_IF_ERROR(TakeSplit(split.scalar<tstring>()(), &session, &options));
-      } else if (source.options.tagged || !TakeLateTicket(&session.session_id)) {
-        ended_ = true;
-        return absl::OkStatus();
+      } else {
+        bool late = false;
+        if (!source.options.tagged) {
+          TF_RETURN_IF_ERROR(TakeLateTicket(&session.session_id, &late));
+        }
+        ended_ = !late;
+        if (ended_) return absl::OkStatus();
       }
     }
     session_id_ = session.session_id;
@@ -321,8 +325,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   // The worker came, or came back, after the epoch's end: readers that were lost since then, its
   // own perhaps, have not delivered all that they had emitted. (Of tagged records the trainer knows
-  // by itself which are missing.) False: nothing is missing, or nobody can be asked for a while.
-  bool TakeLateTicket(std::string* session_id) {
+  // by itself which are missing.) `late` is false when nothing is. While nobody can be asked, or
+  // the worker is stopped, that is unknown and no end: the client repeats what is UNAVAILABLE.
+  absl::Status TakeLateTicket(std::string* session_id, bool* late) {
     const Source& source = dataset()->source();
     TicketFields ticket;
     ticket.session_key = source.session_key;
@@ -339,12 +344,14 @@ class Iterator : public DatasetIterator<QuiverDataset> {
                            kTicketCall, &reply);
       if (asked.ok()) {
         *session_id = std::move(reply.session_id);
-        return !reply.end;
+        *late = !reply.end;
+        return absl::OkStatus();
       }
     } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause());
+    if (asked.code() == Code::kUnavailable) return ToAbsl(asked);
     LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
                  << asked.message();
-    return false;
+    return absl::OkStatus();
   }
 
   // False: the iterator was stopped.

@@ -178,7 +178,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
                 and (not request.unread_only or session.left_early or (newest and session.left_short))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
-                reply.sessions.append(_info(session))
+                reply.sessions.append(_info(session, self._coordinator.sessions.idle_s(session)))
         return reply
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
@@ -213,7 +213,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         return self._tokens is not None and self._tokens.named
 
 
-def _info(session: Session) -> pb2.SessionInfo:
+def _info(session: Session, idle_s: float) -> pb2.SessionInfo:
     return pb2.SessionInfo(
         session_id=session.session_id,
         session_key=session.session_key,
@@ -231,4 +231,5 @@ def _info(session: Session) -> pb2.SessionInfo:
         missing_leases=session.counters.missing_leases,
         left_early=session.counters.left_early,
         taken_over=session.taken_over,
+        idle_ms=int(1000 * idle_s),
     )

@@ -34,6 +34,7 @@ class CreateJob:
 class CreateIteration:
     iteration_id: int
     job_id: int
+    sources: int  # split providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,15 @@ class CreateTask:
     task_id: int
     iteration_id: int
     worker_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProduced:
+    """A worker was given a split of one source, or told that there are no more of them."""
+
+    iteration_id: int
+    source: int
+    end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class IterationDropped:
     iteration_id: int
 
 
-Update = CreateJob | CreateIteration | CreateTask | TaskOver | IterationDropped
+Update = CreateJob | CreateIteration | CreateTask | SplitProduced | TaskOver | IterationDropped
 
 
 def _masked(data: bytes) -> int:
@@ -108,10 +118,13 @@ def decode(record: bytes) -> Update | None:
             return CreateJob(_int(job, 1), _str(job, 3))
         if number == 2:
             iteration = dict(proto_wire.fields(body))
-            return CreateIteration(_int(iteration, 1), _int(iteration, 2))
+            return CreateIteration(_int(iteration, 1), _int(iteration, 2), _int(iteration, 4))
         if number == 3:
             task = dict(proto_wire.fields(body))
             return CreateTask(_int(task, 1), _int(task, 2), _str(task, 4))
+        if number == 8:
+            split = dict(proto_wire.fields(body))
+            return SplitProduced(_int(split, 1), _int(split, 4), end=bool(_int(split, 3)))
         if number in (4, 11):
             return TaskOver(_int(dict(proto_wire.fields(body)), 1), finished=number == 4)
         if number == 12:

@@ -21,7 +21,9 @@ from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
 from tfquiver.service import serving
 from tfquiver.service.dispatcher import journal_repair
-from tfquiver.service.dispatcher.reaper import GrpcServiceRpc, Reaper, ReaperThread, UnreadSessions
+from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts
+from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.node_child import NodeChild
 from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
 from tfquiver.trust import own_token
@@ -50,6 +52,14 @@ def define_flags() -> None:
         60_000,
         "A worker that was lost with records that no other reads again, for it had come to the epoch's end and not "
         "delivered all, is waited for so long, or until another one joins.",
+        100,
+    )
+    flags.DEFINE_integer(
+        "unread_task_timeout_ms",
+        300_000,
+        "A worker that was lost at the epoch's end and is back may have a task that its trainer has had all of: when "
+        "nobody has read what it has for so long, the task is finished. A trainer that pauses for longer, with a "
+        "worker lost meanwhile, may lose the epoch's last elements.",
         100,
     )
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
@@ -107,14 +117,14 @@ async def serve() -> None:
             child = NodeChild(work_dir / "node", arguments, node_ready)
             await child.start()
         try:
-            await _dispatch(work_dir, library, UnreadSessions(coordinator, token))
+            await _dispatch(work_dir, library, CoordinatorNews(coordinator, token))
         finally:
             if child is not None:
                 await child.stop()
         leave()
 
 
-async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) -> None:
+async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
@@ -140,8 +150,8 @@ async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) ->
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
     service = GrpcServiceRpc(f"localhost:{port}")
-    timeouts_s = FLAGS.worker_timeout_ms / 1000, FLAGS.worker_return_timeout_ms / 1000
-    reaper = Reaper(work_dir, service, timeouts_s[0], unread.keys, timeouts_s[1])
+    timeouts_ms = FLAGS.worker_timeout_ms, FLAGS.worker_return_timeout_ms, FLAGS.unread_task_timeout_ms
+    reaper = Reaper(work_dir, service, news, Timeouts(*(timeout_ms / 1000 for timeout_ms in timeouts_ms)))
     reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
     stop = serving.stop_event()
     reaping.start()
@@ -154,7 +164,7 @@ async def _dispatch(work_dir: Path, library: Library, unread: UnreadSessions) ->
         library.stop_all()
         await asyncio.to_thread(reaping.stop)
         service.close()
-        unread.close()
+        news.close()
         server.stop()
 
 

@@ -1,111 +1,41 @@
-"""Ends the wait for workers that never return.
+"""Ends the wait for tasks that nobody will finish.
 
 TensorFlow's dispatcher never takes back the tasks of a lost worker, and a client waits for every task of its epoch for
 ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
 (task_table.py says when). A worker that answers at its address again is left alone. Where a worker was lost after the
 end of the source's epoch, with what it had not delivered, a worker that comes or comes back is waited for: longer, but
-not for ever.
+not for ever. And a worker that is back may have a task that its client has had the end of: it is finished for it when
+nobody has read from its session for long enough.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import grpc
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.dispatcher import proto_wire
+from tfquiver.service.dispatcher.graphs import Graphs
 from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.service_rpc import ServiceRpc
+from tfquiver.service.dispatcher.session_news import SessionNews
 from tfquiver.service.dispatcher.task_table import TaskTable
-from tfquiver.wire import rpc
 
-_WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
-_GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
-_OP_NAME = b"QuiverDataset"
-_MAX_GRAPH_BYTES = 2 << 30
-_CALL_S = 2.0
-_MAX_SESSIONS = 20_000
-
-
-class ServiceRpc(Protocol):
-    """The two internal calls of TensorFlow's service that the reaper needs."""
-
-    def unreachable(self, workers: Sequence[str]) -> set[str]:
-        """Those of `workers` (host:port) that do not answer."""
-
-    def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
-        """Tells the dispatcher that `worker` has finished the tasks. Idempotent. Raises grpc.RpcError."""
-
-
-class GrpcServiceRpc:
-    """Messages by hand: WorkerUpdateRequest {1: worker_address, 2: {1: task_id, 2: completed}}."""
-
-    def __init__(self, dispatcher_address: str) -> None:
-        self._dispatcher = rpc.channel(dispatcher_address)
-        self._workers: dict[str, grpc.Channel] = {}
-
-    def unreachable(self, workers: Sequence[str]) -> set[str]:
-        for address in self._workers.keys() - set(workers):
-            self._workers.pop(address).close()
-        for address in workers:
-            if address not in self._workers:
-                self._workers[address] = rpc.channel(address)
-        calls = {
-            address: _method(self._workers[address], _GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
-            for address in workers
-        }
-        return {address for address, call in calls.items() if call.exception() is not None}
-
-    def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
-        updates = b"".join(
-            proto_wire.text(2, proto_wire.integer(1, task_id) + proto_wire.integer(2, 1)) for task_id in task_ids
-        )
-        _method(self._dispatcher, _WORKER_UPDATE)(proto_wire.text(1, worker) + updates, timeout=_CALL_S)
-
-    def close(self) -> None:
-        for channel in (self._dispatcher, *self._workers.values()):
-            channel.close()
-
-
-def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
-    """A method whose messages go as they are."""
-    return channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
+_LOOKS = 10  # at sessions that nobody reads, in the time that they may take
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadKeys:
-    """Of sessions in which readers were told END although not all has been read or delivered."""
+class Timeouts:
+    """All in seconds."""
 
-    left_early: frozenset[str] = frozenset()  # by readers; others still read
-    short: frozenset[str] = frozenset()  # readers were lost after the end: nobody reads it unless somebody comes
-
-
-class UnreadSessions:
-    """Asks the coordinator for the keys of what `Reaper` must wait for."""
-
-    def __init__(self, coordinator: str, token: str) -> None:
-        self._channel = rpc.channel(coordinator)
-        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
-        self._metadata = tuple(rpc.metadata(token))
-
-    def keys(self) -> UnreadKeys:
-        """Raises grpc.RpcError."""
-        request = coordinator_pb2.ListSessionsRequest(unread_only=True, limit=_MAX_SESSIONS)
-        reply = self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S)
-        keyed = [session for session in reply.sessions if session.session_key]
-        return UnreadKeys(
-            frozenset(session.session_key for session in keyed if not session.ended),
-            frozenset(session.session_key for session in keyed if session.ended),
-        )
-
-    def close(self) -> None:
-        self._channel.close()
+    worker_s: float = 10.0  # of silence, and it is lost
+    return_s: float = 60.0  # of silence, where nobody but it reads what it was lost with
+    unread_s: float = 300.0  # at the end of an epoch, of a worker that answers: nobody begins to read its task
 
 
 class Reaper:
@@ -115,64 +45,78 @@ class Reaper:
         self,
         work_dir: Path,
         service: ServiceRpc,
-        worker_timeout_s: float,
-        unread_keys: Callable[[], UnreadKeys] = UnreadKeys,
-        return_timeout_s: float = 0.0,
+        news: SessionNews,
+        timeouts: Timeouts | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`unread_keys` may raise grpc.RpcError. `return_timeout_s`: in place of the other where a session is short."""
-        self._work_dir = work_dir
-        self._unread_keys = unread_keys
+        self._news = news
         self._service = service
-        self._timeout_s, self._return_timeout_s = worker_timeout_s, return_timeout_s
+        self._timeouts = timeouts or Timeouts()
         self._clock = clock or SystemClock()
         self._journal = JournalFollower(work_dir / JOURNAL_DIR)
         self._table = TaskTable()
+        self._graphs = Graphs(work_dir)
         self._silent_since: dict[str, float] = {}
-        self._graphs: dict[str, bytes] = {}  # data set id -> its graph, where a QuiverDataset is in it
+        self._at_end_since: dict[int, float] = {}  # task id -> when it was first seen so, at a worker that answers
+        self._look_again_at = 0.0
 
     def step(self) -> dict[str, list[int]]:
         """Reads the journal, asks the workers, finishes what may be finished; returns that, by worker."""
         for update in self._journal.poll():
             self._table.apply(update)
+        self._graphs.forget_all_but(self._table.datasets())
         silent = self._service.unreachable(sorted(self._table.workers()))
         now = self._clock.now()
         self._silent_since = {worker: self._silent_since.get(worker, now) for worker in silent}
-        lost = self._silent_for(self._timeout_s, now)
-        self._graphs = {dataset: self._graph(dataset) for dataset in self._table.datasets()} if lost else {}
-        finished = self._table.to_finish(lost, (dataset for dataset, graph in self._graphs.items() if graph))
-        if finished:
-            unread = self._unread_keys()
-            given_up = lost & self._silent_for(self._return_timeout_s, now)
-            finished = self._table.to_finish(lost, self._without(unread.left_early | unread.short))
-            finished |= self._table.to_finish(given_up, self._without(unread.left_early))
+        finished = self._of_lost_workers(now)
         for worker, task_ids in finished.items():
-            self._service.finish_tasks(worker, task_ids)
-            logging.warning(
-                "worker %s has not answered for %.1f s, and its epoch is at its end: finished its tasks %s",
-                worker,
-                now - self._silent_since[worker],
-                task_ids,
-            )
-        return finished
+            silent_s = now - self._silent_since[worker]
+            self._finish(worker, task_ids, f"has not answered for {silent_s:.1f} s, and its epoch is at its end")
+        unread = self._unread(now)
+        for worker, task_ids in unread.items():
+            self._finish(worker, task_ids, f"is back, and for {self._timeouts.unread_s:g} s nobody has read from it")
+        return finished | unread
+
+    def _finish(self, worker: str, task_ids: list[int], why: str) -> None:
+        self._service.finish_tasks(worker, task_ids)
+        logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
+
+    def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
+        lost = self._silent_for(self._timeouts.worker_s, now)
+        ours = self._graphs.ours(self._table.datasets()) if lost else {}
+        finished = self._table.to_finish(lost, ours)
+        if not finished:
+            return {}
+        unread = self._news.unread()
+        given_up = lost & self._silent_for(self._timeouts.return_s, now)
+        finished = self._table.to_finish(lost, _without(unread.left_early | unread.short, ours))
+        return finished | self._table.to_finish(given_up, _without(unread.left_early, ours))
+
+    def _unread(self, now: float) -> dict[str, list[int]]:
+        at_end = self._table.tasks_at_the_end()
+        answered = (task_id for task_id, (worker, _) in at_end.items() if worker not in self._silent_since)
+        self._at_end_since = {task_id: self._at_end_since.get(task_id, now) for task_id in answered}
+        limit_s = self._timeouts.unread_s
+        overdue = [task_id for task_id, since in self._at_end_since.items() if now - since >= limit_s]
+        if not overdue or now < self._look_again_at:
+            return {}
+        self._look_again_at = now + limit_s / _LOOKS
+        datasets = self._graphs.ours({at_end[task_id][1] for task_id in overdue})
+        quiet = {name for name, keys in datasets.items() if self._news.quiet(keys, limit_s)}
+        found: dict[str, list[int]] = defaultdict(list)
+        for task_id in overdue:
+            worker, dataset = at_end[task_id]
+            if dataset in quiet:
+                found[worker].append(task_id)
+        return dict(found)
 
     def _silent_for(self, seconds: float, now: float) -> set[str]:
         return {worker for worker, since in self._silent_since.items() if now - since >= seconds}
 
-    def _without(self, keys: Collection[str]) -> Iterator[str]:
-        """The data sets that are ours, and in the graph of which is none of these keys."""
-        encoded = [key.encode() for key in keys]
-        return (name for name, graph in self._graphs.items() if graph and not any(key in graph for key in encoded))
 
-    def _graph(self, dataset_id: str) -> bytes:
-        """Empty when it is none of ours."""
-        if dataset_id in self._graphs:
-            return self._graphs[dataset_id]
-        path = self._work_dir / "datasets" / dataset_id
-        if not path.is_file() or path.stat().st_size > _MAX_GRAPH_BYTES:
-            return b""
-        graph = path.read_bytes()
-        return graph if _OP_NAME in graph else b""
+def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:
+    """The data sets that have none of these keys."""
+    return (name for name, own in datasets.items() if own.isdisjoint(keys))
 
 
 class ReaperThread:

@@ -5,6 +5,9 @@ never returns never is. A task finishes by itself only when its source said END,
 the whole session has been read by somebody. So once any task of an iteration is finished, the tasks of lost workers
 have nothing left to give and may be called finished for them. While none is, they may not: then records are still
 unread, and calling the tasks finished would end the epoch short. (docs/decisions/0005 tells the one exception.)
+
+A worker may also be killed after its client was given the end of a task, and before the dispatcher was told: when it is
+back, it has a task again that its client asks for no more. `tasks_at_the_end` are those of which this may be so.
 """
 
 from __future__ import annotations
@@ -19,8 +22,14 @@ from tfquiver.service.dispatcher import journal_reader as journal
 @dataclass(slots=True)
 class _Iteration:
     dataset_id: str
+    sources: int
     any_finished: bool = False
+    ended_sources: set[int] = field(default_factory=set)  # in their newest repetition
     open_tasks: dict[int, str] = field(default_factory=dict)  # task id -> worker address
+
+    @property
+    def at_end(self) -> bool:
+        return self.any_finished or len(self.ended_sources) == self.sources > 0
 
 
 class TaskTable:
@@ -35,12 +44,15 @@ class TaskTable:
         match update:
             case journal.CreateJob(job_id, dataset_id):
                 self._datasets[job_id] = dataset_id
-            case journal.CreateIteration(iteration_id, job_id):
-                self._iterations[iteration_id] = _Iteration(self._datasets.get(job_id, ""))
+            case journal.CreateIteration(iteration_id, job_id, sources):
+                self._iterations[iteration_id] = _Iteration(self._datasets.get(job_id, ""), sources)
             case journal.CreateTask(task_id, iteration_id, worker_address):
                 if iteration := self._iterations.get(iteration_id):
                     iteration.open_tasks[task_id] = worker_address
                     self._iteration_of[task_id] = iteration_id
+            case journal.SplitProduced(iteration_id, source, end):
+                if iteration := self._iterations.get(iteration_id):
+                    iteration.ended_sources.add(source) if end else iteration.ended_sources.discard(source)
             case journal.TaskOver(task_id, finished):
                 self._task_over(task_id, finished)
             case journal.IterationDropped(iteration_id):
@@ -64,6 +76,15 @@ class TaskTable:
                     if worker in lost_workers:
                         found[worker].append(task_id)
         return dict(found)
+
+    def tasks_at_the_end(self) -> dict[int, tuple[str, str]]:
+        """Task id -> worker address and data set id, of open tasks whose sources have told a worker the end."""
+        at_end = (iteration for iteration in self._iterations.values() if iteration.at_end)
+        return {
+            task_id: (worker, iteration.dataset_id)
+            for iteration in at_end
+            for task_id, worker in iteration.open_tasks.items()
+        }
 
     def _task_over(self, task_id: int, finished: bool) -> None:
         iteration_id = self._iteration_of.pop(task_id, None)

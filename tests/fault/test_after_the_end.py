@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -60,12 +61,7 @@ def settled(cluster: Cluster, epoch: int) -> bool:
     return info is not None and info.ended and info.acked == info.shards
 
 
-def test_workers_that_come_back_read_again_what_they_were_lost_with(
-    cluster: Cluster, service: list[Worker], tmp_path: Path
-) -> None:
-    """Later than others are waited for; alone, and with everybody who could know what is missing."""
-    assert cluster.node is not None
-    dispatcher, *workers = service
+def shared_by(dispatcher: Worker, cluster: Cluster, tmp_path: Path) -> Any:
     read = tfquiver.dataset(
         numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES),
         service=cluster.coordinator.address,
@@ -74,7 +70,16 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(
         readahead_bytes=100_000,
         shuffle_bytes=100_000,
     )
-    shared = read.apply(tfquiver.distribute(dispatcher.address, compression=None))
+    return read.apply(tfquiver.distribute(dispatcher.address, compression=None))
+
+
+def test_workers_that_come_back_read_again_what_they_were_lost_with(
+    cluster: Cluster, service: list[Worker], tmp_path: Path
+) -> None:
+    """Later than others are waited for; alone, and with everybody who could know what is missing."""
+    assert cluster.node is not None
+    dispatcher, *workers = service
+    shared = shared_by(dispatcher, cluster, tmp_path)
     also: list[list[Worker | Server]] = [[], [cluster.coordinator, cluster.node, dispatcher]]
     for epoch, others in enumerate(also):
         reader = numbered.EpochReader(shared, step_s=0.02)
@@ -96,3 +101,21 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(
         assert duplicates > 0, "what was held back is read again, delivered or not"
         wait_until(lambda at=epoch: settled(cluster, at), "the end of what was read again")  # type: ignore[misc]
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
+def test_nobody_to_ask_is_no_end(cluster: Cluster, service: list[Worker], tmp_path: Path) -> None:
+    """The coordinator comes back later than a late reader asks without an error (15 s)."""
+    dispatcher, *workers = service
+    reader = numbered.EpochReader(shared_by(dispatcher, cluster, tmp_path), step_s=0.02)
+    wait_until(lambda: ended(cluster, 0), "the end of the session")
+    assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
+    for server in (*workers, cluster.coordinator):
+        server.kill()
+    for worker in workers:
+        worker.launch().await_ready()
+    with pytest.raises(TimeoutError):
+        reader.result(deadline_s=20)
+    cluster.coordinator.launch_again().await_ready()
+    lost, duplicates = numbered.lost_and_duplicates(reader.result(), TOTAL)
+    assert lost == 0
+    assert duplicates > 0, "what was held back is read again, delivered or not"

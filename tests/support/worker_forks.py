@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -91,8 +91,9 @@ class Worker:
 class WorkerForks:
     """The fork server's process. Use as a context manager; its workers end with it. Not thread-safe."""
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
+    def __init__(self, log: Path, env: Mapping[str, str] | None = None) -> None:
+        """`env`: of the servers, beside what they have in all tests."""
+        self._log, self._env = log, env or {}
         self._process: subprocess.Popen[str]
 
     def __enter__(self) -> WorkerForks:
@@ -104,7 +105,7 @@ class WorkerForks:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**tensorflow_env(), "OPENBLAS_NUM_THREADS": "1"},
+                env={**tensorflow_env(), "OPENBLAS_NUM_THREADS": "1", **self._env},
                 preexec_fn=die_with_parent,
             )
         if self._answer() != {"threads": 1}:

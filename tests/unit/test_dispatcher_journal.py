@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.service.dispatcher import journal_reader, proto_wire
-from tfquiver.service.dispatcher.journal_reader import CreateIteration, CreateJob, CreateTask, JournalFollower, TaskOver
+from tfquiver.service.dispatcher.journal_reader import (
+    CreateIteration,
+    CreateJob,
+    CreateTask,
+    JournalFollower,
+    SplitProduced,
+    TaskOver,
+)
 from tfquiver.service.dispatcher.journal_repair import CUT_DIR, repair
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dispatcher_journal"
@@ -20,13 +27,15 @@ ENDS = [0, *(end for end, _ in journal_reader.whole_records(DATA))]
 FIRST, SECOND = "localhost:37245", "localhost:37323"
 UPDATES = [
     CreateJob(5000, "1000"),
-    CreateIteration(2000, 5000),
+    CreateIteration(2000, 5000, 1),
     CreateTask(4000, 2000, FIRST),
     CreateTask(4001, 2000, SECOND),
+    *[SplitProduced(2000, 0, False)] * 20,
+    SplitProduced(2000, 0, True),
     TaskOver(4001, True),
     TaskOver(4000, True),
     CreateJob(5001, "1001"),
-    CreateIteration(2001, 5001),
+    CreateIteration(2001, 5001, 1),
     CreateTask(4002, 2001, FIRST),
     CreateTask(4003, 2001, SECOND),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,18 @@ from tfquiver.clock import ManualClock
 from tfquiver.content import tfrecord
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import proto_wire
-from tfquiver.service.dispatcher.reaper import Reaper, UnreadKeys
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.session_news import UnreadKeys
 from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
+KEYS = tuple(f"{digit}" * 32 for digit in range(3))
 
 
 def epoch(iteration: int, *workers: str, dataset: str = "ours") -> list[journal.Update]:
     job = iteration + 1000
     tasks = [journal.CreateTask(iteration * 10 + index, iteration, worker) for index, worker in enumerate(workers)]
-    return [journal.CreateJob(job, dataset), journal.CreateIteration(iteration, job), *tasks]
+    return [journal.CreateJob(job, dataset), journal.CreateIteration(iteration, job, sources=1), *tasks]
 
 
 def table(*updates: journal.Update) -> TaskTable:
@@ -79,17 +81,40 @@ class Service:
         self.finished.append((worker, list(task_ids)))
 
 
+class News:
+    """`asked_at`: of the sessions that have no readers; nobody has asked for them since."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.left_early = set[str]()
+        self.short = set[str]()
+        self.asked_at = dict[str, float]()
+        self.looks = 0
+
+    def unread(self) -> UnreadKeys:
+        return UnreadKeys(frozenset(self.left_early), frozenset(self.short))
+
+    def quiet(self, keys: Collection[str], seconds: float) -> bool:
+        self.looks += 1
+        now = self.clock.now()
+        return all(key in self.asked_at and now - self.asked_at[key] >= seconds for key in keys)
+
+
 def _task(task_id: int, worker: str) -> bytes:
     return tfrecord.frame(
         proto_wire.text(3, proto_wire.integer(1, task_id) + proto_wire.integer(2, 2000) + proto_wire.text(4, worker))
     )
 
 
+def graph(*keys: str) -> bytes:
+    return b"...QuiverDataset" + b"".join(b"\x0a\x20" + key.encode() + b"2" for key in keys) + b"..."
+
+
 @pytest.fixture
 def work_dir(tmp_path: Path) -> Path:
     """An epoch of data set 1000 on A and B, B's task finished."""
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "1000").write_bytes(b"...QuiverDataset...")
+    (tmp_path / "datasets" / "1000").write_bytes(graph(KEYS[1]))
     journal_dir = tmp_path / journal.JOURNAL_DIR
     journal_dir.mkdir()
     job = tfrecord.frame(proto_wire.text(14, proto_wire.integer(1, 5000) + proto_wire.text(3, "1000")))
@@ -99,9 +124,19 @@ def work_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_waits_for_the_timeout_then_finishes(work_dir: Path) -> None:
-    service, clock = Service(), ManualClock()
-    reaper = Reaper(work_dir, service, worker_timeout_s=10, clock=clock)
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def news(clock: ManualClock) -> News:
+    return News(clock)
+
+
+def test_waits_for_the_timeout_then_finishes(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
     assert reaper.step() == {}
     service.silent = {A}
     assert reaper.step() == {}
@@ -112,9 +147,9 @@ def test_waits_for_the_timeout_then_finishes(work_dir: Path) -> None:
     assert service.finished == [(A, [4000])]
 
 
-def test_a_worker_that_is_back_starts_anew(work_dir: Path) -> None:
-    service, clock = Service(), ManualClock()
-    reaper = Reaper(work_dir, service, worker_timeout_s=10, clock=clock)
+def test_a_worker_that_is_back_starts_anew(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
     service.silent = {A}
     reaper.step()
     clock.advance(9)
@@ -127,36 +162,115 @@ def test_a_worker_that_is_back_starts_anew(work_dir: Path) -> None:
     assert reaper.step() == {A: [4000]}
 
 
-def test_a_session_that_a_reader_left_before_its_end_is_waited_for(work_dir: Path) -> None:
-    (work_dir / "datasets" / "1000").write_bytes(b"...QuiverDataset...key-1...")
-    service, unread = Service(), {"key-0", "key-1"}
-    service.silent = {A}
-    reaper = Reaper(work_dir, service, 0, lambda: UnreadKeys(left_early=frozenset(unread)), clock=ManualClock())
+def test_a_session_that_a_reader_left_before_its_end_is_waited_for(work_dir: Path, news: News) -> None:
+    service = Service()
+    service.silent, news.left_early = {A}, {KEYS[0], KEYS[1]}
+    reaper = Reaper(work_dir, service, news, Timeouts(worker_s=0), clock=news.clock)
     assert reaper.step() == {}
-    unread.discard("key-1")
+    news.left_early.discard(KEYS[1])
     assert reaper.step() == {A: [4000]}
 
 
-def test_what_nobody_else_will_read_is_waited_for_longer(work_dir: Path) -> None:
+def test_what_nobody_else_will_read_is_waited_for_longer(work_dir: Path, clock: ManualClock, news: News) -> None:
     """A worker that was lost after the end, with what it had not delivered: it may come back, but need not."""
-    (work_dir / "datasets" / "1000").write_bytes(b"...QuiverDataset...key-1...")
-    service, clock, short = Service(), ManualClock(), {"key-0", "key-1"}
-    reaper = Reaper(work_dir, service, 10, lambda: UnreadKeys(short=frozenset(short)), 60, clock)
-    service.silent = {A}
+    service = Service()
+    service.silent, news.short = {A}, {KEYS[0], KEYS[1]}
+    reaper = Reaper(work_dir, service, news, clock=clock)
     assert reaper.step() == {}
     clock.advance(59)
     assert reaper.step() == {}
-    short.discard("key-1")
+    news.short.discard(KEYS[1])
     assert reaper.step() == {A: [4000]}, "another worker has read it"
-    short.add("key-1")
+    news.short.add(KEYS[1])
     assert reaper.step() == {}
     clock.advance(1)
     assert reaper.step() == {A: [4000]}, "nobody came"
 
 
-def test_a_graph_without_our_op_is_left_alone(work_dir: Path) -> None:
-    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset...")
-    service, clock = Service(), ManualClock()
-    reaper = Reaper(work_dir, service, worker_timeout_s=0, clock=clock)
+def test_a_graph_without_our_op_is_left_alone(work_dir: Path, clock: ManualClock, news: News) -> None:
+    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset...\x20" + KEYS[1].encode())
+    service = Service()
+    reaper = Reaper(work_dir, service, news, Timeouts(worker_s=0, unread_s=0), clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    assert reaper.step() == {}
     service.silent = {A}
     assert reaper.step() == {}
+
+
+def test_a_task_that_nobody_reads_any_more_is_finished_for_its_worker(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    """Its client had the end of it, but the worker was killed before it could say so; now it is back."""
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    assert reaper.step() == {}
+    clock.advance(299)
+    assert reaper.step() == {}
+    clock.advance(1)
+    assert reaper.step() == {A: [4000]}
+    assert service.finished == [(A, [4000])]
+
+
+def test_a_task_is_left_alone_while_its_session_is_read(work_dir: Path, clock: ManualClock, news: News) -> None:
+    """A trainer that takes its time: the worker's reader is there. And one that came back asks for what is missing."""
+    reaper = Reaper(work_dir, Service(), news, clock=clock)
+    reaper.step()
+    clock.advance(1000)
+    assert reaper.step() == {}, "its session is none of the quiet ones"
+    news.asked_at = {KEYS[1]: clock.now()}
+    clock.advance(299)
+    assert reaper.step() == {}
+    clock.advance(31)
+    assert reaper.step() == {A: [4000]}
+    assert news.looks == 3, "not at each step"
+
+
+def test_all_sources_of_a_pipeline_must_be_quiet(work_dir: Path, clock: ManualClock, news: News) -> None:
+    """One after the other, say: the first is over, and the second one has not begun."""
+    (work_dir / "datasets" / "1000").write_bytes(graph(KEYS[0], KEYS[1]))
+    reaper = Reaper(work_dir, Service(), news, clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    reaper.step()
+    clock.advance(1000)
+    assert reaper.step() == {}
+    news.asked_at[KEYS[0]] = 0.0
+    clock.advance(30)
+    assert reaper.step() == {A: [4000]}
+
+
+def test_a_worker_that_is_away_now_and_then_has_its_time_anew(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    reaper = Reaper(work_dir, service, news, Timeouts(worker_s=1000), clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    reaper.step()
+    clock.advance(299)
+    service.silent = {A}
+    reaper.step()
+    service.silent = set()
+    clock.advance(299)
+    assert reaper.step() == {}
+    clock.advance(300)
+    assert reaper.step() == {A: [4000]}
+
+
+def test_the_end_of_all_sources_is_the_end_of_an_epoch_too() -> None:
+    """All workers may be lost before any could say that it has finished."""
+    made = table(*epoch(1, A, B))
+    assert made.tasks_at_the_end() == {}
+    made.apply(journal.SplitProduced(1, 0, end=False))
+    assert made.tasks_at_the_end() == {}
+    made.apply(journal.SplitProduced(1, 0, end=True))
+    assert made.tasks_at_the_end() == {10: (A, "ours"), 11: (B, "ours")}
+    made.apply(journal.SplitProduced(1, 0, end=False))
+    assert made.tasks_at_the_end() == {}, "repeat() has begun another time"
+    made.apply(journal.TaskOver(10, finished=True))
+    assert made.tasks_at_the_end() == {11: (B, "ours")}
+
+
+def test_a_pipeline_is_at_its_end_when_each_source_is() -> None:
+    made = table(journal.CreateJob(5, "ours"), journal.CreateIteration(1, 5, sources=2), journal.CreateTask(10, 1, A))
+    made.apply(journal.SplitProduced(1, 0, end=True))
+    assert made.tasks_at_the_end() == {}
+    made.apply(journal.SplitProduced(1, 1, end=True))
+    assert made.tasks_at_the_end() == {10: (A, "ours")}

@@ -319,6 +319,10 @@ class Sessions:
         """Raises NotFoundError."""
         return self._book.session(session_id)
 
+    def idle_s(self, session: Session) -> float:
+        """Since somebody asked for it, or left it."""
+        return self._clock.now() - session.last_used
+
     # The log.
 
     def apply(self, record: Record) -> None:

@@ -1392,6 +1392,7 @@ class SessionInfo(_message.Message):
     MISSING_LEASES_FIELD_NUMBER: _builtins.int
     LEFT_EARLY_FIELD_NUMBER: _builtins.int
     TAKEN_OVER_FIELD_NUMBER: _builtins.int
+    IDLE_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -1413,6 +1414,8 @@ class SessionInfo(_message.Message):
     """readers told END before the session had ended: another data set held them up"""
     taken_over: _builtins.bool
     """a later session goes on with what this one had not delivered"""
+    idle_ms: _builtins.int
+    """Since a reader or a dispatcher asked for it, or a reader left it; since the coordinator started, when that is later."""
     def __init__(
         self,
         *,
@@ -1432,10 +1435,11 @@ class SessionInfo(_message.Message):
         missing_leases: _builtins.int = ...,
         left_early: _builtins.int = ...,
         taken_over: _builtins.bool = ...,
+        idle_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
