@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.client import resumption
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 _STATE, _WEIGHTS = "state.json", "{}.weights.h5"
@@ -39,6 +40,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     beginning. A backup that fails for that reason later is left out, and said in the log.
     """
 
+    @raised_as_both()
     def __init__(
         self,
         backup_dir: str | PurePath,
@@ -60,6 +62,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         self._epoch = self._number = self._batch = 0
         self._saved_batch = -1
 
+    @raised_as_both()
     def on_train_begin(self, logs: Any = None) -> None:
         data = self._resumables()
         if not data:
@@ -132,6 +135,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         return f"{self._dir}/{name}"
 
 
+@raised_as_both()
 def known_length(data: tf.data.Dataset, batches: int) -> tf.data.Dataset:
     """`data` that tells Keras how many batches a whole epoch has at most; an epoch may also have fewer.
 

@@ -30,6 +30,7 @@ enum class Order : uint8_t {
   kAny = 0,            // as the cache has them
   kDeterministic = 1,  // in blocks, as the order seed says
   kWanted = 2,         // as WANT frames say
+  kFiles = 3,          // as they are stored, each a block by itself
 };
 
 // What a session is to be like, but for its data set.

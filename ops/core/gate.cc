@@ -52,7 +52,7 @@ std::vector<const ShardRecords*> UnitGate::Waiting() const {
   return all;
 }
 
-BlockGate::Block* BlockGate::Of(uint32_t shard, const Place& place) {
+BlockGate::Block* BlockGate::At(const Place& place) {
   auto block = std::find_if(blocks_.begin(), blocks_.end(), [&place](const Block& other) {
     return other.position == place.position;
   });
@@ -60,8 +60,13 @@ BlockGate::Block* BlockGate::Of(uint32_t shard, const Place& place) {
     block = blocks_.insert(block, Block{place.position, place.block_records, 0, {}, {}});
   }
   block->shards = place.block_shards;
-  block->came.insert(shard);
   return &*block;
+}
+
+BlockGate::Block* BlockGate::Of(uint32_t shard, const Place& place) {
+  Block* block = At(place);
+  block->came.insert(shard);
+  return block;
 }
 
 void BlockGate::Arrived(std::unique_ptr<ShardRecords> records, const Place& place) {

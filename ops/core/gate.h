@@ -34,6 +34,8 @@ struct Joining {
 class Gate {
  public:
   virtual ~Gate() = default;
+  // The shard has come, or will come again if it is damaged: before Arrived or Void.
+  virtual void Coming(const Place& place) { static_cast<void>(place); }
   virtual void Arrived(std::unique_ptr<ShardRecords> records, const Place& place) = 0;
   // The shard came, and has nothing (new) to emit.
   virtual void Void(uint32_t shard, const Place& place) {
@@ -88,6 +90,10 @@ class BlockGate : public Gate {
  public:
   // `alone`: the session has no other reader.
   explicit BlockGate(bool alone) : alone_(alone) {}
+  // Its block keeps its turn. (Of a session that others read, the shard may come to one of them.)
+  void Coming(const Place& place) override {
+    if (alone_) At(place);
+  }
   void Arrived(std::unique_ptr<ShardRecords> records, const Place& place) override;
   void Void(uint32_t shard, const Place& place) override;
   bool Next(uint64_t drawn, uint64_t left, Joining* joining) override;
@@ -107,6 +113,7 @@ class BlockGate : public Gate {
     std::map<uint32_t, Joining::Member> members;  // by shard
     bool whole() const { return came.size() >= shards; }
   };
+  Block* At(const Place& place);
   Block* Of(uint32_t shard, const Place& place);
 
   const bool alone_;

@@ -151,6 +151,18 @@ TEST_F(GateTest, ARestoredBlockGoesOnWhereItWas) {
   EXPECT_EQ(DrawAll(), rest);
 }
 
+TEST_F(GateTest, WhatComesDamagedKeepsItsTurnWhereThisReaderIsAlone) {
+  for (bool alone : {true, false}) {
+    Make(std::make_unique<BlockGate>(alone), 0);
+    uint32_t skip = 0;
+    EXPECT_EQ(pool_->Consider(1, 0, &skip, Block(0, 0, 1, 1)), RecordPool::Fate::kNew);
+    Add(2, 1, Block(1, 0, 1, 1));
+    EXPECT_EQ(Draw(1).empty(), alone);
+    Add(1, 1, Block(0, 0, 1, 1));
+    EXPECT_EQ(DrawAll().front(), "1.0");
+  }
+}
+
 TEST_F(GateTest, ABlockThatIsNotWholeIsGivenUpWithThoseAfterIt) {
   Make(std::make_unique<BlockGate>(false));
   Add(1, 4, Block(0, 0, 4, 1));

@@ -156,6 +156,7 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "job") return Set(key, value, "a string", &options->job);
   if (key == "drop_remainder") return Set(key, value, "true or false", &options->drop_remainder);
   if (key == "tagged") return Set(key, value, "true or false", &options->tagged);
+  if (key == "files") return Set(key, value, "true or false", &options->files);
   if (key == "deterministic") return Set(key, value, "true or false", &options->deterministic);
   if (key == "homogeneous") return Set(key, value, "true or false", &options->homogeneous);
   if (key == "with_position") return Set(key, value, "true or false", &options->with_position);
@@ -177,6 +178,12 @@ Status CheckOrder(const Options& options) {
   const bool logs = !options.order_log.empty() || !options.replay.empty();
   if (options.deterministic && (options.seed == 0 || options.homogeneous || logs)) {
     return Wrong("deterministic needs a seed, and neither homogeneous, order_log nor replay");
+  }
+  if (options.files && (options.shuffle_bytes > 0 || options.deterministic || options.homogeneous ||
+                        options.tagged || logs)) {
+    return Wrong(
+        "files is an order of its own, of one reader: with shuffle_bytes 0, and without "
+        "deterministic, homogeneous, tagged, order_log and replay");
   }
   if (options.with_position && (!options.deterministic || options.tagged)) {
     return Wrong("with_position needs deterministic, and not tagged");

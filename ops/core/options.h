@@ -23,6 +23,7 @@ struct Options {
   int64_t hold_back = 0;  // elements
   int64_t reconnect_ms = 60'000;
   int64_t connect_ms = 10'000;
+  bool files = false;  // the stored order, whatever else: one reader
   bool deterministic = false;
   bool homogeneous = false;
   bool with_position = false;  // elements are (position, record); deterministic only

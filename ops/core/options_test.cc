@@ -22,6 +22,9 @@ TEST(Options, ReadsEveryKey) {
   EXPECT_EQ(options.hold_back, 2);
   EXPECT_EQ(options.reconnect_ms, 3);
   EXPECT_EQ(options.connect_ms, 5);
+  EXPECT_FALSE(options.files);
+  EXPECT_TRUE(ParseOptions(R"({"files":true,"shuffle_bytes":0})", &options).ok());
+  EXPECT_TRUE(options.files);
   EXPECT_TRUE(ParseOptions("{}", &options).ok());
 }
 
@@ -36,6 +39,13 @@ TEST(Options, NamesTheKeyThatIsWrong) {
   EXPECT_NE(message(R"({"batch_size":-1})").find("batch_size is -1"), std::string::npos);
   EXPECT_NE(message(R"({"batch_size":"4"})").find("batch_size"), std::string::npos);
   EXPECT_NE(message(R"({"readahead_bytes":0})").find("readahead_bytes"), std::string::npos);
+  for (const char* more :
+       {R"("seed":1)", R"("shuffle_bytes":0,"deterministic":true,"seed":1)",
+        R"("shuffle_bytes":0,"homogeneous":true)", R"("shuffle_bytes":0,"tagged":true)",
+        R"("shuffle_bytes":0,"replay":"a")"}) {
+    EXPECT_NE(message((std::string(R"({"files":true,)") + more + "}").c_str()).find("files is an"),
+              std::string::npos);
+  }
   for (const char* json : {"", "{", "[]", "{\"job\"}", "{\"job\":}", "{\"job\":\"a}", "{} x",
                            "{\"job\":\"\\ud83d\"}", "{\"job\":\"\\u12\"}", "{\"seed\":1.5}",
                            "{\"seed\":99999999999999999999}", "{\"job\":\"a\",}"}) {

@@ -186,7 +186,7 @@ Status OrderLogWriter::Create(const std::string& folder, const OrderHeader& head
   if (!fd.valid()) {
     if (errno == EEXIST) {
       return Status(Code::kAlreadyExists, "order log " + path +
-                                              " exists: give order_log= a folder of its own for "
+                                              " exists: give log_dir= a folder of its own for "
                                               "each run, or remove the old logs");
     }
     return Status(Code::kInvalidArgument, "order log " + path + ": " + std::strerror(errno));

@@ -17,10 +17,13 @@ uint64_t CreditBytes(const Options& options) {
          static_cast<uint64_t>(options.readahead_bytes);
 }
 
+// What comes next in blocks follows from what has come.
+bool InBlocks(const Options& options) { return options.deterministic || options.files; }
+
 // A log that is replayed knows better.
 const Script& ScriptOf(const Options& options, const Checkpoint& checkpoint) {
   static const Script* const none = new Script;
-  return options.replay.empty() ? checkpoint.script : *none;
+  return options.replay.empty() && !InBlocks(options) ? checkpoint.script : *none;
 }
 
 // The pool must be able to hold what it held when the script was made.
@@ -66,6 +69,7 @@ SessionWish WishOf(const Options& options) {
   SessionWish wish;
   wish.seed = static_cast<uint64_t>(options.seed);
   if (options.deterministic) wish.order = Order::kDeterministic;
+  if (options.files) wish.order = Order::kFiles;
   if (!options.replay.empty()) wish.order = Order::kWanted;
   wish.homogeneous = options.homogeneous;
   wish.block_bytes = static_cast<uint64_t>(options.shuffle_bytes);
@@ -126,7 +130,7 @@ Status Reader::FirstOpened(uint64_t epoch) {
     order_seed_ = OrderSeed(seed_, static_cast<uint64_t>(epoch_));
     order_known_ = true;
   }
-  if (options_.deterministic) gate = std::make_unique<BlockGate>(alone_);
+  if (InBlocks(options_)) gate = std::make_unique<BlockGate>(alone_);
   if (options_.homogeneous) gate = std::make_unique<UnitGate>();
   loader_.set_order_seed(order_seed_);
   if (!options_.order_log.empty()) {

@@ -245,6 +245,7 @@ RecordPool::Fate RecordPool::Consider(uint32_t shard, uint64_t length_bytes, uin
   const bool done = progress_.IsDone(shard);
   if (!done && slot_of_.count(shard) == 0 && !(gate_ != nullptr && gate_->Has(shard))) {
     *skip = progress_.Skip(shard);
+    if (gate_ != nullptr) gate_->Coming(place);
     return Fate::kNew;
   }
   if (done) progress_.ShardSpent(shard);

@@ -31,7 +31,8 @@ std::string Wrong(const ShardFrame& shard, const SessionWish& wish, const Opened
     return "has " + std::to_string(shard.length_bytes) + " bytes, more than any shard";
   }
   if (shard.records > opened.records) return "has more records than its data set";
-  if (wish.order == Order::kDeterministic) return WrongBlock(shard.place, shard, wish, opened);
+  if (wish.order == Order::kDeterministic || wish.order == Order::kFiles)
+    return WrongBlock(shard.place, shard, wish, opened);
   const Place& place = shard.place;
   const bool blocks = place.position != 0 || place.offset != 0 || place.block_records != 0 ||
                       place.block_shards != 0;

@@ -44,6 +44,10 @@ SessionWish Deterministic() {
 TEST(Validate, TakesWhatANodeMaySend) {
   EXPECT_TRUE(Validate(Shard(), SessionWish{}, Session()).ok());
   EXPECT_TRUE(Validate(ShardOfBlock(), Deterministic(), Session()).ok());
+  SessionWish files;
+  files.order = Order::kFiles;
+  EXPECT_TRUE(Validate(ShardOfBlock(), files, Session()).ok());
+  EXPECT_FALSE(Validate(Shard(), files, Session()).ok());
   ShardFrame of_unit = Shard();
   of_unit.place.unit = 3;
   EXPECT_TRUE(Validate(of_unit, SessionWish{}, Session()).ok());

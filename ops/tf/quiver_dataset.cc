@@ -58,6 +58,11 @@ absl::Status QuiverDataset::InputDatasets(std::vector<const DatasetBase*>* input
 
 absl::Status QuiverDataset::MakeSplitProviders(
     std::vector<std::unique_ptr<SplitProvider>>* split_providers) const {
+  if (source_.options.files) {
+    return absl::InvalidArgumentError(
+        "tfquiver: order=\"files\" is the order of one reader: workers of tf.data service would "
+        "mix theirs. Leave distribute() away, and read in the trainer");
+  }
   split_providers->push_back(std::make_unique<TicketProvider>(
       source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
       WishOf(source_.options), CardinalityInternal({})));

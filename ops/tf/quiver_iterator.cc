@@ -74,7 +74,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   }
 
   absl::Status Initialize(IteratorContext* ctx) override {
-    if (UnderStaticShard(prefix()) && dataset()->source().options.replay.empty()) {
+    const Options& options = dataset()->source().options;
+    if (UnderStaticShard(prefix()) && options.replay.empty() && !options.files) {
       return absl::InvalidArgumentError(kStaticShard);
     }
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
@@ -160,6 +161,13 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       const Status read =
           ReadCheckpoint(states[i], where_.digest_id, Crc32c(), Zlib(), &checkpoints[i]);
       if (!read.ok()) return ToAbsl(read);
+    }
+    for (const Checkpoint& checkpoint : checkpoints) {
+      if (dataset()->source().options.files && checkpoint.shuffled && checkpoint.marks.shards > 0) {
+        return absl::InvalidArgumentError(
+            "tfquiver: the iterator checkpoint is of a shuffled epoch: restore it into a pipeline "
+            "with that order, not with order=\"files\"");
+      }
     }
     where_ = std::move(checkpoints[0]);
     then_.assign(checkpoints.begin() + 1, checkpoints.end());
@@ -261,7 +269,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     if (split_provider_ != nullptr) {
       if (!source.options.replay.empty() || !source.options.order_log.empty()) {
         return absl::InvalidArgumentError(
-            "tfquiver: order_log and replay are for one reader: not for tf.data service");
+            "tfquiver: log_dir= and Replay() are for one reader: not for tf.data service");
       }
       Tensor split;
       bool end = false;

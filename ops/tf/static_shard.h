@@ -10,7 +10,7 @@ inline constexpr char kStaticShard[] =
     "stands behind tfquiver.dataset: every reader has an order of its own, so every n-th record of "
     "each would repeat some records and lose others. Let readers share an epoch: "
     "tfquiver.distribute(dispatcher, job_name=\"...\") with one name for all of them; or give each "
-    "files of its own";
+    "files of its own; or read with order=\"files\", which is the same for all";
 
 // Whether an iterator of this prefix ("Iterator::Root::Prefetch::Shard::Map::Quiver") gives its
 // elements to one that takes every n-th: what tf.data makes of shard() and of automatic sharding

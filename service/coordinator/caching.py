@@ -44,7 +44,7 @@ class View:
         self.resident, self.lengths = table.resident, table.lengths
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
-        if session.order.deterministic:
+        if session.order.deterministic or session.order.files:
             order = self._caching.made(session, self.table, block_order)
             return deterministic(session, self.table, order) if order else None
         mode = self._caching.placement.setting(session.digest_id).mode

@@ -68,11 +68,10 @@ def main() -> None:
         read = tfquiver.dataset(
             world.uris(),
             service=world.coordinator.address,
-            cut=torment.CUT,
+            first_use=tfquiver.FirstUse(cut=torment.CUT),
             batch_size=torment.BATCH,
-            shuffle_bytes=torment.POOL_BYTES,
-            readahead_bytes=torment.READAHEAD_BYTES,
-            hold_back=HOLD_BACK,
+            order=tfquiver.Shuffled(shuffle_bytes=torment.POOL_BYTES),
+            reading=tfquiver.Reading(readahead_bytes=torment.READAHEAD_BYTES, hold_back=HOLD_BACK),
         )
         dynamic = tf.data.experimental.service.ShardingPolicy.DYNAMIC
         stock = tf.data.experimental.service.distribute(dynamic, f"grpc://{world.dispatcher.address}", compression=None)

@@ -119,8 +119,9 @@ def main() -> None:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as folder, torment.World(Path(folder)) as world:
         shared = pipeline(
-            world, world.uris(), "exactly_once", torment.BATCH, cut=torment.CUT,
-            shuffle_bytes=torment.POOL_BYTES, readahead_bytes=torment.READAHEAD_BYTES,
+            world, world.uris(), "exactly_once", torment.BATCH, first_use=tfquiver.FirstUse(cut=torment.CUT),
+            order=tfquiver.Shuffled(shuffle_bytes=torment.POOL_BYTES),
+            reading=tfquiver.Reading(readahead_bytes=torment.READAHEAD_BYTES),
         )  # fmt: skip
         troubles = Troubles(world, random.Random(arguments.seed))
         torment.run(world, troubles, shared, arguments.kills, COMMON)

@@ -72,11 +72,10 @@ def read(paths: list[Path], cache_dir: Path, lengths: Lengths, batch: int, homog
     data = tfquiver.dataset(
         paths,
         cache_dir=cache_dir,
-        cut=tfquiver.CutPolicy(20_000, 50_000, 100_000),
+        first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(20_000, 50_000, 100_000)),
         batch_size=batch,
-        shuffle_bytes=SHUFFLE_BYTES,
-        readahead_bytes=READAHEAD_BYTES,
-        homogeneous=homogeneous,
+        order=tfquiver.Shuffled(shuffle_bytes=SHUFFLE_BYTES, homogeneous=homogeneous),
+        reading=tfquiver.Reading(readahead_bytes=READAHEAD_BYTES),
     )
     units = min(64, len(lengths) // (8 * batch))
     before = np.cumsum(lengths)

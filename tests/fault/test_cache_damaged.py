@@ -51,10 +51,10 @@ def test_damage_under_load(
             paths,
             service=cluster.coordinator.address,
             cache_dir=cluster.cache_dir,
-            cut=CUT,
+            first_use=tfquiver.FirstUse(cut=CUT),
             batch_size=20,
-            shuffle_bytes="200KB",
-            readahead_bytes="100KB",
+            order=tfquiver.Shuffled(shuffle_bytes="200KB"),
+            reading=tfquiver.Reading(readahead_bytes="100KB"),
         )
         numbered.assert_each_once(numbered.EpochReader(read).result(), TOTAL)
         choose = random.Random(seed)

@@ -59,10 +59,10 @@ def shared_by(service: list[Worker], cluster: Cluster, tmp_path: Path) -> Any:
     read = tfquiver.dataset(
         numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES),
         service=cluster.coordinator.address,
-        cut=CutPolicy(5_000, 10_000, 20_000),
+        first_use=tfquiver.FirstUse(cut=CutPolicy(5_000, 10_000, 20_000)),
         batch_size=20,
-        readahead_bytes=50_000,
-        shuffle_bytes=50_000,
+        reading=tfquiver.Reading(readahead_bytes=50_000),
+        order=tfquiver.Shuffled(shuffle_bytes=50_000),
     )
     return read.apply(tfquiver.distribute(service[0].address, compression=None))
 

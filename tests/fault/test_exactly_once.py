@@ -64,10 +64,10 @@ def delivered(cluster: Cluster, paths: list[Path], **arguments: Any) -> tf.data.
         paths,
         service=cluster.coordinator.address,
         cache_dir=cluster.cache_dir,
-        cut=CutPolicy(5_000, 10_000, 20_000),
+        first_use=tfquiver.FirstUse(cut=CutPolicy(5_000, 10_000, 20_000)),
         batch_size=BATCH,
-        readahead_bytes=100_000,
-        shuffle_bytes=100_000,
+        reading=tfquiver.Reading(readahead_bytes=100_000),
+        order=tfquiver.Shuffled(shuffle_bytes=100_000),
     )
     once = tfquiver.distribute(
         cluster.dispatcher.address,
@@ -253,8 +253,8 @@ def check_refusals(cluster: Cluster, paths: list[Path]) -> None:
     refused("ragged", transform=lambda records: tf.strings.split(records))
     refused("a row for each record", transform=lambda records: tf.size(records))
     refused("a row for each record", transform=lambda records: tf.ensure_shape(records, [BATCH]))
-    for order in ({"order": "deterministic", "seed": 1}, {"homogeneous": True}):
-        refused("which records come, not", tfquiver.dataset(paths, **where, **order))
+    for order in (tfquiver.Deterministic(1), tfquiver.Shuffled(homogeneous=True)):
+        refused("which records come, not", tfquiver.dataset(paths, **where, order=order))
     refused("a data set", transform=lambda records: tf.data.Dataset.from_tensors(records))
     with pytest.raises(tfquiver.errors.InvalidArgumentError, match="guarantee='always'"):
         tfquiver.distribute(target, guarantee="always")
@@ -266,4 +266,9 @@ def check_refusals(cluster: Cluster, paths: list[Path]) -> None:
 def test_a_node_of_another_coordinator_is_refused(cluster: Cluster, paths: list[Path], tmp_path: Path) -> None:
     other = cluster.add("coordinator", f"--work_dir={tmp_path / 'other'}", name="other").start()
     with pytest.raises(tfquiver.errors.InvalidArgumentError, match="belongs to another coordinator"):
-        tfquiver.dataset(paths, service=other.address, cache_dir=cluster.cache_dir, connect_timeout_s=0.5)
+        tfquiver.dataset(
+            paths,
+            service=other.address,
+            cache_dir=cluster.cache_dir,
+            connection=tfquiver.Connection(connect_timeout_s=0.5),
+        )

@@ -48,13 +48,9 @@ def source(paths: list[Path], cache_dir: Path) -> tf.data.Dataset:
     return tfquiver.dataset(
         paths,
         cache_dir=cache_dir,
-        cut=CUT,
-        order="deterministic",
-        seed=3,
-        with_position=True,
-        shuffle_bytes=150_000,
-        readahead_bytes=100_000,
-        hold_back=0,
+        first_use=tfquiver.FirstUse(cut=CUT),
+        order=tfquiver.Deterministic(3, shuffle_bytes=150_000, with_position=True),
+        reading=tfquiver.Reading(readahead_bytes=100_000, hold_back=0),
     )
 
 
@@ -88,18 +84,41 @@ def test_a_kill_of_coordinator_and_node_in_an_epoch_does_not_change_the_order(
     numbered.assert_each_once(np.array([number for _, number in found]), TOTAL)
 
 
+def test_a_kill_of_coordinator_and_node_does_not_change_the_order_of_the_files(
+    paths: list[Path], cache_dir: Path
+) -> None:
+    read = tfquiver.dataset(
+        paths,
+        cache_dir=cache_dir,
+        first_use=tfquiver.FirstUse(cut=CUT),
+        order="files",
+        reading=tfquiver.Reading(readahead_bytes=100_000, hold_back=0),
+    )
+    found = []
+    for record in read.as_numpy_iterator():
+        found.append(int(numbered.numbers([record])[0]))
+        if len(found) in (300, 1200):
+            os.kill(daemon_of(cache_dir), signal.SIGKILL)
+    drop_iterators()
+    assert found == list(range(TOTAL))
+
+
 def test_a_kill_of_coordinator_and_node_does_not_change_a_replay(
     paths: list[Path], cache_dir: Path, tmp_path: Path
 ) -> None:
-    def read(**order: Path) -> tf.data.Dataset:
+    def read(order: tfquiver.Shuffled | tfquiver.Replay) -> tf.data.Dataset:
         return tfquiver.dataset(
-            paths, cache_dir=cache_dir, cut=CUT, shuffle_bytes=150_000, readahead_bytes=100_000, hold_back=0, **order
+            paths,
+            cache_dir=cache_dir,
+            first_use=tfquiver.FirstUse(cut=CUT),
+            order=order,
+            reading=tfquiver.Reading(readahead_bytes=100_000, hold_back=0),
         )
 
-    served = list(read(order_log=tmp_path / "log").as_numpy_iterator())
+    served = list(read(tfquiver.Shuffled(shuffle_bytes=150_000, log_dir=tmp_path / "log")).as_numpy_iterator())
     drop_iterators()
     replayed = []
-    for record in read(replay=tmp_path / "log").as_numpy_iterator():
+    for record in read(tfquiver.Replay(tmp_path / "log", shuffle_bytes=150_000)).as_numpy_iterator():
         replayed.append(record)
         if len(replayed) == 700:
             os.kill(daemon_of(cache_dir), signal.SIGKILL)

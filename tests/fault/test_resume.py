@@ -51,11 +51,10 @@ def data_set(paths: list[str], job: str, coordinator: str, dispatcher: str) -> t
         service=coordinator,
         job=job,
         resume=True,
-        cut=CUT,
+        first_use=tfquiver.FirstUse(cut=CUT),
         batch_size=BATCH,
-        readahead_bytes=READAHEAD,
-        shuffle_bytes=POOL,
-        hold_back=2 * HOLD_BACK,
+        reading=tfquiver.Reading(readahead_bytes=READAHEAD, hold_back=2 * HOLD_BACK),
+        order=tfquiver.Shuffled(shuffle_bytes=POOL),
     )
     return read.apply(tfquiver.distribute(dispatcher, compression=None))
 

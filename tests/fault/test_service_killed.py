@@ -45,11 +45,10 @@ def distributed(cluster: Cluster, paths: list[Path], **arguments: Any) -> tf.dat
     read = tfquiver.dataset(
         paths,
         service=cluster.coordinator.address,
-        cut=CUT,
+        first_use=tfquiver.FirstUse(cut=CUT),
         batch_size=BATCH,
-        readahead_bytes=READAHEAD,
-        shuffle_bytes=POOL,
-        hold_back=HOLD_BACK,
+        reading=tfquiver.Reading(readahead_bytes=READAHEAD, hold_back=HOLD_BACK),
+        order=tfquiver.Shuffled(shuffle_bytes=POOL),
         **arguments,
     )
     return read.apply(tfquiver.distribute(cluster.dispatcher.address, compression=None))
@@ -90,10 +89,10 @@ def test_a_worker_whose_prefetch_has_grown_in_the_pauses_of_its_trainer(cluster:
     read = tfquiver.dataset(
         paths[:1],
         service=cluster.coordinator.address,
-        cut=CutPolicy(2_000, 4_000, 8_000),
+        first_use=tfquiver.FirstUse(cut=CutPolicy(2_000, 4_000, 8_000)),
         batch_size=1,
-        shuffle_bytes=10_000,
-        readahead_bytes=10_000,
+        order=tfquiver.Shuffled(shuffle_bytes=10_000),
+        reading=tfquiver.Reading(readahead_bytes=10_000),
     )
     costly = read.map(tf.identity, num_parallel_calls=tf.data.AUTOTUNE).apply(testing.sleep(1_000))
     distribute = tfquiver.distribute(cluster.dispatcher.address, compression=None)

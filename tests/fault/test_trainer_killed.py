@@ -68,9 +68,9 @@ def data_set(paths: list[str] | list[Path], cache_dir: Path, symbolic: bool) -> 
     read = tfquiver.dataset(
         [str(path) for path in paths],
         cache_dir=cache_dir,
-        cut=CUT,
-        shuffle_bytes=300_000,
-        readahead_bytes=100_000,
+        first_use=tfquiver.FirstUse(cut=CUT),
+        order=tfquiver.Shuffled(shuffle_bytes=300_000),
+        reading=tfquiver.Reading(readahead_bytes=100_000),
     )
     options = tf.data.Options()
     options.experimental_symbolic_checkpoint = symbolic
@@ -119,7 +119,12 @@ def test_resume_after_a_kill_is_the_exact_complement(cache_dir: Path, tmp_path: 
 @pytest.mark.parametrize("emitted", [0, 1, 3333, 9999])
 def test_state_is_small_at_ten_thousand_shards(cache_dir: Path, tmp_path: Path, kind: str, emitted: int) -> None:
     paths = numbered.write(tmp_path / "data", 10, 1000, 64)
-    read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CutPolicy(1, 1, 1), shuffle_bytes=50_000)
+    read = tfquiver.dataset(
+        paths,
+        cache_dir=cache_dir,
+        first_use=tfquiver.FirstUse(cut=CutPolicy(1, 1, 1)),
+        order=tfquiver.Shuffled(shuffle_bytes=50_000),
+    )
     options = tf.data.Options()
     options.experimental_symbolic_checkpoint = kind == "symbolic"
     read = read.with_options(options)

@@ -35,6 +35,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
 CUT = CutPolicy(20_000, 50_000, 100_000)
+SMALL_SHARDS = tfquiver.FirstUse(cut=CUT)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def status(cache_dir: Path) -> node_pb2.StatusReply:
 @pytest.fixture
 def source(paths: list[Path], shared_dir: Path) -> Any:
     def make(**arguments: Any) -> tf.data.Dataset:
-        return tfquiver.dataset(paths, cache_dir=shared_dir, quota="1GiB", cut=CUT, **arguments)
+        return tfquiver.dataset(paths, cache_dir=shared_dir, quota="1GiB", first_use=SMALL_SHARDS, **arguments)
 
     return make
 
@@ -196,7 +197,7 @@ def test_an_empty_file_has_no_records(cache_dir: Path, tmp_path: Path) -> None:
 
 def test_a_changed_file_is_stale(cache_dir: Path, tmp_path: Path) -> None:
     (path,) = numbered.write(tmp_path, 1, 2000, 1000)
-    read = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT, quota="300KiB")
+    read = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS, quota="300KiB")
     numbered.write(tmp_path, 1, 2001, 1000, seed=1)
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"part-000\.tfrecord"):
         numbered.read(read.as_numpy_iterator())
@@ -206,10 +207,10 @@ def test_what_was_cached_stays_the_old_version_and_a_new_data_set_is_the_new_one
     cache_dir: Path, tmp_path: Path
 ) -> None:
     (path,) = numbered.write(tmp_path, 1, 1000, 1000)
-    old = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT, quota="1GiB")
+    old = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS, quota="1GiB")
     numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
     numbered.write(tmp_path, 1, 1500, 1000, seed=1)
-    new = tfquiver.dataset(path, cache_dir=cache_dir, cut=CUT)
+    new = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS)
     numbered.assert_each_once(numbered.read(new.as_numpy_iterator()), 1500)
     numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
 
@@ -244,7 +245,7 @@ def test_two_processes_share_one_daemon_and_each_byte_is_read_once(cache_dir: Pa
 
 
 def test_a_killed_daemon_is_started_again(cache_dir: Path, paths: list[Path]) -> None:
-    read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT)
+    read = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS)
     numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
     first = _pid(cache_dir)
     os.kill(first, signal.SIGKILL)
@@ -254,7 +255,13 @@ def test_a_killed_daemon_is_started_again(cache_dir: Path, paths: list[Path]) ->
 
 
 def test_a_daemon_killed_in_an_epoch_loses_nothing(cache_dir: Path, paths: list[Path]) -> None:
-    read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, shuffle_bytes=0, readahead_bytes="64KiB", hold_back=0)
+    read = tfquiver.dataset(
+        paths,
+        cache_dir=cache_dir,
+        first_use=SMALL_SHARDS,
+        order=tfquiver.Shuffled(shuffle_bytes=0),
+        reading=tfquiver.Reading(readahead_bytes="64KiB", hold_back=0),
+    )
     reader = numbered.EpochReader(read.batch(20), step_s=0.01)
     reader.reached(200)
     os.kill(_pid(cache_dir), signal.SIGKILL)
@@ -280,7 +287,7 @@ def test_a_kept_daemon_stays_and_a_released_one_leaves(cache_dir: Path) -> None:
 
 def test_a_data_set_keeps_its_daemon_until_it_is_forgotten(cache_dir: Path, paths: list[Path]) -> None:
     name = endpoints.name_of(cache_dir)
-    derived = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT).map(lambda record: record).batch(2)
+    derived = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS).map(lambda record: record).batch(2)
     assert name in endpoints._kept
     iterator = iter(derived)
     del derived
@@ -298,7 +305,7 @@ def test_a_cache_dir_that_cannot_be_is_named(tmp_path: Path, paths: list[Path]) 
 
 def test_a_cluster_that_does_not_answer_is_named(paths: list[Path]) -> None:
     with pytest.raises(errors.UnavailableError, match="localhost:1"):
-        tfquiver.dataset(paths, service="localhost:1", connect_timeout_s=0.5)
+        tfquiver.dataset(paths, service="localhost:1", connection=tfquiver.Connection(connect_timeout_s=0.5))
 
 
 def test_the_same_arguments_are_the_same_data_for_a_snapshot(source: Any, tmp_path: Path) -> None:
@@ -314,7 +321,7 @@ def test_the_same_arguments_are_the_same_data_for_a_snapshot(source: Any, tmp_pa
 def test_a_data_set_made_in_a_tf_function_keeps_its_daemon(cache_dir: Path, paths: list[Path]) -> None:
     @tf.function
     def count() -> tf.Tensor:
-        read = tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, batch_size=100)
+        read = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS, batch_size=100)
         return read.reduce(tf.constant(0, tf.int64), lambda total, _: total + 1)
 
     assert int(count()) == TOTAL // 100
@@ -351,7 +358,9 @@ def test_a_cache_dir_is_made_for_its_user_alone_and_one_that_exists_is_kept_as_i
 def test_what_a_running_daemon_cannot_do_is_said(source: Any, paths: list[Path], shared_dir: Path) -> None:
     source()
     with capture_log() as said:
-        tfquiver.dataset(paths, cache_dir=shared_dir, quota="2GiB", cut=CUT, name="another")
+        tfquiver.dataset(
+            paths, cache_dir=shared_dir, quota="2GiB", first_use=tfquiver.FirstUse(name="another", cut=CUT)
+        )
     assert any("runs already, with 1073741824 bytes" in line for line in said)
     assert any("name='another': the data set has been known as 'part" in line for line in said)
 

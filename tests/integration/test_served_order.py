@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from tfquiver.host import daemon, endpoints
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
 CUT = CutPolicy(20_000, 50_000, 100_000)
-POOL = {"shuffle_bytes": 600_000, "readahead_bytes": 200_000}
+SMALL_SHARDS = tfquiver.FirstUse(cut=CUT)
+POOL_BYTES = 600_000
+AHEAD = tfquiver.Reading(readahead_bytes=200_000)
+SHUFFLED = tfquiver.Shuffled(shuffle_bytes=POOL_BYTES)
 Source = Callable[..., tf.data.Dataset]
 
 
@@ -49,7 +53,7 @@ def _cache(cache_dir: Path) -> Iterator[Path]:
 def warm(tmp_path_factory: pytest.TempPathFactory, paths: list[Path]) -> Iterator[Path]:
     """A cache that has all of the data."""
     for cache_dir in _cache(tmp_path_factory.mktemp("warm") / "cache"):
-        for _ in tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT):
+        for _ in tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS):
             pass
         drop_iterators()
         yield cache_dir
@@ -62,8 +66,9 @@ def cold(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def read(paths: list[Path]) -> Source:
-    def make(cache_dir: Path, **arguments: Any) -> tf.data.Dataset:
-        return tfquiver.dataset(paths, cache_dir=cache_dir, cut=CUT, **POOL | arguments)
+    def make(cache_dir: Path, order: Any = SHUFFLED, **arguments: Any) -> tf.data.Dataset:
+        where = {"cache_dir": cache_dir, "first_use": SMALL_SHARDS, "reading": AHEAD}
+        return tfquiver.dataset(paths, **where, order=order, **arguments)
 
     return make
 
@@ -82,28 +87,28 @@ def test_a_replay_is_bit_for_bit_what_was_served_by_another_cache(
     read: Source, warm: Path, cold: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    first = read(cold, order_log=log)
+    first = read(cold, replace(SHUFFLED, log_dir=log))
     served = [numbers(first), numbers(first)]
     numbered.assert_each_once(np.array(served[0]), TOTAL)
-    again = read(warm, replay=log)
+    again = read(warm, tfquiver.Replay(log, shuffle_bytes=POOL_BYTES))
     assert [numbers(again), numbers(again)] == served
     assert served[0] != served[1] != numbers(read(warm))
 
 
 def test_a_deterministic_order_is_that_of_its_seed(read: Source, warm: Path, cold: Path) -> None:
-    options = {"order": "deterministic", "seed": 0, "with_position": True}
-    of_warm, of_cold = read(warm, **options), read(cold, **options)
+    order = tfquiver.Deterministic(0, shuffle_bytes=POOL_BYTES, with_position=True)
+    of_warm, of_cold = read(warm, order), read(cold, order)
     epochs = [pairs(of_warm.as_numpy_iterator()) for _ in range(2)]
     assert [pairs(of_cold.as_numpy_iterator()) for _ in range(2)] == epochs
     for epoch in epochs:
         assert [position for position, _ in epoch] == list(range(TOTAL))
         numbered.assert_each_once(np.array([number for _, number in epoch]), TOTAL)
     assert epochs[0] != epochs[1]
-    assert pairs(read(warm, **options | {"seed": 1}).as_numpy_iterator()) != epochs[0]
+    assert pairs(read(warm, replace(order, seed=1)).as_numpy_iterator()) != epochs[0]
 
 
 def test_batches_come_from_one_stripe_unit_at_a_time(read: Source, warm: Path) -> None:
-    found = np.array(numbers(read(warm, homogeneous=True, batch_size=25, shuffle_bytes=100_000)))
+    found = np.array(numbers(read(warm, tfquiver.Shuffled(shuffle_bytes=100_000, homogeneous=True), batch_size=25)))
     numbered.assert_each_once(found, TOTAL)
     # 8 batches of 25 are the least that a unit has: 10 units, and so 200 records or so of the same stretch at a time.
     spreads = [np.ptp(found[at : at + 25]) for at in range(0, TOTAL, 25)]
@@ -114,7 +119,7 @@ def test_batches_come_from_one_stripe_unit_at_a_time(read: Source, warm: Path) -
 
 def test_a_deterministic_iterator_is_restored_in_its_order(read: Source, warm: Path, tmp_path: Path) -> None:
     def made() -> tf.data.Dataset:
-        return read(warm, order="deterministic", seed=9, with_position=True)
+        return read(warm, tfquiver.Deterministic(9, shuffle_bytes=POOL_BYTES, with_position=True))
 
     whole = pairs(made().as_numpy_iterator())
     iterator = iter(made())
@@ -126,14 +131,14 @@ def test_a_deterministic_iterator_is_restored_in_its_order(read: Source, warm: P
     assert found == whole
 
 
-@pytest.mark.parametrize("options", [{}, {"homogeneous": True}], ids=str)
+@pytest.mark.parametrize("order", [SHUFFLED, replace(SHUFFLED, homogeneous=True)], ids=str)
 def test_what_a_symbolic_checkpoint_has_settled_comes_again(
-    read: Source, warm: Path, tmp_path: Path, options: dict[str, Any]
+    read: Source, warm: Path, tmp_path: Path, order: tfquiver.Shuffled
 ) -> None:
     """Elements that unbatch and flat_map read again after a restore are those that they had read; and then the rest."""
 
     def pipeline() -> tf.data.Dataset:
-        made = read(warm, batch_size=16, **options).repeat(2).unbatch().batch(50).unbatch()
+        made = read(warm, order, batch_size=16).repeat(2).unbatch().batch(50).unbatch()
         symbolic = tf.data.Options()
         symbolic.experimental_symbolic_checkpoint = True
         return made.flat_map(lambda record: tf.data.Dataset.from_tensors(record).repeat(2)).with_options(symbolic)

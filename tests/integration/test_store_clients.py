@@ -36,8 +36,9 @@ _READ = """
 import json, sys, time
 import tfquiver
 started = time.monotonic()
+first_use = tfquiver.FirstUse(cut=tfquiver.CutPolicy(1000, 2000, 4000))
 try:
-    data = tfquiver.dataset(sys.argv[2], cache_dir=sys.argv[1], quota=1, cut=tfquiver.CutPolicy(1000, 2000, 4000))
+    data = tfquiver.dataset(sys.argv[2], cache_dir=sys.argv[1], quota=1, first_use=first_use)
     epochs = [sorted(record.decode() for record in data.as_numpy_iterator()) for _ in range(2)]
     print(json.dumps({"first": epochs[0][0], "records": len(epochs[0]), "alike": epochs[0] == epochs[1]}))
 except Exception as error:
@@ -116,7 +117,7 @@ def test_a_node_that_was_restarted_is_told_before_readers_come(
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     cut = tfquiver.CutPolicy(1000, 2000, 4000)
-    data = tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, cut=cut)
+    data = tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, first_use=tfquiver.FirstUse(cut=cut))
     assert len(list(data.as_numpy_iterator())) == RECORDS
     pid = int(json.loads((cache_dir / "node.json").read_text())["pid"])
     os.kill(pid, signal.SIGKILL)

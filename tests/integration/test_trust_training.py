@@ -33,9 +33,16 @@ def cluster(tmp_path: Path) -> Iterator[Trusted]:
 
 
 def test_a_job_reads_with_its_token_and_its_sessions_are_its_own(cluster: Trusted, paths: list[Path]) -> None:
-    where = {"service": cluster.coordinator.address, "cache_dir": cluster.root / "a", "cut": CUT, "job": "train"}
+    where = {
+        "service": cluster.coordinator.address,
+        "cache_dir": cluster.root / "a",
+        "first_use": tfquiver.FirstUse(cut=CUT),
+        "job": "train",
+    }
     for who, epochs in (("blue", 2), ("green", 1)):
-        dataset = tfquiver.dataset(paths, auth_token_file=cluster.token_file(who), **where)
+        dataset = tfquiver.dataset(
+            paths, connection=tfquiver.Connection(auth_token_file=cluster.token_file(who)), **where
+        )
         for _ in range(epochs):
             assert len(set(dataset.as_numpy_iterator())) == FILES * RECORDS
     told = {who: cluster.call(who, "ListSessions", pb.ListSessionsRequest()).sessions for who in ("blue", "green")}
@@ -56,9 +63,14 @@ def test_workers_of_a_cluster_with_tokens_deliver_exactly_once(cluster: Trusted,
         worker.arguments.append(f"--dispatcher={dispatcher.start().address}")
         worker.start()
         read = tfquiver.dataset(
-            paths, service=cluster.coordinator.address, cache_dir=cluster.root / "a", cut=CUT, batch_size=20,
-            auth_token_file=cluster.token_file("blue"), job="train",
-        )  # fmt: skip
+            paths,
+            service=cluster.coordinator.address,
+            cache_dir=cluster.root / "a",
+            first_use=tfquiver.FirstUse(cut=CUT),
+            batch_size=20,
+            connection=tfquiver.Connection(auth_token_file=cluster.token_file("blue")),
+            job="train",
+        )
         once = read.apply(
             tfquiver.distribute(dispatcher.address, guarantee="exactly_once", takeover_timeout_s=4.0, compression=None)
         )
@@ -77,4 +89,9 @@ def test_workers_of_a_cluster_with_tokens_deliver_exactly_once(cluster: Trusted,
 
 def test_without_a_token_one_learns_what_is_missing(cluster: Trusted, paths: list[Path]) -> None:
     with pytest.raises(errors.UnauthenticatedError, match="--auth_token_file"):
-        tfquiver.dataset(paths, service=cluster.coordinator.address, cache_dir=cluster.root / "a", cut=CUT)
+        tfquiver.dataset(
+            paths,
+            service=cluster.coordinator.address,
+            cache_dir=cluster.root / "a",
+            first_use=tfquiver.FirstUse(cut=CUT),
+        )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,8 +34,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def source(cluster: Cluster, files: list[Path], **arguments: Any) -> tf.data.Dataset:
-    return tfquiver.dataset(files, service=cluster.coordinator.address, **arguments)
+def source(cluster: Cluster, files: list[Path], cut: CutPolicy | None = None, **arguments: Any) -> tf.data.Dataset:
+    return tfquiver.dataset(
+        files, service=cluster.coordinator.address, first_use=tfquiver.FirstUse(cut=cut), **arguments
+    )
 
 
 def stock(cluster: Cluster, policy: Any = SERVICE.ShardingPolicy.DYNAMIC, **arguments: Any) -> Any:
@@ -155,6 +160,78 @@ def test_two_trainers_share_a_job(cluster: Cluster, tmp_path: Path) -> None:
     numbered.assert_each_once(np.concatenate(halves), 2000)
 
 
+_SYNCHRONOUS_TRAINER = """
+import json, sys
+import tensorflow as tf
+import tfquiver
+from tests.support import numbered
+
+told = json.loads(sys.argv[1])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+data = tfquiver.dataset(told["files"], service=told["coordinator"], batch_size=20)
+data = data.apply(tfquiver.distribute(told["dispatcher"], job_name="run-17")).prefetch(2)
+
+@tf.function
+def step(records):
+    def everywhere(records):  # as a training step, which waits for all workers
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.size(records))
+    return strategy.run(everywhere, args=(records,))
+
+mine, together = [], []
+for records in strategy.distribute_datasets_from_function(lambda _: data):
+    together.append(int(step(records)))
+    mine += numbered.read([records.numpy()]).tolist()
+print(json.dumps({"mine": mine, "together": together}))
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as exits:
+        held = [exits.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in held]
+
+
+def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp_path: Path) -> None:
+    """In step: each takes part in every step, until nobody has anything left. (Two processes with TensorFlow: 15 s.)"""
+    paths = numbered.write(tmp_path, 4, 500, 1000)
+    assert cluster.dispatcher is not None
+    told = {
+        "files": [str(path) for path in paths],
+        "coordinator": cluster.coordinator.address,
+        "dispatcher": cluster.dispatcher.address,
+    }
+    workers = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    trainers = []
+    for index in range(2):
+        config = {"cluster": workers, "task": {"type": "worker", "index": index}}
+        env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, "-c", _SYNCHRONOUS_TRAINER, json.dumps(told)]
+        trainers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+    try:
+        seen = [json.loads(trainer.communicate(timeout=90)[0]) for trainer in trainers]
+    finally:
+        for trainer in trainers:
+            trainer.kill()
+            trainer.wait()
+    numbered.assert_each_once(np.array(seen[0]["mine"] + seen[1]["mine"]), 2000)
+    assert seen[0]["mine"] and seen[1]["mine"]
+    assert seen[0]["together"] == seen[1]["together"]
+    assert sum(seen[0]["together"]) == 2000
+
+
+def test_the_order_of_files_is_not_for_workers(cluster: Cluster, tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path, 1, 100, 100)
+    read = source(cluster, paths, order="files", cache_dir=cluster.cache_dir)
+    assert numbered.read(read.as_numpy_iterator()).tolist() == list(range(100))
+    assert cluster.dispatcher is not None
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Leave distribute"):
+        read.map(tf.identity).apply(tfquiver.distribute(cluster.dispatcher.address))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Leave distribute"):
+        list(read.apply(stock(cluster)))
+    with pytest.raises(tfquiver.errors.InvalidArgumentError, match="needs cache_dir="):
+        source(cluster, paths, order="files")
+
+
 def test_sharding_off_gives_every_worker_everything(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 2, 200, 1000)
     everything = source(cluster, paths, cut=ONE_RECORD).apply(stock(cluster, SERVICE.ShardingPolicy.OFF))
@@ -172,4 +249,6 @@ def test_an_abandoned_epoch_does_not_spoil_the_next(cluster: Cluster, tmp_path: 
 def test_this_process_without_a_node_says_what_is_missing(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 1, 10, 100)
     with pytest.raises(tf.errors.OpError, match="node"):
-        numbered.read(source(cluster, paths, reconnect_timeout_s=1.0).as_numpy_iterator())
+        numbered.read(
+            source(cluster, paths, connection=tfquiver.Connection(reconnect_timeout_s=1.0)).as_numpy_iterator()
+        )

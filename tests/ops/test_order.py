@@ -15,6 +15,7 @@ from tests.ops.test_checkpoint import with_symbolic
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.scripted_node import Connection, ScriptedNode, Session
 from tfquiver.service.coordinator.order.block_order import BlockOrder, order_seed
+from tfquiver.wire.reader_frames import ORDER_FILES
 
 SHARDS = numbered(40, 30, size=20)
 ALL = Counter(itertools.chain(*SHARDS))
@@ -121,8 +122,8 @@ def deterministic(node: ScriptedNode) -> None:
         if not opened.session_id:
             bits = opened.done or bytes(5)
             done_of[id(session)] = {shard for shard in range(40) if bits[shard // 8] >> shard % 8 & 1}
-            order = BlockOrder(lengths, records, opened.order_seed or order_seed(SEED, session.epoch), 8000)
-            order_of[id(session)] = order
+            seed = None if opened.order == ORDER_FILES else opened.order_seed or order_seed(SEED, session.epoch)
+            order_of[id(session)] = BlockOrder(lengths, records, seed, opened.block_bytes)
         node.todo_key = list(order_of[id(session)].shards).index
         return False
 

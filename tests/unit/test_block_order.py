@@ -15,7 +15,7 @@ from tfquiver.service.coordinator.order.deterministic import Deterministic
 shard_lists = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 9)), max_size=80)
 
 
-def order_of(shards: list[tuple[int, int]], seed: int, block_bytes: int) -> BlockOrder:
+def order_of(shards: list[tuple[int, int]], seed: int | None, block_bytes: int) -> BlockOrder:
     return BlockOrder([length for length, _ in shards], [records for _, records in shards], seed, block_bytes)
 
 
@@ -46,6 +46,17 @@ def test_every_shard_has_its_place(shards: list[tuple[int, int]], seed: int, blo
         assert sum(size_bytes[:-1]) < max(block_bytes, 1)
         assert sum(size_bytes) >= block_bytes or block == order.blocks - 1
         assert len(members) == 1 or block_bytes
+
+
+@given(shard_lists)
+def test_without_a_seed_shards_come_as_they_are_stored(shards: list[tuple[int, int]]) -> None:
+    order = order_of(shards, None, 0)
+    assert list(order.shards) == list(range(len(shards)))
+    sampler = Deterministic(order, np.ones(len(shards), np.bool_), [length for length, _ in shards])
+    taken: list[int] = []
+    while sampler.pending:
+        taken += sampler.take(7, 1000)
+    assert taken == list(range(len(shards)))
 
 
 def test_a_block_fits_one_reply() -> None:

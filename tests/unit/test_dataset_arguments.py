@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +17,11 @@ import pytest
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.client.dataset_options import checked_options, default_hold_back, directory
+from tfquiver.client.checks import directory
+from tfquiver.client.dataset_options import checked_options, default_hold_back
 from tfquiver.scanning.listing import expand
 
-DEFAULTS: dict[str, Any] = {
-    "batch_size": None,
-    "drop_remainder": False,
-    "shuffle_bytes": "64MiB",
-    "readahead_bytes": "32MiB",
-    "seed": None,
-    "job": None,
-    "hold_back": None,
-    "reconnect_timeout_s": 60.0,
-}
+A_SCREEN_LINES = 50
 
 
 def test_importing_tfquiver_does_not_import_tensorflow() -> None:
@@ -34,7 +30,10 @@ def test_importing_tfquiver_does_not_import_tensorflow() -> None:
 
 
 def test_public_names() -> None:
-    assert tfquiver.__all__ == ["CutPolicy", "dataset", "delivery_stats", "distribute", "iterators_stopped"]
+    assert tfquiver.__all__ == [
+        "Connection", "CutPolicy", "Deterministic", "FirstUse", "Reading", "Replay", "Shuffled",
+        "dataset", "delivery_stats", "distribute", "iterators_stopped",
+    ]  # fmt: skip
     assert set(tfquiver.__all__) <= set(dir(tfquiver))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tfquiver.nothing  # noqa: B018
@@ -50,33 +49,29 @@ def test_public_names() -> None:
         ("batch_size", (1 << 24) + 1),
         ("drop_remainder", True),  # without batch_size
         ("drop_remainder", 1),
-        ("shuffle_bytes", -1),
-        ("shuffle_bytes", "lots"),
-        ("shuffle_bytes", None),
-        ("readahead_bytes", 0),
-        ("seed", -1),
-        ("seed", 1 << 63),
-        ("seed", "x"),
         ("job", ""),
         ("job", "a" * 257),
         ("job", "\u00e4" * 129),  # 258 bytes
         ("job", "\ud800"),
         ("job", "a\nb"),
         ("job", 7),
-        ("hold_back", -1),
-        ("hold_back", 1.5),
-        ("reconnect_timeout_s", -1),
-        ("reconnect_timeout_s", float("nan")),
-        ("reconnect_timeout_s", "1"),
+        ("order", "sorted"),
+        ("order", None),
+        ("order", tfquiver.Shuffled),
+        ("order", tfquiver.Reading()),
+        ("reading", tfquiver.Connection()),
+        ("reading", {"hold_back": 3}),
+        ("connection", "token"),
     ],
 )
 def test_options_are_checked(name: str, value: object) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=name):
-        checked_options(**{**DEFAULTS, name: value})
+        checked_options(**{name: value})
 
 
 def test_options_as_the_op_gets_them() -> None:
-    options = checked_options(**{**DEFAULTS, "batch_size": np.int64(8), "job": "j", "seed": 5, "shuffle_bytes": "1KiB"})
+    order = tfquiver.Shuffled(shuffle_bytes="1KiB", seed=5)
+    options = checked_options(np.int64(8), order=order, job="j")  # type: ignore[arg-type]
     assert options.of_data(1000, 100_000).for_op("here") == {
         "batch_size": 8,
         "deterministic": False,
@@ -96,36 +91,73 @@ def test_options_as_the_op_gets_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("group", "field", "values"),
     [
-        ({"order": "sorted"}, "order='sorted'"),
-        ({"order": "deterministic"}, "needs seed="),
-        ({"order": "deterministic", "seed": 1, "homogeneous": True}, "homogeneous"),
-        ({"order": "deterministic", "seed": 1, "order_log": "d"}, "order_log"),
-        ({"order": "deterministic", "seed": 1, "replay": "d"}, "replay"),
-        ({"with_position": True}, "with_position"),
-        ({"with_position": 1}, "with_position"),
-        ({"homogeneous": "yes"}, "homogeneous"),
-        ({"homogeneous": True, "replay": "d"}, "homogeneous"),
-        ({"order_log": ""}, "order_log"),
-        ({"replay": 7}, "replay"),
+        (tfquiver.Shuffled, "shuffle_bytes", [-1, "lots", None]),
+        (tfquiver.Shuffled, "seed", [-1, 1 << 63, "x"]),
+        (tfquiver.Shuffled, "homogeneous", ["yes", 1]),
+        (tfquiver.Shuffled, "log_dir", ["", 7]),
+        (tfquiver.Deterministic, "seed", [None, -1]),
+        (lambda **fields: tfquiver.Deterministic(1, **fields), "with_position", [1]),
+        (lambda **fields: tfquiver.Deterministic(1, **fields), "shuffle_bytes", ["lots"]),
+        (tfquiver.Replay, "log", [None, "", 7]),
+        (lambda **fields: tfquiver.Replay("log", **fields), "shuffle_bytes", [-1]),
+        (tfquiver.Reading, "readahead_bytes", [0, "some"]),
+        (tfquiver.Reading, "hold_back", [-1, 1.5]),
+        (tfquiver.FirstUse, "name", ["", 3]),
+        (tfquiver.FirstUse, "cut", [(1, 2, 3)]),
+        (tfquiver.FirstUse, "progress", [True]),
+        (tfquiver.Connection, "auth_token_file", [3]),
+        (tfquiver.Connection, "connect_timeout_s", [-1, "1"]),
+        (tfquiver.Connection, "reconnect_timeout_s", [-1, float("nan"), "1"]),
     ],
 )
-def test_orders_are_checked(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=said):
-        checked_options(**DEFAULTS | arguments)
+def test_groups_are_checked_when_they_are_made(group: Callable[..., Any], field: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(errors.InvalidArgumentError, match=field):
+            group(**{field: value})
+
+
+def test_groups_say_what_is_not_as_usual_and_cannot_be_changed() -> None:
+    assert repr(tfquiver.Shuffled()) == "Shuffled()"
+    assert repr(tfquiver.Deterministic(4, with_position=True)) == "Deterministic(seed=4, with_position=True)"
+    assert repr(tfquiver.Reading(hold_back=0)) == "Reading(hold_back=0)"
+    assert repr(tfquiver.FirstUse(cut=tfquiver.CutPolicy(1, 2, 3))).startswith("FirstUse(cut=CutPolicy(min_bytes=1, ")
+    with pytest.raises(FrozenInstanceError):
+        tfquiver.Shuffled().seed = 3  # type: ignore[misc]
+    assert tfquiver.Connection(connect_timeout_s=1.0) == tfquiver.Connection(connect_timeout_s=1.0)
+
+
+def test_help_fits_a_screen() -> None:
+    told = pydoc.render_doc(tfquiver.dataset, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
+    assert "order: 'Order' = Shuffled()" in told
+    arguments = len(inspect.signature(tfquiver.dataset).parameters)
+    assert len(told.splitlines()) + arguments <= A_SCREEN_LINES  # newer Pythons show each argument on a line of its own
+
+
+def test_orders_as_the_op_gets_them() -> None:
+    def told(order: Any) -> dict[str, object]:
+        options, usual = (checked_options(order=one).for_op("here") for one in (order, tfquiver.Shuffled()))
+        return {key: value for key, value in options.items() if usual.get(key) != value}
+
+    assert told("files") == {"files": True, "shuffle_bytes": 0}
+    assert told(tfquiver.Deterministic(3, with_position=True)) == {
+        "deterministic": True, "seed": 3, "with_position": True,
+    }  # fmt: skip
+    assert told(tfquiver.Shuffled(homogeneous=True, log_dir="/log")) == {"homogeneous": True, "order_log": "/log"}
+    assert told(tfquiver.Replay("/log", shuffle_bytes=5)) == {"replay": "/log", "shuffle_bytes": 5}
 
 
 def test_seed_0_is_a_seed() -> None:
-    options = checked_options(**DEFAULTS | {"seed": 0, "order": "deterministic"})
+    options = checked_options(order=tfquiver.Deterministic(0))
     assert options.seed and options.deterministic
-    assert checked_options(**DEFAULTS).seed == 0
+    assert checked_options().seed == 0
 
 
 def test_the_same_arguments_are_the_same_options() -> None:
     """They are hashed for snapshot(): a job without a name gets one from its session key."""
-    assert checked_options(**DEFAULTS) == checked_options(**DEFAULTS)
-    assert checked_options(**DEFAULTS).job == ""
+    assert checked_options() == checked_options()
+    assert checked_options().job == ""
 
 
 @pytest.mark.parametrize(
@@ -137,11 +169,13 @@ def test_the_same_arguments_are_the_same_options() -> None:
         ({"service": "h:1", "quota": "1GiB"}, "quota="),
         ({"cache_dir": "c", "quota": "0"}, "quota"),
         ({"cache_dir": "c", "quota": "some"}, "quota"),
-        ({"cache_dir": "c", "cut": (1, 2, 3)}, "cut="),
-        ({"cache_dir": "c", "name": ""}, "name"),
-        ({"cache_dir": "c", "connect_timeout_s": -1}, "connect_timeout_s"),
-        ({"cache_dir": "c", "auth_token_file": "/nowhere/token"}, "auth_token_file"),
+        ({"cache_dir": "c", "first_use": {"name": "n"}}, "first_use="),
+        ({"cache_dir": "c", "connection": tfquiver.Connection(auth_token_file="/nowhere/token")}, "auth_token_file"),
         ({"cache_dir": "c", "batch_size": 0}, "batch_size"),
+        ({"cache_dir": "c", "resume": 1}, "resume=1"),
+        ({"cache_dir": "c", "resume": True}, "needs job="),
+        ({"cache_dir": "c", "resume": True, "job": "j", "order": tfquiver.Replay("log")}, "resume=True: not with"),
+        ({"service": "h:1", "order": "files"}, 'order="files" needs cache_dir='),
     ],
 )
 def test_where_and_how_are_checked(arguments: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -199,14 +233,14 @@ def test_distribute_is_checked(arguments: dict[str, Any], said: str) -> None:
 )
 def test_what_is_held_back_covers_what_memory_can_hold(batch_size: int, record_bytes: int, elements: int) -> None:
     assert default_hold_back(batch_size, 1000, 1000 * record_bytes) == elements
-    options = checked_options(**{**DEFAULTS, "batch_size": batch_size or None})
+    options = checked_options(batch_size or None)
     assert options.of_data(1000, 1000 * record_bytes).hold_back == elements
-    given = checked_options(**{**DEFAULTS, "hold_back": 0})
+    given = checked_options(reading=tfquiver.Reading(hold_back=0))
     assert given.of_data(1000, 1000 * record_bytes).hold_back == 0
 
 
 def test_an_empty_data_set_has_options_too() -> None:
-    assert checked_options(**DEFAULTS).of_data(0, 0).hold_back == 1 << 18
+    assert checked_options().of_data(0, 0).hold_back == 1 << 18
 
 
 @pytest.mark.parametrize("value", ["", "  ", "\0", "a\0b", 5, b"bytes", ["a"], "a" * 5000])
@@ -240,6 +274,17 @@ def test_sources_that_cannot_be_are_named(
     with pytest.raises(kind, match=said):
         tfquiver.dataset(source, cache_dir=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_order_of_files_is_that_of_their_names(tmp_path: Path) -> None:
+    for name in ("a-1", "a-2", "b"):
+        (tmp_path / name).touch()
+    first, second, last = (tmp_path / name for name in ("a-1", "a-2", "b"))
+    assert len(expand([tmp_path / "a-*", last], in_order=True)) == 3
+    for named, wrong in (([last, first], "a-1 after .*b:"), ([first, second, second], "a-2 after .*a-2:")):
+        assert expand(named)
+        with pytest.raises(errors.InvalidArgumentError, match=f"{wrong} order=.*give sorted names"):
+            tfquiver.dataset(named, cache_dir=tmp_path / "cache", order="files")
 
 
 def test_a_dispatcher_may_have_an_ipv6_address() -> None:

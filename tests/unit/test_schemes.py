@@ -83,9 +83,26 @@ def test_a_reader_that_wants_shards_is_given_those_that_are_pending_in_its_order
     assert session.sampler.pending == SHARDS - 4
 
 
+def test_the_order_of_the_files_is_one_for_all_epochs_whatever_is_resident() -> None:
+    shards, order = Shards(), types_pb2.SessionOrder(files=True)
+    shards.resident[100:300] = b"\1" * 200
+    for epoch, seed in ((0, 0), (5, 7)):
+        assert Wish(seed, False, order).fixed(epoch) == order
+        session = session_of(Wish(seed, False, order))
+        assert schemes.key_of(session, shards) == ("files", 0, 0)
+        sampler = shards.sampler(session, random.Random(epoch))
+        first = sampler.take(7, 1 << 40)
+        sampler.give_back(first[2:])
+        rest = list(itertools.chain(*iter(lambda sampler=sampler: sampler.take(7, 1 << 40), [])))
+        assert first[:2] + rest == list(range(SHARDS))
+        assert (sampler.place(9).position, sampler.place(9).records, sampler.place(9).offset) == (450, 50, 0)
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
+        (Wish(0, True, types_pb2.SessionOrder(files=True)), "homogeneous"),
+        (Wish(1, False, types_pb2.SessionOrder(files=True, deterministic=True)), "files"),
         (Wish(0, False, types_pb2.SessionOrder(deterministic=True)), "seed"),
         (Wish(1, True, types_pb2.SessionOrder(deterministic=True)), "homogeneous"),
     ],

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
 from tfquiver.client import exactly_once
-from tfquiver.client.dataset_options import check_integer, check_name, check_seconds
+from tfquiver.client.checks import check_integer, check_name, check_seconds
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.wire import addresses, rpc
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _MAX_TIMEOUT_S = 3600.0
 _MAX_BATCH = 1 << 24
 
 
+@raised_as_both()
 def distribute(
     dispatcher: str,
     *,
@@ -113,7 +115,9 @@ def distribute(
     def distributed(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.with_options(options).apply(stock).with_options(options)
 
+    @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        exactly_once.check_not_in_order_of_files(dataset)
         if guarantee == EXACTLY_ONCE:
             whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
             return whole.with_options(options)

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
 
 Transform = Callable[[Any], Any]
-_ORDERS = ("with_position", "deterministic", "homogeneous", "order_log", "replay")
+_ORDERS = {  # of SourceOptions
+    "deterministic": "Deterministic()",
+    "homogeneous": "Shuffled(homogeneous=True)",
+    "order_log": "Shuffled(log_dir=)",
+    "replay": "Replay()",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +96,11 @@ def deliver(
             'resume=True and guarantee="exactly_once" do not go together: save the iterator with tf.train.Checkpoint, '
             "which goes on with exactly the records that have not been delivered"
         )
-    for name in _ORDERS:
+    for name, order in _ORDERS.items():
         if getattr(origin.options, name):
             raise errors.InvalidArgumentError(
-                f'{"order" if name == "deterministic" else name}=: guarantee="exactly_once" says which records '
-                "come, not in which order: what is read again comes later, and fills up batches"
+                f'order={order}: guarantee="exactly_once" says which records come, not in which order: what is read '
+                "again comes later, and fills up batches"
             )
     if batch_size is not None and origin.options.batch_size:
         raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")
@@ -116,6 +121,20 @@ def deliver(
         once = once.rebatch(rows, drop_remainder=drop)
         elements = elements // rows if drop else -(-elements // rows)
     return once.apply(tf.data.experimental.assert_cardinality(elements))
+
+
+def check_not_in_order_of_files(dataset: tf.data.Dataset) -> None:
+    """Raises InvalidArgumentError where something that it is made of was asked for with `order="files"`."""
+    found = [dataset]
+    while found:
+        one = found.pop()
+        origin = getattr(one, "_tfquiver_origin", None)
+        if isinstance(origin, Origin) and origin.options.files:
+            raise errors.InvalidArgumentError(
+                'order="files" is the order of one reader: workers of tf.data service would mix theirs. Leave '
+                "distribute() away: read in this process, with map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
+            )
+        found += one._inputs()
 
 
 def _tagged(library: Library, origin: Origin) -> tf.data.Dataset:

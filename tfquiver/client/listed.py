@@ -11,8 +11,8 @@ from tfquiver.scanning.listing import Source, expand
 from tfquiver.stores.access import Access, resolve
 
 
-def listed(source: Source) -> tuple[list[FileEntry], list[Access]]:
-    """The files, and the ways to their stores that a node has to be told.
+def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], list[Access]]:
+    """The files, and the ways to their stores that a node has to be told. `in_order`: as for `expand`.
 
     Raises:
       NotFoundError: a pattern matches nothing; names the pattern.
@@ -35,7 +35,7 @@ def listed(source: Source) -> tuple[list[FileEntry], list[Access]]:
                     opened[scheme] = exits.enter_context(closing(stores.open_with(access)))
             return opened[scheme]
 
-        files = expand(source, store_for)
+        files = expand(source, store_for, in_order)
     return files, list(accesses.values())
 
 

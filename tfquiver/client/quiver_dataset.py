@@ -4,147 +4,87 @@ from __future__ import annotations
 
 import functools
 import os
-import re
-import sys
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.client import resumption, store_access
-from tfquiver.client.dataset_options import SourceOptions, check_name, check_seconds, checked_options, directory, size
+from tfquiver.client.checks import check_flag, directory, size
+from tfquiver.client.dataset_options import SourceOptions, checked_options
+from tfquiver.client.described import describe
 from tfquiver.client.exactly_once import Origin
-from tfquiver.client.listed import accesses_of, listed
-from tfquiver.client.registration import Progress, Registrar
-from tfquiver.content.cutting import CutPolicy
-from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.client.option_groups import Connection, FirstUse, Reading, check_group
+from tfquiver.client.orders import Order, Shuffled
+from tfquiver.client.progress_bar import ProgressBar
+from tfquiver.client.registration import Registrar
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.host import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing import Source
-from tfquiver.stores.access import Access, place_of
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_MAX_NAME = 64
 
-
+@raised_as_both()
 def dataset(
     source: Source,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     service: str | None = None,
+    quota: int | str | None = None,
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    shuffle_bytes: int | str = "64MiB",
-    readahead_bytes: int | str = "32MiB",
-    seed: int | None = None,
+    order: Order = Shuffled(),
     job: str | None = None,
     resume: bool = False,
-    name: str | None = None,
-    quota: int | str | None = None,
-    hold_back: int | None = None,
-    order: Literal["deterministic"] | None = None,
-    with_position: bool = False,
-    homogeneous: bool = False,
-    order_log: str | os.PathLike[str] | None = None,
-    replay: str | os.PathLike[str] | None = None,
-    cut: CutPolicy | None = None,
-    auth_token_file: str | os.PathLike[str] | None = None,
-    connect_timeout_s: float = 30.0,
-    reconnect_timeout_s: float = 60.0,
-    progress: Progress | None = None,
+    reading: Reading = Reading(),
+    first_use: FirstUse = FirstUse(),
+    connection: Connection = Connection(),
 ) -> tf.data.Dataset:
-    """The records of TFRecord files, each exactly once an epoch in random order, read through a cache.
+    """The records of TFRecord files, each exactly once an epoch, read through a cache that many jobs share.
 
-    The result is an ordinary `tf.data.Dataset`; iterating it once is one epoch. Its elements are the records' bytes:
-    scalar `tf.string` tensors (shape `[]`), or with `batch_size=B` vectors (shape `[None]`, the last of an epoch may be
-    shorter; shape `[B]` with `drop_remainder=True`). Batching in the source is much faster than `.batch(B)` for small
-    records. Its cardinality is known.
+    The result is a `tf.data.Dataset` of known length; iterating it once is one epoch. Its elements are the records'
+    bytes: `tf.string` scalars, or with `batch_size=B` vectors of B, which for small records is much faster than
+    `.batch(B)` behind it. The first use of files scans them once, and caches them on the way.
 
-    Two ways to use it:
-
-    * `cache_dir=` alone: one machine. All processes that name the same directory share one cache daemon, which is
-      started when there is none and leaves when it has been idle.
-    * `service="host:port"`: a cluster's coordinator. With `cache_dir=` too, records are read here, through the node
-      that runs on this machine with that cache directory. Without it nothing can be read in this process: the data
-      set is meant for `tfquiver.distribute` or `tf.data.experimental.service.distribute`, whose workers read.
-
-    The first use of files that nobody has used before scans them once (and caches them on the way); later uses find
-    the result by the files' names, sizes and generations.
+    With `cache_dir` alone: one machine, one daemon for all processes that name the directory; it starts and leaves by
+    itself. With `service` too: a cluster, read through the node that runs here with that cache directory. With
+    `service` alone only the workers of tf.data service can read: for `tfquiver.distribute`.
 
     Args:
-      source: a path, glob or URI (`gs://bucket/train-*`), a sequence of them, or one path to a digest (`.tfqd`).
+      source: a path, glob or URI ("gs://bucket/train-*"), a sequence of them, or one path to a digest (`.tfqd`).
       cache_dir: directory of the cache on this machine.
       service: address of the coordinator, host:port or unix:/path.
+      quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
-      shuffle_bytes: records are drawn at random from a pool of about so many bytes; 0: each shard's records in order
-        (shards still come in random order). A number of bytes or text such as "64MiB".
-      readahead_bytes: bytes of shards asked for ahead of the pool.
-      seed: makes the random choices of an epoch of `job` repeatable where the cache's contents are; jobs and epochs of
-        one seed have other orders. 0 to 2**63 - 1.
+      order: `tfquiver.Shuffled(...)`; "files": record by record as in the files, sorted by name, every time: for
+        validation, `predict`, `take`, `skip`; `tfquiver.Deterministic(seed)`; `tfquiver.Replay(log)`.
       job: name of the training run, for accounting and display; None: a random one.
-      resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md). Its next iterations
-        give what that epoch has not delivered, until it is finished; those after it are whole epochs. Whoever still
-        reads that epoch gets an error: runs at the same time need names of their own.
-      name: name of the data set, for display, when nobody has used it before; None: taken from `source`.
-      quota: bytes the cache may use (an integer or "10GiB"), when this call starts the daemon.
-      hold_back: elements behind this source that may still be buffered when it has emitted more: the depth of maps,
-        batches and prefetches, in elements of this source. Records become "read" only when so many more elements have
-        been emitted, so that a killed tf.data worker (with `resume`: a killed trainer) loses none; what it costs is
-        that these come again then. None: as many as 4 GiB of records, but from 64 to 1024 batches with `batch_size`,
-        else from 16384 to 262144 records. Nothing bounds `prefetch(tf.data.AUTOTUNE)` but memory: before `distribute`
-        give it a number where pauses of the trainer are more than 1000 steps apart.
-      order: "deterministic": the order of an epoch is a function of `seed`, the epoch's number among those of `job`,
-        `shuffle_bytes` and the data set alone, whatever is cached and however many readers there are: shards in a
-        seeded permutation, in blocks of about `shuffle_bytes`, whose records are shuffled. A reader reads whole blocks
-        and must wait for each of their shards, which costs throughput where the cache is cold. None: what is cached
-        comes first.
-      with_position: with order="deterministic": elements are pairs of the records' positions in that order (int64, of
-        the shape of the records) and the records. Merged by position, the outputs of all readers of an epoch are the
-        sequence that one reader sees.
-      homogeneous: records come from one stripe unit (a stretch of the data set) at a time, so that where it is sorted
-        by length, a batch holds records of like length; a batch is mixed only where one unit ends. A unit is about
-        `shuffle_bytes` long, or a 64th of the data set where that is less, but no less than eight batches
-        (`batch_size`, or 128 records); where the data set is cached by chunks, it is a unit of these.
-      order_log: folder to which the order that is served is written, a file an epoch (`epoch-00000.tqo`, ...; 16 bytes
-        a shard), for `replay`. Not for tf.data service.
-      replay: a folder written by `order_log`, of which epoch n replays file n, or one such file, which every epoch
-        replays: the same records in the same sequence, whatever is cached. Takes the same files, `shuffle_bytes` and
-        `readahead_bytes`; `seed` is the log's. A log that was cut off (its process was killed) is replayed as far as it
-        goes, with a warning. Iterators cannot be saved. Not for tf.data service.
-      cut: sizes of shards; None: 0.5, 2 and 8 MiB.
-      auth_token_file: file whose first line is the cluster's token.
-      connect_timeout_s: seconds until a server that does not answer is an error here.
-      reconnect_timeout_s: seconds that an iterator waits for a node that is gone before it fails.
-      progress: called with (bytes done, bytes in all) while a first scan runs; None: a progress bar on a terminal.
+      resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md).
+      reading: `tfquiver.Reading(...)`: how much is read ahead, and when a record counts as read.
+      first_use: `tfquiver.FirstUse(...)`: name, cutting and progress where nobody has used the files before.
+      connection: `tfquiver.Connection(...)`: token and timeouts.
 
-    Raises:
+    Raises, all but ImportError also of the class of `tf.errors` of that kind:
       InvalidArgumentError: an argument that cannot be right; names it.
       NotFoundError: a pattern of `source` matches nothing, or no node runs in `cache_dir`; names it.
       CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
       StaleDigestError: a file changed while it was scanned.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
       ImportError: the op was not built for this TensorFlow; says what to run.
-
-    Iterators raise `tf.errors.UnavailableError` when the node stays away longer than `reconnect_timeout_s`,
-    `tf.errors.FailedPreconditionError` naming an object that changed, `tf.errors.DataLossError` naming a damaged one;
-    with `order_log`, `tf.errors.AlreadyExistsError` naming a log that would be written over; with `replay`,
-    `tf.errors.NotFoundError`, `InvalidArgumentError` (another data set, other options) and `DataLossError` naming the
-    log.
+    Iterators raise `tf.errors.UnavailableError` (the node stays away), `FailedPreconditionError` (a file changed) and
+    `DataLossError` (a file is damaged); each names it.
     """
-    options = checked_options(
-        batch_size, drop_remainder, shuffle_bytes, readahead_bytes, seed, job, hold_back, reconnect_timeout_s,
-        order, with_position, homogeneous, order_log, replay,
-    )  # fmt: skip
+    options = checked_options(batch_size, drop_remainder, order, job, reading, connection)
+    check_group("first_use", first_use, FirstUse)
     if cache_dir is None and service is None:
         raise errors.InvalidArgumentError(
             "give cache_dir= (one machine) or service= (a coordinator's address), or both"
@@ -154,19 +94,18 @@ def dataset(
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
     quota_bytes = None if quota is None else size("quota", quota, 1)
-    if cut is not None and not isinstance(cut, CutPolicy):
-        raise errors.InvalidArgumentError(f"cut={cut!r}: must be a tfquiver.CutPolicy")
-    if not isinstance(resume, bool):
-        raise errors.InvalidArgumentError(f"resume={resume!r}: must be True or False")
-    if resume and (order_log is not None or replay is not None):
-        raise errors.InvalidArgumentError("resume=True: not with order_log= or replay=, which are of whole epochs")
+    check_flag("resume", resume)
+    if resume and (options.order_log or options.replay):
+        raise errors.InvalidArgumentError("resume=True: not with log_dir= or Replay(), which are of whole epochs")
     if resume and job is None:
         raise errors.InvalidArgumentError("resume=True needs job=: the name that the interrupted run had")
-    check_name("name", name)
-    check_seconds("connect_timeout_s", connect_timeout_s)
-    token = own_token.read_token("" if auth_token_file is None else os.fspath(auth_token_file))
+    if options.files and cache_dir is None:
+        raise errors.InvalidArgumentError(
+            'order="files" needs cache_dir=: workers of tf.data service cannot keep one order, records are read here'
+        )
+    token = own_token.read_token(os.fspath(connection.auth_token_file or ""))
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
-    described, accesses = _describe(source, cut)
+    described, accesses = describe(source, first_use, options.files)
 
     from tfquiver.ops import loader  # imports TensorFlow
 
@@ -184,12 +123,14 @@ def dataset(
         assert coordinator is not None
         if reaching is not None:
             reaching.use(accesses, endpoint)
-        with Registrar(coordinator, control, token, connect_timeout_s) as registrar, _Bar(progress) as report:
+        patience_s = connection.connect_timeout_s
+        with Registrar(coordinator, control, token, patience_s) as registrar, ProgressBar(first_use.progress) as report:
             if service and node_id:
                 registrar.check_member(node_id, str(where))
             if quota_bytes is not None:
                 _warn_of_quota(registrar, quota_bytes, str(where))
-            registered = described(registrar, name, report, reaching.client_id if reaching else "")
+            registered = described(registrar, report, reaching.client_id if reaching else "")
+            name = first_use.name
             if name is not None and registered.name != name:
                 logging.warning("name=%r: the data set has been known as %r since its first use", name, registered.name)
             if token:
@@ -233,50 +174,6 @@ def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
         logging.warning("quota=%d: the node of %s runs already, with %d bytes", quota_bytes, where, running)
 
 
-_Register = Callable[[Registrar, str | None, Progress | None, str], types_pb2.Dataset]
-
-
-def _describe(source: Source, cut: CutPolicy | None) -> tuple[_Register, list[Access]]:
-    """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
-    if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tfqd"):
-        if "://" in (named := os.fspath(source)).removeprefix("file://"):
-            raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
-        path = Path(named.removeprefix("file://")).expanduser()
-        if cut is not None:
-            raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
-        if not path.is_file():
-            raise errors.NotFoundError(f"no digest file at {path}")
-        uris = (file.uri for file in Digest.open(path).files)
-        return lambda registrar, _name, _progress, _client_id: registrar.digest(path), accesses_of(uris)
-    if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
-        raise errors.InvalidArgumentError(
-            f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
-            "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
-        )
-    try:
-        files, accesses = listed(source)
-    except TypeError as error:
-        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
-    terms = ListingTerms(cut or CutPolicy(), place_of(accesses))
-
-    def register(
-        registrar: Registrar, name: str | None, progress: Progress | None, client_id: str
-    ) -> types_pb2.Dataset:
-        return registrar.files(files, terms, name or _name_from(source), progress, client_id)
-
-    return register, accesses
-
-
-def _parts(source: object) -> Sequence[object]:
-    return source if isinstance(source, list | tuple) else ()
-
-
-def _name_from(source: Source) -> str:
-    first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
-    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
-    return (stem or first)[:_MAX_NAME]
-
-
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
     from tfquiver.host.daemon import find_or_start
 
@@ -304,26 +201,3 @@ def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return made.with_options(options)
-
-
-class _Bar:
-    """The user's progress callback, or a bar on a terminal, or nothing."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._bar: Any = None
-
-    def __enter__(self) -> Progress | None:
-        if self._progress is not None or not sys.stderr.isatty():
-            return self._progress
-        from rich.console import Console
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(console=Console(stderr=True), transient=True)
-        self._bar.start()
-        task = self._bar.add_task("first use: scanning", total=None)
-        return lambda done, total: self._bar.update(task, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()

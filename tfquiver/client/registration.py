@@ -13,6 +13,7 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.client.option_groups import Progress
 from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
@@ -32,8 +33,6 @@ _COMPRESSIONS = {
     "gzip": types_pb2.COMPRESSION_GZIP,
     "zlib": types_pb2.COMPRESSION_ZLIB,
 }
-
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
 class Registrar:

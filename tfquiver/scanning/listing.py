@@ -13,12 +13,17 @@ _MOST_SAID = 256
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def expand(source: Source, store_for: Callable[[str], stores.ObjectStore] = stores.for_uri) -> list[FileEntry]:
+def expand(
+    source: Source, store_for: Callable[[str], stores.ObjectStore] = stores.for_uri, in_order: bool = False
+) -> list[FileEntry]:
     """The files that `source` names, sorted by URI, each once, with compression "auto".
+
+    `in_order`: whoever reads them relies on their being named in that order.
 
     Raises:
       NotFoundError: a pattern matches nothing; names the pattern.
-      InvalidArgumentError: no pattern at all, a directory, or a scheme without a store.
+      InvalidArgumentError: no pattern at all, a directory, or a scheme without a store; with `in_order`, a file that is
+        named twice or too late.
     """
     patterns = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not patterns:
@@ -37,6 +42,11 @@ def expand(source: Source, store_for: Callable[[str], stores.ObjectStore] = stor
         if not matches:
             raise errors.NotFoundError(f"no match for {pattern}")
         for info in matches:
+            if in_order and found and info.uri <= (last := next(reversed(found))):
+                raise errors.InvalidArgumentError(
+                    f'source: {info.uri} after {last}: order="files" reads each file once, sorted by name: give sorted '
+                    "names, each once"
+                )
             found[info.uri] = FileEntry(_utf8(info.uri), info.size_bytes, info.generation)
     return [found[uri] for uri in sorted(found)]
 

@@ -51,6 +51,7 @@ class Welcome:
 ORDER_ANY = 0
 ORDER_DETERMINISTIC = 1
 ORDER_WANTED = 2
+ORDER_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TY
 
 def _wish(f: Fields) -> Wish:
     return Wish(
-        f.u64("seed"), f.u8("order", ORDER_WANTED), f.flag("homogeneous"), f.u64("order_seed"),
+        f.u64("seed"), f.u8("order", ORDER_FILES), f.flag("homogeneous"), f.u64("order_seed"),
         f.u64("block_bytes", MAX_BYTES), f.u32("batch_records"),
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The order of a deterministic session: a function of data set, order seed and block size alone. Pure.
 
-The shards in a seeded permutation, cut into blocks of about `block_bytes`. Whoever reads a block emits its records in
-an order that the op makes of the order seed and the block's place: merged by their positions, the records of any
-number of readers are one sequence.
+The shards in a seeded permutation, or as they are stored, cut into blocks of about `block_bytes`. Whoever reads a
+block emits its records in an order that the op makes of the order seed and the block's place: merged by their
+positions, the records of any number of readers are one sequence.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ class BlockOrder:
         self,
         lengths: Sequence[int] | npt.NDArray[np.uint64],
         records: Sequence[int] | npt.NDArray[np.integer],
-        seed: int,
+        seed: int | None,
         block_bytes: int,
     ) -> None:
         """
         Args:
           lengths: bytes of each shard.
           records: of each shard.
+          seed: of the permutation; None: shards in their stored order.
           block_bytes: a block ends with the shard that makes it so large, or at 1024 shards; 0: each shard is a block.
         """
         count = len(lengths)
-        # Not numpy's permutation: it is free to be another one in another version.
-        keys = _mixed(np.arange(count, dtype=np.uint64) ^ _mixed(np.array([seed & _MASK], np.uint64)))
-        order = np.argsort(keys, kind="stable").astype(np.uint32)
+        order = _permutation(count, seed)
         self.shards = array("I", order.tobytes())
         first = np.array(_cut(np.asarray(lengths, np.uint64)[order], block_bytes), np.int64)
         self.first = array("I", first.astype(np.uint32).tobytes())
@@ -76,6 +75,15 @@ class BlockOrder:
         block = self.block_of(shard)
         start, end = self._records_before[block], self._records_before[block + 1]
         return Place(position=start, offset=self._offset[self._at[shard]], records=end - start)
+
+
+def _permutation(count: int, seed: int | None) -> npt.NDArray[np.uint32]:
+    stored = np.arange(count, dtype=np.uint32)
+    if seed is None:
+        return stored
+    # Not numpy's permutation: it is free to be another one in another version.
+    keys = _mixed(stored.astype(np.uint64) ^ _mixed(np.array([seed & _MASK], np.uint64)))
+    return np.argsort(keys, kind="stable").astype(np.uint32)
 
 
 def _cut(lengths: npt.NDArray[np.uint64], block_bytes: int) -> list[int]:

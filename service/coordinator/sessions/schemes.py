@@ -30,7 +30,8 @@ class Shards(Protocol):
 def block_order(session: Session, shards: Shards) -> BlockOrder:
     """What `deterministic` wants. Takes seconds for millions of shards: in a thread. Sessions that `key_of` says the
     same of may share it."""
-    return BlockOrder(shards.lengths, shards.records, session.order.order_seed, session.order.block_bytes)
+    order = session.order
+    return BlockOrder(shards.lengths, shards.records, None if order.files else order.order_seed, order.block_bytes)
 
 
 def units(session: Session, shards: Shards) -> tuple[ChunkLayout, ResidentSlots]:
@@ -42,6 +43,8 @@ def units(session: Session, shards: Shards) -> tuple[ChunkLayout, ResidentSlots]
 
 def key_of(session: Session, shards: Shards) -> tuple[str, int, int]:
     """What of a session its order, or units, depend on."""
+    if session.order.files:
+        return "files", 0, session.order.block_bytes
     if session.order.deterministic:
         return "order", session.order.order_seed, session.order.block_bytes
     return "units", _units_of(session, shards), 0

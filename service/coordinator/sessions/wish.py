@@ -20,10 +20,14 @@ class Wish:
     def fixed(self, epoch: int) -> types_pb2.SessionOrder | None:
         """The order with all that it depends on. Raises InvalidArgumentError."""
         order = self.order
-        if order is None or not order.deterministic:
+        if order is None or not (order.deterministic or order.files):
             return order
         if self.homogeneous:
             raise errors.InvalidArgumentError("homogeneous: a deterministic order cannot be homogeneous")
+        if order.files:
+            if order.deterministic:
+                raise errors.InvalidArgumentError("files: not with deterministic, which is another order")
+            return order
         fixed = types_pb2.SessionOrder()
         fixed.CopyFrom(order)
         if not fixed.order_seed:

@@ -22,7 +22,7 @@ _STATES = {
 def order_of(wish: frames.Wish) -> types_pb.SessionOrder:
     return types_pb.SessionOrder(
         deterministic=wish.order == frames.ORDER_DETERMINISTIC, block_bytes=wish.block_bytes,
-        order_seed=wish.order_seed, batch_records=wish.batch_records,
+        order_seed=wish.order_seed, batch_records=wish.batch_records, files=wish.order == frames.ORDER_FILES,
     )  # fmt: skip
 
 

@@ -109,11 +109,12 @@ class World:
             service=self.coordinator,
             cache_dir=self.cache_dir(node),
             batch_size=spec.batch,
-            shuffle_bytes=spec.shuffle_bytes,
-            readahead_bytes=spec.readahead_bytes,
-            hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
+            order=tfquiver.Shuffled(shuffle_bytes=spec.shuffle_bytes, homogeneous=homogeneous),
+            reading=tfquiver.Reading(
+                readahead_bytes=spec.readahead_bytes,
+                hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
+            ),
             job=spec.name,
-            homogeneous=homogeneous,
         )
         return options(source, spec.prefetch)
 

@@ -279,6 +279,7 @@ class SessionOrder(_message.Message):
     BLOCK_BYTES_FIELD_NUMBER: _builtins.int
     ORDER_SEED_FIELD_NUMBER: _builtins.int
     BATCH_RECORDS_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
     deterministic: _builtins.bool
     """The order is a function of order_seed alone: blocks of shards, each handed out whole, one after the other."""
     block_bytes: _builtins.int
@@ -287,6 +288,8 @@ class SessionOrder(_message.Message):
     """deterministic; 0: made of the session's seed and epoch"""
     batch_records: _builtins.int
     """homogeneous: records of a batch; 0: not known"""
+    files: _builtins.bool
+    """Shards as they are stored, each a block by itself; not with deterministic or homogeneous. One reader sees that order."""
     def __init__(
         self,
         *,
@@ -294,10 +297,11 @@ class SessionOrder(_message.Message):
         block_bytes: _builtins.int = ...,
         order_seed: _builtins.int = ...,
         batch_records: _builtins.int = ...,
+        files: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "block_bytes", b"block_bytes", "deterministic", b"deterministic", "order_seed", b"order_seed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "block_bytes", b"block_bytes", "deterministic", b"deterministic", "files", b"files", "order_seed", b"order_seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

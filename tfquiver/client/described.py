@@ -1,0 +1,66 @@
+"""The source that the user names: which files, how they become a data set, and how their stores are reached."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.client.listed import accesses_of, listed
+from tfquiver.client.option_groups import FirstUse, Progress
+from tfquiver.client.registration import Registrar
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.digest import Digest
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.listing import Source
+from tfquiver.stores.access import Access, place_of
+
+_MAX_NAME = 64
+
+Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
+
+
+def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Register, list[Access]]:
+    """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
+    if isinstance(only := _only(source), str | os.PathLike) and os.fspath(only).endswith(".tfqd"):
+        if "://" in (named := os.fspath(only)).removeprefix("file://"):
+            raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
+        path = Path(named.removeprefix("file://")).expanduser()
+        if first_use.cut is not None:
+            raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
+        if not path.is_file():
+            raise errors.NotFoundError(f"no digest file at {path}")
+        uris = (file.uri for file in Digest.open(path).files)
+        return lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris)
+    if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
+        raise errors.InvalidArgumentError(
+            f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
+            "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
+        )
+    try:
+        files, accesses = listed(source, in_order)
+    except TypeError as error:
+        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
+    terms = ListingTerms(first_use.cut or CutPolicy(), place_of(accesses))
+
+    def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
+        return registrar.files(files, terms, first_use.name or _name_from(source), progress, client_id)
+
+    return register, accesses
+
+
+def _parts(source: object) -> Sequence[object]:
+    return source if isinstance(source, list | tuple) else ()
+
+
+def _only(source: object) -> object:
+    return parts[0] if len(parts := _parts(source)) == 1 else source
+
+
+def _name_from(source: Source) -> str:
+    first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
+    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
+    return (stem or first)[:_MAX_NAME]
