@@ -29,8 +29,8 @@ class SessionNews(Protocol):
     def unread(self) -> UnreadKeys: ...
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        """Whether the sessions of these keys have no readers, nobody has asked for one of them, or left it, for so long,
-        and one of them has ended. (Of the others trainers have had enough.)"""
+        """Whether the sessions of these keys have no readers, nobody has asked for one of them, or left it, for so
+        long, and one of them has ended. (Of the others trainers have had enough.)"""
 
 
 class CoordinatorNews:
