@@ -1,10 +1,9 @@
 """Makes a repository of the TensorFlow that is installed for `python3` on PATH."""
 
 _LOCATE = """
-import importlib.util, pathlib
-from importlib import metadata
+import importlib.metadata, importlib.util, pathlib
 print(pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent)
-print(metadata.version(metadata.packages_distributions()["tensorflow"][0]))
+print(importlib.metadata.version("tensorflow"))
 """
 
 _BUILD = """

@@ -184,12 +184,13 @@ def _leave(code: int) -> NoReturn:
 
 
 async def _options() -> node_parts.Options:
+    token = own_token.read_token(FLAGS.auth_token_file)
+    if FLAGS.coordinator or FLAGS.port is not None:  # first: the way to the coordinator may have to be waited for
+        bind_host = own_hosts.bound(FLAGS.bind_host, FLAGS.coordinator)
+        serving.check_exposure(bind_host, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
     hosts = await own_hosts.choose(
         FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
     )
-    token = own_token.read_token(FLAGS.auth_token_file)
-    if FLAGS.coordinator or FLAGS.port is not None:
-        serving.check_exposure(hosts.bind, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)
     quota = sizes.parse_bytes(FLAGS.quota) if FLAGS.quota else None
     return node_parts.Options(
         quota_bytes=quota, hot_bytes=sizes.parse_bytes(FLAGS.hot), codec=FLAGS.codec,

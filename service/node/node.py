@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.host.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
@@ -23,6 +26,7 @@ from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.kept_totals import KeptTotals
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, Elsewhere
 from tfquiver.service.node.origin.client_stores import ClientStores
@@ -34,8 +38,10 @@ from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.servicer import NodeServicer
+from tfquiver.service.node.shards.clear import clear
 from tfquiver.service.node.shards.placer import Placer
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.shards.warming import Warming
 from tfquiver.trust.callers import Callers
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
@@ -82,6 +88,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._undo: list[Callable[[], Awaitable[object]]] = []
         self._asked_s = self._loop.time()
+        self._began_s = int(time.time())
         self.socket = str(directory.sockets / "reader.sock")
         self.control = f"unix:{directory.sockets / 'control.sock'}"
         self._own_coordinator = f"unix:{directory.sockets / 'coordinator.sock'}"
@@ -177,10 +184,10 @@ class Node:
             deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
             store_for=client_stores.of_dataset,
         )
-        self._source = ShardSource(
-            directory.node_id, self._disk, HotSet(options.hot_bytes, _hot_shards()), fetcher, peers, placer.elsewhere
-        )
+        self._hot = HotSet(options.hot_bytes, _hot_shards())
+        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.elsewhere)
         self._undo.append(self._source.close)
+        self._warming = Warming(directory.node_id, self._disk, self._source, self._link.members, self._link.missing)
         self._orders = ChunkOrders(
             self._info(), self._disk, self._source, self._digests.get, self._link.members,
             Elsewhere(self._link.missing, placer.room_elsewhere), options.refill_bytes_per_s,
@@ -208,6 +215,9 @@ class Node:
             ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
             options.reader_group,
         )
+        self._totals = KeptTotals(directory.path, self._counted)
+        await self._totals.start()
+        self._undo.append(self._totals.close)  # after the readers have been stopped
         if peers:
             await self._start_data_port()
         await self._start_control(client_stores)
@@ -256,7 +266,7 @@ class Node:
     async def _start_control(self, client_stores: ClientStores) -> None:
         options = self._options
         server = rpc.new_server(self._callers)
-        servicer = NodeServicer(self._status, self._scans, client_stores, self._asked)
+        servicer = NodeServicer(self._status, self._scans, client_stores, self._asked, self._warm, self._clear)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         listened = [self.control]
         if options.control_port is not None:
@@ -297,6 +307,21 @@ class Node:
     def _asked(self) -> None:
         self._asked_s = self._loop.time()
 
+    async def _warm(self, digest_id: bytes) -> AsyncGenerator[node_pb2.WarmProgress, None]:
+        async with aclosing(self._warming.warm(await self._digests.get(digest_id))) as progress:
+            async for told in progress:
+                yield told
+
+    async def _clear(self) -> node_pb2.ClearReply:
+        return await clear(self._disk, self._source, self._hot)
+
+    def _counted(self) -> Totals:
+        stats = self._source.stats()
+        served_bytes = self._sessions.served_bytes
+        return Totals(
+            self._began_s, served_bytes, stats.hits, stats.misses, stats.store_bytes, stats.store_requests
+        )  # fmt: skip
+
     def _info(self) -> types_pb2.NodeInfo:
         return types_pb2.NodeInfo(
             node_id=self._directory.node_id,
@@ -313,6 +338,7 @@ class Node:
             coordinator_address=self.coordinator,
             readers=self._sessions.readers,
             served_bytes=self._sessions.served_bytes,
+            totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()),
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 from tfquiver import errors
@@ -26,8 +27,11 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         scans: DatasetScans,
         client_stores: ClientStores,
         used: Callable[[], None],
+        warm: Callable[[bytes], AsyncGenerator[pb.WarmProgress, None]],
+        clear: Callable[[], Awaitable[pb.ClearReply]],
     ) -> None:
         self._status, self._scans, self._client_stores, self._used = status, scans, client_stores, used
+        self._warm, self._clear = warm, clear
 
     @rpc.handled
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
@@ -64,3 +68,15 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         accesses = [Access(store.scheme, store.options, store.expires_at_s) for store in request.stores]
         self._client_stores.use(request.client_id, accesses, request.digest_ids, request.ttl_s)
         return pb.UseStoresReply()
+
+    @rpc.handled_stream
+    async def Warm(self, request: pb.WarmRequest, context: Any) -> AsyncIterator[pb.WarmProgress]:
+        async with aclosing(self._warm(request.digest_id)) as progress:
+            async for told in progress:
+                self._used()
+                yield told
+
+    @rpc.handled
+    async def Clear(self, request: pb.ClearRequest, context: Any) -> pb.ClearReply:
+        self._used()
+        return await self._clear()

@@ -80,29 +80,50 @@ def define_flags() -> None:
 
 async def serve() -> None:
     free_port_or_refuse(FLAGS.port)
-    await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
-    from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
-
-    library = loader.load()
-
-    def node_ready(endpoint: NodeEndpoint) -> None:
-        library.set_endpoint("", endpoint.socket)
-
-    child = None
-    if FLAGS.node_dir:
-        node_ready(running_node(Path(FLAGS.node_dir)))
-    else:
-        arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
-        arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
-        arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
-        child = NodeChild(Path(FLAGS.cache_dir).absolute(), arguments, node_ready)
-        await child.start()
+    place = _NodePlace()
+    child = None if FLAGS.node_dir else _own_node(place)
+    if child is not None:
+        await child.start()  # before the dispatcher is waited for: flags that cannot be right are refused at once
     try:
+        await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
+        from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
+
+        library = loader.load()
+        place.loaded(library)
+        if FLAGS.node_dir:
+            place.found(running_node(Path(FLAGS.node_dir)))
         await _work(library)
     finally:
         if child is not None:
             await child.stop()
     leave()
+
+
+class _NodePlace:
+    """Tells the op where the node is, as soon as both are there, and whenever the node is started again."""
+
+    def __init__(self) -> None:
+        self._library: Library | None = None
+        self._endpoint: NodeEndpoint | None = None
+
+    def found(self, endpoint: NodeEndpoint) -> None:
+        self._endpoint = endpoint
+        self._tell()
+
+    def loaded(self, library: Library) -> None:
+        self._library = library
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._library is not None and self._endpoint is not None:
+            self._library.set_endpoint("", self._endpoint.socket)
+
+
+def _own_node(place: _NodePlace) -> NodeChild:
+    arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
+    arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+    arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
+    return NodeChild(Path(FLAGS.cache_dir).absolute(), arguments, place.found)
 
 
 async def _dispatcher_answers(address: str, deadline_s: float) -> None:

@@ -21,7 +21,7 @@ RECORD = bytes(1008)  # 1 KiB framed: a chunk is 4096 of them
 
 def build(emulator: GcsEmulator, output: Path, workers: int) -> subprocess.Popen[bytes]:
     command = ["digest", "build", "gs://bucket/f-*", "-o", str(output), f"--workers={workers}"]
-    sizes = ["--min-shard=1", "--target-shard=1", "--max-shard=1"]
+    sizes = ["--min_shard=1", "--target_shard=1", "--max_shard=1"]
     environment = os.environ | {"STORAGE_EMULATOR_HOST": emulator.address}
     return subprocess.Popen([sys.executable, "-m", "tfquiver.cli.main", *command, *sizes], env=environment)
 

@@ -12,7 +12,7 @@ from tests.support.records import stream
 from tfquiver.cli.main import main
 from tfquiver.content.digest import Digest
 
-SIZES = ["--min-shard=200", "--target-shard=1000", "--max-shard=5KB"]
+SIZES = ["--min_shard=200", "--target_shard=1000", "--max_shard=5KB"]
 PAYLOADS = [bytes([i % 256]) * (i % 100) for i in range(500)]
 
 
@@ -73,8 +73,8 @@ def test_a_damaged_digest_is_refused(built: Path, capsys: pytest.CaptureFixture[
         (["{tmp}/nope-*"], "no match for {tmp}/nope-*"),
         (["{tmp}"], "{tmp}: a directory"),
         (["quux://b/f"], "no store for quux://"),
-        (["{tmp}/f", "--min-shard=9MiB"], "min <= target"),
-        (["{tmp}/f", "--min-shard=lots"], "not a size: 'lots'"),
+        (["{tmp}/f", "--min_shard=9MiB"], "min <= target"),
+        (["{tmp}/f", "--min_shard=lots"], "not a size: 'lots'"),
         (["{tmp}/bad"], "bad: damaged length CRC of the record at offset 0; is it a TFRecord file?"),
     ],
 )

@@ -409,7 +409,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
 def test_status_is_printed_as_tables_and_as_json(
     node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tfquiver.cli import calls, status
+    from tfquiver.cli import calls, status, status_view
 
     directory, _ = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)
@@ -420,9 +420,9 @@ def test_status_is_printed_as_tables_and_as_json(
     assert told["sessions"][0]["acked"] == dataset.shards
     assert told["nodes"][0]["node_id"] == node.ready["node_id"]
     assert told["nodes"][0]["entries"] == dataset.shards
-    status.show(told, calls.console(width=80))
+    status_view.show(told, calls.console(width=80))
     printed = capsys.readouterr().out
-    assert status._short(node.ready["node_id"]) in printed
+    assert status_view.short(node.ready["node_id"]) in printed
     assert "…" not in printed
     with pytest.raises(errors.InvalidArgumentError, match="neither"):
         status.collect("nothing")

@@ -74,3 +74,10 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
             done = run(server, f"--port={port}", f"--node_dir={tmp_path}", *more)
             assert done.returncode == 1
             assert f"--port={port}: Address already in use" in done.stderr
+
+
+def test_a_worker_whose_node_needs_a_token_is_told_so_before_a_dispatcher_is_waited_for(tmp_path: Path) -> None:
+    elsewhere = ["--coordinator=192.0.2.1:5040", "--dispatcher=192.0.2.1:5050", "--connect_timeout_s=600"]
+    done = run(WORKER, *elsewhere, f"--cache_dir={tmp_path}/cache", "--port=0")  # within a minute
+    assert done.returncode == 1
+    assert "no token is asked for: give --auth_token_file" in done.stderr

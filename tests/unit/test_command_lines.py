@@ -24,13 +24,16 @@ COMMANDS = [
     ["digest", "show"],
     ["digest", "verify"],
     ["status"],
+    ["stop"],
+    ["clear"],
+    ["up", "localhost:1"],
     ["token", "new"],
     ["demo", "--no-such-option"],
     [],
 ]
 OPTIONS = [
     "--service", "--auth_token_file", "--json", "--rotation", "--chunks", "--partitions", "--sessions", "-o", "--name",
-    "--min-shard", "--target-shard", "--max-shard", "--workers", "--files", "--content", "--out", "--version", "--",
+    "--min_shard", "--target_shard", "--max_shard", "--workers", "--files", "--content", "--out", "--version", "--",
 ]  # fmt: skip
 LINES = 400
 
@@ -54,6 +57,7 @@ def test_drawn_at_random(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(seed)
+    monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(calls, "CALL_S", 0.01)
     (tmp_path / "binary").write_bytes(bytes(range(256)))
@@ -77,7 +81,7 @@ def test_drawn_at_random(
         (["digest", "build", "x", "-o", "/"], "--output=/: give the name of a file"),
         (["digest", "build", "x", "-o", ""], "--output=.: give the name of a file"),
         (["digest", "build", "x", "-o", "."], "--output=.: give the name of a file"),
-        (["digest", "build", "x", "-o", "o", "--min-shard", "9" * 400], "not a size: '9999"),
+        (["digest", "build", "x", "-o", "o", "--min_shard", "9" * 400], "not a size: '9999"),
         (["dataset", "set-cache", "x", "999999999PiB", "--service", "h:1"], "'999999999PiB' is not a cache setting"),
         (["dataset", "set-cache", "x", "cooperative:" + "9" * 400, "--service", "h:1"], "is not a cache setting"),
         (["status", "x" * 5000], "neither host:port nor a directory"),
@@ -86,7 +90,19 @@ def test_drawn_at_random(
         (["status", "h:1", "--sessions", "9" * 400], "is not a number from 1"),
         (["status", "h:1", "--sessions", "-1"], "is not a number from 1"),
         (["status", "h:1", "--auth_token_file", "binary"], "--auth_token_file=binary: the first line is not ASCII"),
-        (["status"], "WHERE --service is required"),
+        (["status"], "which cluster? give its coordinator (host:port) or a cache directory"),
+        (["dataset", "list"], "which cluster? "),
+        (["up"], "which cluster? "),
+        (["up", "localhost:1"], "up: give a directory for what is cached, not an address"),
+        (["up", "\0"], "null"),
+        (["up", "x", "--workers", "-1"], "is not a number from 0 to 64"),
+        (["up", "x", "--quota", "much"], "'much' is not a size"),
+        (["up", "x", "--port", "65536"], "'65536' is not a port"),
+        (["up", "binary"], "binary: File exists"),
+        (["stop", "localhost:1"], "stop: 'localhost:1' is not a cache directory of this machine"),
+        (["stop", "nothing"], "stop: 'nothing' is not a cache directory of this machine"),
+        (["clear", "nothing"], "neither host:port nor a directory"),
+        (["warm", "nothing", "--service", "h:1"], "nothing"),
         (["digest", "build", "x", "-o", "o", "--workers", "0"], "is not a number from 1"),
         (["digest", "show", "a\nb\x1b[31m"], "a\\nb\\x1b[31m"),
         (["digest", "show", "x" * 5000], "File name too long"),
@@ -100,6 +116,7 @@ def test_what_is_wrong_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     code, _, err = call(arguments, capsys)
     assert code in (1, 2)

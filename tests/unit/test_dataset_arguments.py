@@ -163,7 +163,7 @@ def test_the_same_arguments_are_the_same_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "cache_dir= .* or service="),
+        ({}, "cache_dir= .* or service=.* TFQUIVER_SERVICE"),
         ({"service": "nonsense"}, "service='nonsense'"),
         ({"service": 7}, "service=7"),
         ({"service": "h:1", "quota": "1GiB"}, "quota="),

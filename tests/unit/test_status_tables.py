@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli import calls, status
+from tfquiver.cli import calls, status_view
 from tfquiver.cli.main import main
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
@@ -20,34 +20,35 @@ def told(name: str) -> dict[str, Any]:
     dead = {"node_id": "host-dead", "error": f"node {name}: no answer", "quota_bytes": 0}
     dataset = {"name": name, "digest_id": "ab" * 32, "shards": 10, "records": 20, "size_bytes": 10**12}
     session = {
-        "session_id": "s", "job": name, "dataset": name, "digest_id": "ab" * 32, "epoch": 12, "ended": True,
-        "acked": 10, "shards": 10, "readers": 16, "resident_leases": 9, "missing_leases": 1,
+        "session_id": "s", "session_key": "k", "job": name, "dataset": name, "digest_id": "ab" * 32, "epoch": 12,
+        "ended": True, "acked": 10, "shards": 10, "readers": 16, "resident_leases": 9, "missing_leases": 1,
         "shortfall": 10, "reread": 3,
     }  # fmt: skip
-    return {
+    status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
-        "store_bytes": 10, "served_bytes": 20,
+        "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]),
     }  # fmt: skip
+    return {"problems": status_view.problems(status), **status}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_others_break_nothing(name: str) -> None:
     out = io.StringIO()
-    status.show(told(name), calls.console(file=out, width=80, force_terminal=False))
+    status_view.show(told(name), calls.console(file=out, width=80, force_terminal=False))
     printed = out.getvalue()
     assert all(line.isprintable() for line in printed.splitlines())
     assert printed.encode()
     if len(name) < 14 and name.isprintable():
-        assert printed.count(name) == 4, "the node's error, the data set, and the session's job and data set"
-    tables = [line for line in printed.splitlines() if not line.endswith(": no answer")]
-    assert len(tables) < len(printed.splitlines()), "the silent node has a line of its own, however long"
+        assert printed.count(name) == 6, "two problems with three names; the data set, and the session's two"
+    tables = [line for line in printed.splitlines() if not line.startswith("! ")]
+    assert len(tables) + 2 == len(printed.splitlines()), "each problem has a line of its own, however long"
     assert max(map(len, tables)) <= 80
 
 
 def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     out = io.StringIO()
-    status.show(told("j" * 40), calls.console(file=out, width=80))
+    status_view.show(told("j" * 40), calls.console(file=out, width=80))
     printed = out.getvalue()
     for word in ("99999999", "from store", "again", "unread", "ended", "100%", "coop 1.0 GB", f"{'j' * 13}…"):
         assert word in printed
@@ -63,3 +64,37 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"no node runs in {tmp_path}; it holds 1 shards, 1.0 kB" in capsys.readouterr().out
     assert main(["status", "--service", str(tmp_path), "--json"]) == 0
     assert '"running": false, "entries": 1, "used_bytes": 1000' in capsys.readouterr().out
+
+
+def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
+    sick = told("run")
+    sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 4, "used_bytes": 9}
+    found = status_view.problems(sick)
+    assert found[0].endswith("no answer") and len(found) == 5
+    for word in ("2 entries were damaged", "3 shards that were not", "its quota is used up", "10 shards are perhaps"):
+        assert any(word in line for line in found), word
+    out = io.StringIO()
+    status_view.show(sick | {"problems": found}, calls.console(file=out, width=80))
+    assert out.getvalue().startswith("! node run: no answer")
+    healthy = sick | {"nodes": [told("")["nodes"][0] | {"quota_bytes": 10**13}], "sessions": []}
+    assert status_view.problems(healthy) == []
+    large = told("run")["datasets"][0] | {"size_bytes": 10**14, "cache": {"mode": "unset"}}
+    (line,) = status_view.problems(healthy | {"datasets": [large]})
+    assert line.startswith("data set run (100.0 TB) is larger than all quotas (10.0 TB)")
+    assert status_view.problems(healthy | {"nodes": []}) == [
+        "no node keeps anything: start tfquiver-node with a --quota, or tfquiver up"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("job", "key", "shown"),
+    [
+        ("job-0123456789ab", "0123456789ab" + "0" * 20 + "-train", "train-0123"),
+        ("job-0123456789ab", "0123456789ab" + "0" * 20 + "-train:3", "train-0123"),
+        ("job-0123456789ab", "0123456789ab" + "0" * 20, "job-0123456789ab"),
+        ("job-0123456789ab", "ffff", "job-0123456789ab"),
+        ("sweep-7", "0123456789ab" + "0" * 20 + "-train", "sweep-7"),
+    ],
+)
+def test_a_job_without_a_name_is_shown_by_its_program(job: str, key: str, shown: str) -> None:
+    assert status_view.job({"job": job, "session_key": key}) == shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,28 +15,34 @@ from rich.table import Table
 
 from tfquiver import errors
 from tfquiver.cli import cache_setting
-from tfquiver.host.node_endpoint import read_endpoint
+from tfquiver.host import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.trust import plain_text
-from tfquiver.trust.plain_text import shortened
-from tfquiver.wire import addresses, rpc
+from tfquiver.trust import own_token, plain_text
+from tfquiver.wire import rpc
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
-def coordinator_address(where: str) -> str:
-    """`where` itself when it is an address; else that of the node that runs in this directory."""
-    try:
-        is_directory = Path(where).is_dir()
-    except (OSError, ValueError):  # longer than a path can be, for one
-        is_directory = False
-    if not is_directory:
-        if not addresses.is_address(where):
-            said = shortened(where)
-            raise errors.InvalidArgumentError(f"{said} is neither host:port nor a directory")
-        return where
-    return read_endpoint(Path(where)).coordinator
+def add_where(parser: argparse.ArgumentParser, positional: bool = False) -> None:
+    """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone."""
+    what = f"coordinator (host:port) or cache directory; default: what {service_name.VARIABLE} names"
+    named: Any = parser
+    if positional:
+        named = parser.add_mutually_exclusive_group()
+        named.add_argument("where", nargs="?", metavar="WHERE", help=what)
+    named.add_argument("--service", default="", metavar="WHERE", help="the same" if positional else what)
+    parser.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+
+
+def where(arguments: argparse.Namespace) -> str:
+    """What `add_where`'s arguments name. Raises InvalidArgumentError: nothing does."""
+    return service_name.required(getattr(arguments, "where", None) or arguments.service)
+
+
+def token(arguments: argparse.Namespace) -> str:
+    """Raises InvalidArgumentError naming the file."""
+    return own_token.read_token(arguments.auth_token_file)
 
 
 def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:

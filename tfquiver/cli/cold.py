@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
-from tfquiver.host import node_endpoint
+from tfquiver import durable, errors
+from tfquiver.cli.status_view import saved
+from tfquiver.host import totals_file
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 
 
 def is_cold(where: str) -> bool:
-    """A directory of a cache, and nobody says that a node runs there."""
+    """A directory of a cache in which no node runs; one that was killed may have left that it does."""
     try:
-        root = Path(where)
-        return (root / "objects").is_dir() and not (root / node_endpoint.NODE_FILE).exists()
+        root = Path(where).expanduser()
+        return (root / "objects").is_dir() and durable.holder(root / "node.lock") is None
     except (OSError, ValueError):
         return False
 
 
 def collect(where: str) -> dict[str, Any]:
-    """Entries and bytes on the disk. Raises PermissionError_ when this user may not look."""
-    root = Path(where)
+    """Entries and bytes on the disk, and what they have saved. Raises PermissionError_ when this user may not look."""
+    root = Path(where).expanduser()
     entries = used_bytes = 0
     try:
         for path in (root / "objects").glob("??/??/*"):
@@ -34,4 +36,7 @@ def collect(where: str) -> dict[str, Any]:
         raise errors.UnavailableError(f"{root} changed meanwhile: ask again") from error
     except OSError as error:
         raise errors.PermissionError_(f"{root}: {error.strerror}") from error
-    return {"cache_dir": str(root), "running": False, "entries": entries, "used_bytes": used_bytes, "digests": digests}
+    held = {"entries": entries, "used_bytes": used_bytes, "digests": digests}
+    return {
+        "cache_dir": str(root), "running": False, **held, "saved": saved([asdict(totals_file.read(root))])
+    }  # fmt: skip

@@ -14,8 +14,9 @@ from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.cli import cache_setting, calls
+from tfquiver.host.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.trust import own_token, plain_text
+from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6
@@ -39,10 +40,7 @@ def add_parser(subparsers: Any) -> None:
     ):  # fmt: skip
         if command is not listing:
             command.add_argument("name", help="its name, or the first digits of its digest id")
-        command.add_argument(
-            "--service", required=True, metavar="WHERE", help="coordinator (host:port), or a cache directory"
-        )
-        command.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+        calls.add_where(command)
         command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
         command.set_defaults(run=run)
     set_cache.add_argument(
@@ -66,8 +64,8 @@ def _count(text: str) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
-        whom = f"coordinator {calls.coordinator_address(arguments.service)}"
-        told = calls.settings(stub, _all(ask, stub), own_token.read_token(arguments.auth_token_file), whom)
+        whom = f"coordinator {coordinator_address(calls.where(arguments))}"
+        told = calls.settings(stub, _all(ask, stub), calls.token(arguments), whom)
     if arguments.json:
         print(json.dumps({"datasets": told}))
         return 0
@@ -127,8 +125,8 @@ def _delete(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
-    address = calls.coordinator_address(arguments.service)
-    token = own_token.read_token(arguments.auth_token_file)
+    address = coordinator_address(calls.where(arguments))
+    token = calls.token(arguments)
 
     def ask(method: Callable[..., Any], request: Any, *timeout_s: float) -> Any:
         return calls.ask(method, request, token, f"coordinator {address}", *timeout_s)

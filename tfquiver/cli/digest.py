@@ -29,11 +29,12 @@ from tfquiver.client.registration import Registrar
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.host.service_name import coordinator_address
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.sizes import parse_bytes
 from tfquiver.stores.access import place_of
-from tfquiver.trust import own_token, plain_text
+from tfquiver.trust import plain_text
 from tfquiver.trust.plain_text import shortened
 
 _MANY = 10
@@ -55,7 +56,7 @@ def add_parser(subparsers: Any) -> None:
     for field in ("min", "target", "max"):
         size = getattr(defaults, f"{field}_bytes")
         build.add_argument(
-            f"--{field}-shard", default=str(size), metavar="SIZE", help=f"{field} shard size; default {size >> 10}KiB"
+            f"--{field}_shard", default=str(size), metavar="SIZE", help=f"{field} shard size; default {size >> 10}KiB"
         )
     build.add_argument(
         "--workers", type=_workers, default=os.cpu_count() or 1, help="scanning processes; default: CPUs"
@@ -115,8 +116,8 @@ def _build(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     _check_output(output)
     console = calls.console(stderr=True)
-    service = calls.coordinator_address(arguments.service) if arguments.service else ""
-    token = own_token.read_token(arguments.auth_token_file)
+    service = coordinator_address(arguments.service) if arguments.service else ""
+    token = calls.token(arguments)
     files, accesses = listed(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
     with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:

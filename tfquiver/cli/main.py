@@ -8,11 +8,16 @@ import sys
 from typing import NoReturn
 
 from tfquiver import errors
-from tfquiver.cli import dataset, digest, status, token
+from tfquiver.cli import clear, dataset, digest, status, stop, token, up, warm
 from tfquiver.demo import run as demo
+from tfquiver.host.service_name import VARIABLE
 from tfquiver.trust import plain_text
 from tfquiver.version import VERSION
 
+_ABOUT = f"""A cache for training data that many jobs share.
+
+Every command that asks a cluster takes its coordinator's address (host:port) or a cache directory of this machine, as
+--service WHERE or as what {VARIABLE} names."""
 _LONGEST = 6000  # a path may have 4096 characters
 
 
@@ -23,16 +28,18 @@ class _Parser(argparse.ArgumentParser):
         super().error(plain_text.plain(message, _LONGEST))
 
 
+def parser() -> argparse.ArgumentParser:
+    """Every command; the parsed arguments have `run`, a function of them that gives the exit code."""
+    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
+    subparsers = made.add_subparsers(required=True, metavar="COMMAND")
+    for command in (demo, up, stop, status, warm, clear, dataset, digest, token):
+        command.add_parser(subparsers)
+    return made
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = _Parser(prog="tfquiver", description="A cache for training data that many jobs share.")
-    parser.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    dataset.add_parser(subparsers)
-    digest.add_parser(subparsers)
-    status.add_parser(subparsers)
-    token.add_parser(subparsers)
-    demo.add_parser(subparsers)
-    arguments = parser.parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:

@@ -1,4 +1,4 @@
-"""`tfquiver status`: nodes, data sets and sessions of a cluster, or of the node of a cache directory."""
+"""`tfquiver status`: nodes, data sets and sessions of a cluster; what a directory holds where no node runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from rich.console import Console
-from rich.filesize import decimal
-from rich.text import Text
-
 from tfquiver import errors
-from tfquiver.cli import calls, cold
-from tfquiver.cli.calls import coordinator_address, cut, plain, table
+from tfquiver.cli import calls, cold, status_view
+from tfquiver.cli.calls import plain
+from tfquiver.cli.status_view import saved
+from tfquiver.host.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -22,24 +20,16 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.trust import own_token, plain_text
 from tfquiver.trust.plain_text import shortened
 from tfquiver.wire import rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000
-_LEGEND = (
-    "done: shards read. unread: shards whose reader was lost after the end, perhaps not delivered. "
-    "again: shards handed out more than once."
-)
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("status", help="nodes, data sets, sessions, hit ratio, bytes from the store")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("where", nargs="?", metavar="WHERE", help="coordinator (host:port), or a cache directory")
-    where.add_argument("--service", metavar="WHERE", help="the same, as the other commands have it")
-    parser.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+    parser = subparsers.add_parser("status", help="what is cached, read and saved, and what is wrong")
+    calls.add_where(parser, positional=True)
     parser.add_argument("--sessions", type=_count, default=20, metavar="N", help="how many, newest first; default: 20")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.set_defaults(run=_run)
@@ -52,16 +42,16 @@ def _count(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = arguments.service if arguments.where is None else arguments.where
+    where = calls.where(arguments)
     if cold.is_cold(where):
         told = cold.collect(where)
-        print(json.dumps(told) if arguments.json else _cold(told))
+        print(json.dumps(told) if arguments.json else status_view.cold(told))
         return 0
-    status = collect(where, own_token.read_token(arguments.auth_token_file), arguments.sessions)
+    status = collect(where, calls.token(arguments), arguments.sessions)
     if arguments.json:
         print(json.dumps(status))
     else:
-        show(status, calls.console())
+        status_view.show(status, calls.console())
     return 0
 
 
@@ -84,14 +74,16 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     asked = totals["hits"] + totals["peer_hits"] + totals["misses"]
     names = {dataset.digest_id: dataset.name for dataset in datasets}
-    return {
+    status = {
         "coordinator": address,
         "nodes": told,
         "datasets": cached,
         "sessions": [plain(info) | {"dataset": names.get(info.digest_id, "")} for info in infos],
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / asked if asked else None,
+        "saved": saved([node["totals"] for node in told if node.get("totals")]),
     }
+    return {"problems": status_view.problems(status), **status}
 
 
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str, Any]]:
@@ -102,7 +94,7 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
             questions: list[calls.Asked] = []
             for node in some:
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
-                whom = f"node {_short(node.node_id)} at {node.control_address}"
+                whom = f"node {status_view.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
                 if isinstance(reply, errors.TfquiverError):
@@ -110,51 +102,3 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
                     continue
                 counters = plain(reply)
                 yield {**counters.pop("node"), **counters}
-
-
-def show(status: dict[str, Any], console: Console) -> None:
-    """As tables. Every name in them was chosen by somebody else."""
-    ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
-    served, store = decimal(status["served_bytes"]), decimal(status["store_bytes"])
-    console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
-    console.print(f"given to readers {served}   read from the store {store}")
-    nodes = table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
-    silent = []
-    for node in status["nodes"]:
-        if "error" in node:
-            silent.append(plain_text.plain(node["error"]))
-            continue
-        counts = (str(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
-        quota = decimal(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
-        nodes.add_row(
-            _short(node["node_id"]), decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"])
-        )
-    console.print(nodes)
-    for line in silent:
-        console.print(Text(line, style="red"), soft_wrap=True)
-    console.print(calls.datasets_table(status["datasets"]))
-    sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
-    for info in status["sessions"]:
-        leases = info["resident_leases"] + info["missing_leases"]
-        hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
-        done = f"{info['acked'] / max(info['shards'], 1):.0%}"
-        counts = (str(info[key]) for key in ("shortfall", "reread"))
-        dataset = cut(info["dataset"], 16) or info["digest_id"][:8]
-        state = "ended" if info["ended"] else "open"
-        sessions.add_row(
-            cut(info["job"], 14), dataset, str(info["epoch"]), state, done, str(info["readers"]), hits, *counts
-        )
-    console.print(sessions)
-    if status["sessions"]:
-        console.print(_LEGEND)
-
-
-def _cold(told: dict[str, Any]) -> str:
-    """No node, no counters: what is on the disk."""
-    holds = f"{told['entries']} shards, {decimal(told['used_bytes'])}; digests: {told['digests']}"
-    return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}"
-
-
-def _short(name: str) -> str:
-    """Enough of an id to tell it from others; `--json` has the whole."""
-    return plain_text.plain(name.rpartition("-")[2][:8])

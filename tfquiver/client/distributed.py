@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import exactly_once
+from tfquiver.client import exactly_once, naming
 from tfquiver.client.checks import check_integer, check_name, check_seconds
 from tfquiver.client.tf_errors import raised_as_both
-from tfquiver.wire import addresses, rpc
+from tfquiver.wire import rpc
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -21,7 +21,7 @@ _MAX_BATCH = 1 << 24
 
 @raised_as_both()
 def distribute(
-    dispatcher: str,
+    dispatcher: str | None = None,
     *,
     job_name: str | None = None,
     max_outstanding_requests: int | None = None,
@@ -42,7 +42,8 @@ def distribute(
     a worker that waits for what another holds of the other data set goes on only after some seconds.
 
     Args:
-      dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed).
+      dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed), or the cache
+        directory in which `tfquiver up` runs one; None: the directory that the environment's TFQUIVER_SERVICE names.
       job_name: trainers that give the same name share one epoch's records between them (what stands in for `shard()`
         and automatic sharding, which would give wrong data); None: each has its own.
       max_outstanding_requests: elements asked for ahead; None: chosen by tf.data. Give at least one more than workers
@@ -65,9 +66,7 @@ def distribute(
       InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
       UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
     """
-    address = dispatcher.removeprefix("grpc://") if isinstance(dispatcher, str) else ""
-    if address.startswith("unix:") or not addresses.is_address(address):
-        raise errors.InvalidArgumentError(f"dispatcher={dispatcher!r}: must be host:port, or [IPv6 address]:port")
+    address = naming.dispatcher(dispatcher)
     if compression not in ("AUTO", None):
         raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
     check_name("job_name", job_name)
@@ -97,7 +96,7 @@ def distribute(
         check_integer("batch_size", batch_size, 1, _MAX_BATCH)
     if takeover_timeout_s is not None:
         check_seconds("takeover_timeout_s", takeover_timeout_s)
-    rpc.check_answers(address, connect_timeout_s, f"dispatcher={dispatcher!r}")
+    rpc.check_answers(address, connect_timeout_s, f"dispatcher={address!r}")
 
     import tensorflow as tf
 

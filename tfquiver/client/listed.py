@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 
@@ -9,6 +11,15 @@ from tfquiver import stores
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning.listing import Source, expand
 from tfquiver.stores.access import Access, resolve
+
+_MAX_NAME = 64
+
+
+def default_name(source: Source) -> str:
+    """What a data set is called whom nobody has given a name: as its first file or pattern, without what varies."""
+    first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
+    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
+    return (stem or first)[:_MAX_NAME]
 
 
 def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], list[Access]]:

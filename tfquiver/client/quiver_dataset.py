@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import uuid
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import resumption, store_access
+from tfquiver.client import naming, resumption, store_access
 from tfquiver.client.checks import check_flag, directory, size
 from tfquiver.client.dataset_options import SourceOptions, checked_options
 from tfquiver.client.described import describe
@@ -26,7 +25,6 @@ from tfquiver.host import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
-from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -56,12 +54,13 @@ def dataset(
 
     With `cache_dir` alone: one machine, one daemon for all processes that name the directory; it starts and leaves by
     itself. With `service` too: a cluster, read through the node that runs here with that cache directory. With
-    `service` alone only the workers of tf.data service can read: for `tfquiver.distribute`.
+    `service` alone only the workers of tf.data service can read: for `tfquiver.distribute`. Without either: what the
+    environment's TFQUIVER_SERVICE names.
 
     Args:
       source: a path, glob or URI ("gs://bucket/train-*"), a sequence of them, or one path to a digest (`.tfqd`).
       cache_dir: directory of the cache on this machine.
-      service: address of the coordinator, host:port or unix:/path.
+      service: address of the coordinator, host:port or unix:/path; a directory is a `cache_dir`.
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
@@ -85,12 +84,7 @@ def dataset(
     """
     options = checked_options(batch_size, drop_remainder, order, job, reading, connection)
     check_group("first_use", first_use, FirstUse)
-    if cache_dir is None and service is None:
-        raise errors.InvalidArgumentError(
-            "give cache_dir= (one machine) or service= (a coordinator's address), or both"
-        )
-    if service is not None and not (isinstance(service, str) and addresses.is_address(service)):
-        raise errors.InvalidArgumentError(f"service={service!r}: must be host:port or unix:/path")
+    cache_dir, service = naming.cluster(cache_dir, service)
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
     quota_bytes = None if quota is None else size("quota", quota, 1)
@@ -118,7 +112,7 @@ def dataset(
         endpoint = endpoints.acquire(endpoint_name, locate, library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         reaching = store_access.of(endpoint_name, token) if accesses else None
-    session_key = uuid.uuid4().hex
+    session_key = naming.session_key()
     try:
         assert coordinator is not None
         if reaching is not None:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import durable, errors
-from tfquiver.host import store_environment
+from tfquiver.host import log_file, store_environment, up_file
 from tfquiver.host.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.wire import reader_frames as frames
 
@@ -29,8 +29,6 @@ IDLE_EXIT_S = 60
 _CONNECT_S = 5.0
 _POLL_S = 0.05
 _LOG = Path("log", "node.log")
-_LOG_LINES = 15
-_MAX_LOG_BYTES = 16 << 20
 
 
 def find(cache_dir: str | os.PathLike[str]) -> NodeEndpoint | None:
@@ -50,7 +48,7 @@ def find_or_start(
     timeout_s: float = 30.0,
     idle_exit_s: int = IDLE_EXIT_S,
 ) -> NodeEndpoint:
-    """The daemon of this cache directory, started if need be.
+    """The daemon of this cache directory, started if need be; where `tfquiver up` runs, its node is waited for.
 
     Args:
       cache_dir: made when it is not there, readable by this user only.
@@ -75,11 +73,14 @@ def find_or_start(
         durable.private_directory(directory / "log")
     except OSError as error:
         raise errors.InvalidArgumentError(f"cache_dir {directory}: log: {error.strerror}") from error
-    with _only_one_starts(directory, give_up_at):
+    with only_one_starts(directory, give_up_at):
         while True:
             if endpoint := find(directory):
                 return endpoint
-            _start(directory, quota_bytes, idle_exit_s, give_up_at)
+            if up_file.is_up(directory):
+                time.sleep(_POLL_S)  # its node is being started, or started again
+            else:
+                _start(directory, quota_bytes, idle_exit_s, give_up_at)
             if time.monotonic() > give_up_at:
                 raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
 
@@ -109,7 +110,7 @@ def _greet(endpoint: NodeEndpoint) -> socket.socket:
 
 
 @contextmanager
-def _only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
+def only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
     try:
         lock = durable.lock_file(directory / "start.lock")
     except OSError as error:
@@ -127,12 +128,8 @@ def _only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
 
 
 def _opened_log(directory: Path) -> BinaryIO:
-    log = directory / _LOG
     try:
-        if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
-            log.replace(log.with_suffix(".log.old"))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.fdopen(os.open(log, flags, 0o600), "ab")
+        return log_file.opened(directory / _LOG)
     except OSError as error:
         raise errors.InvalidArgumentError(f"cache_dir {directory}: {_LOG}: {error.strerror}") from error
 
@@ -186,8 +183,4 @@ def _read_line(descriptor: int, give_up_at: float) -> bytes:
 
 
 def _log(directory: Path) -> str:
-    try:
-        lines = (directory / _LOG).read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(lines[-_LOG_LINES:])
+    return log_file.tail(directory / _LOG)

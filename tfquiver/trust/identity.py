@@ -41,6 +41,7 @@ class Identity:
 # Where no token is asked for, and for whoever shows the one token that all share.
 EVERYBODY = Identity(Role.ADMIN, "")
 
+_ADMINS = frozenset({Role.ADMIN})
 _NODES = frozenset({Role.ADMIN, Role.NODE})
 _JOBS = frozenset({Role.ADMIN, Role.JOB})
 _ALL = frozenset(Role)
@@ -74,6 +75,8 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Node/Status": _ALL,
     "/tfquiver.v1.Node/EnsureDataset": _JOBS,
     "/tfquiver.v1.Node/UseStores": _JOBS,
+    "/tfquiver.v1.Node/Warm": _JOBS,
+    "/tfquiver.v1.Node/Clear": _ADMINS,
 }
 # Whoever says HELLO on a node's data port.
 DATA_PORT = _NODES

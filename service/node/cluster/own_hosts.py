@@ -21,6 +21,11 @@ class Hosts:
     advertise: str
 
 
+def bound(bind: str, coordinator: str) -> str:
+    """What --bind_host is, empty or not, at a node of that coordinator ("": of its own)."""
+    return bind or (addresses.ALL if _elsewhere(coordinator)[0] else "localhost")
+
+
 async def choose(
     bind: str,
     advertise: str,
@@ -36,10 +41,9 @@ async def choose(
       UnavailableError: there is no way to the coordinator within `deadline_s`.
     """
     host, port = _elsewhere(coordinator)
+    bind = bound(bind, coordinator)
     if not host:
-        bind = bind or "localhost"
         return Hosts(bind, advertise or (socket.gethostname() if addresses.is_all(bind) else bind))
-    bind = bind or addresses.ALL
     if not advertise and addresses.is_all(bind):
         advertise = await _route(host, port, deadline_s, towards)
     advertise = advertise or bind

@@ -59,6 +59,7 @@ class StatusReply(_message.Message):
     HIT_BYTES_FIELD_NUMBER: _builtins.int
     PEER_BYTES_FIELD_NUMBER: _builtins.int
     PEER_MISMATCHES_FIELD_NUMBER: _builtins.int
+    TOTALS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -97,6 +98,8 @@ class StatusReply(_message.Message):
     """Bodies from peers, since start, that were damaged or other bytes than those asked for. None of them was used."""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
+    @_builtins.property
+    def totals(self) -> Global___Totals: ...
     def __init__(
         self,
         *,
@@ -121,14 +124,161 @@ class StatusReply(_message.Message):
         hit_bytes: _builtins.int = ...,
         peer_bytes: _builtins.int = ...,
         peer_mismatches: _builtins.int = ...,
+        totals: Global___Totals | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatusReply: _TypeAlias = StatusReply  # noqa: Y015
+
+@_typing.final
+class Totals(_message.Message):
+    """Since the cache directory was first used, over all its nodes' lives, as far as they could write it down."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_S_FIELD_NUMBER: _builtins.int
+    SERVED_BYTES_FIELD_NUMBER: _builtins.int
+    HITS_FIELD_NUMBER: _builtins.int
+    MISSES_FIELD_NUMBER: _builtins.int
+    STORE_BYTES_FIELD_NUMBER: _builtins.int
+    STORE_REQUESTS_FIELD_NUMBER: _builtins.int
+    since_s: _builtins.int
+    """Unix time"""
+    served_bytes: _builtins.int
+    """to readers; the others as in StatusReply"""
+    hits: _builtins.int
+    misses: _builtins.int
+    store_bytes: _builtins.int
+    store_requests: _builtins.int
+    def __init__(
+        self,
+        *,
+        since_s: _builtins.int = ...,
+        served_bytes: _builtins.int = ...,
+        hits: _builtins.int = ...,
+        misses: _builtins.int = ...,
+        store_bytes: _builtins.int = ...,
+        store_requests: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "misses", b"misses", "served_bytes", b"served_bytes", "since_s", b"since_s", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Totals: _TypeAlias = Totals  # noqa: Y015
+
+@_typing.final
+class WarmRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmRequest: _TypeAlias = WarmRequest  # noqa: Y015
+
+@_typing.final
+class WarmProgress(_message.Message):
+    """Of the shards that are this node's to keep; bytes are raw ones."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARDS_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    RESIDENT_SHARDS_FIELD_NUMBER: _builtins.int
+    RESIDENT_BYTES_FIELD_NUMBER: _builtins.int
+    REFUSED_SHARDS_FIELD_NUMBER: _builtins.int
+    FAILED_SHARDS_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    OVER_FIELD_NUMBER: _builtins.int
+    shards: _builtins.int
+    total_bytes: _builtins.int
+    resident_shards: _builtins.int
+    """on this node's disk, or on another's"""
+    resident_bytes: _builtins.int
+    refused_shards: _builtins.int
+    """there is no room for them, or the setting keeps none"""
+    failed_shards: _builtins.int
+    """could not be read"""
+    trouble: _builtins.str
+    """for people: what last went wrong; empty: nothing"""
+    over: _builtins.bool
+    def __init__(
+        self,
+        *,
+        shards: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        resident_shards: _builtins.int = ...,
+        resident_bytes: _builtins.int = ...,
+        refused_shards: _builtins.int = ...,
+        failed_shards: _builtins.int = ...,
+        trouble: _builtins.str = ...,
+        over: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_shards", b"failed_shards", "over", b"over", "refused_shards", b"refused_shards", "resident_bytes", b"resident_bytes", "resident_shards", b"resident_shards", "shards", b"shards", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmProgress: _TypeAlias = WarmProgress  # noqa: Y015
+
+@_typing.final
+class ClearRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearRequest: _TypeAlias = ClearRequest  # noqa: Y015
+
+@_typing.final
+class ClearReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    entries: _builtins.int
+    """that went"""
+    bytes: _builtins.int
+    """of these, on the disk"""
+    left: _builtins.int
+    """entries that the disk did not let go"""
+    def __init__(
+        self,
+        *,
+        entries: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        left: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "entries", b"entries", "left", b"left"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearReply: _TypeAlias = ClearReply  # noqa: Y015
 
 @_typing.final
 class EnsureDatasetRequest(_message.Message):

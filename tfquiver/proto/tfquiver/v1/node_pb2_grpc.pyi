@@ -47,6 +47,15 @@ class NodeStub:
     because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
     INVALID_ARGUMENT.
     """
+    Warm: _grpc.UnaryStreamMultiCallable[_node_pb2.WarmRequest, _node_pb2.WarmProgress]
+    """Reads into the cache what this node is to keep of a data set and no node holds, so that the first epoch need not wait
+    for it. Nothing is fetched that would not be kept (no room, or its setting says so), nothing twice. The last reply
+    says `over`; a caller that leaves ends it. Idempotent. Errors: NOT_FOUND (unknown digest_id).
+    """
+    Clear: _grpc.UnaryUnaryMultiCallable[_node_pb2.ClearRequest, _node_pb2.ClearReply]
+    """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
+    rest from the object store again; data sets stay registered. Idempotent.
+    """
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -66,6 +75,15 @@ class NodeAsyncStub(NodeStub):
     sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
     because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
     INVALID_ARGUMENT.
+    """
+    Warm: _aio.UnaryStreamMultiCallable[_node_pb2.WarmRequest, _node_pb2.WarmProgress]  # type: ignore[assignment]
+    """Reads into the cache what this node is to keep of a data set and no node holds, so that the first epoch need not wait
+    for it. Nothing is fetched that would not be kept (no room, or its setting says so), nothing twice. The last reply
+    says `over`; a caller that leaves ends it. Idempotent. Errors: NOT_FOUND (unknown digest_id).
+    """
+    Clear: _aio.UnaryUnaryMultiCallable[_node_pb2.ClearRequest, _node_pb2.ClearReply]  # type: ignore[assignment]
+    """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
+    rest from the object store again; data sets stay registered. Idempotent.
     """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
@@ -101,6 +119,27 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         sets are read for as long as it says so. Each call replaces what that client said before. On the Unix socket only,
         because it carries secrets; nothing of it is written down. Idempotent. Errors: PERMISSION_DENIED (over the network),
         INVALID_ARGUMENT.
+        """
+
+    @_abc_1.abstractmethod
+    def Warm(
+        self,
+        request: _node_pb2.WarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.WarmProgress], _abc.AsyncIterator[_node_pb2.WarmProgress]]:
+        """Reads into the cache what this node is to keep of a data set and no node holds, so that the first epoch need not wait
+        for it. Nothing is fetched that would not be kept (no room, or its setting says so), nothing twice. The last reply
+        says `over`; a caller that leaves ends it. Idempotent. Errors: NOT_FOUND (unknown digest_id).
+        """
+
+    @_abc_1.abstractmethod
+    def Clear(
+        self,
+        request: _node_pb2.ClearRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.ClearReply, _abc.Awaitable[_node_pb2.ClearReply]]:
+        """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
+        rest from the object store again; data sets stay registered. Idempotent.
         """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

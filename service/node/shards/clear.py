@@ -1,0 +1,24 @@
+"""Gives up everything that a node keeps, because somebody asks for it, while it goes on serving."""
+
+from __future__ import annotations
+
+import asyncio
+
+from absl import logging
+
+from tfquiver.proto.tfquiver.v1 import node_pb2
+from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.memory.hot import HotSet
+from tfquiver.service.node.shards.shard_source import ShardSource
+
+
+async def clear(disk: DiskStore, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
+    """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
+    hashes, before_bytes = disk.hashes(), disk.used_bytes
+    await source.give_up(hashes)
+    await asyncio.to_thread(hot.keep_only, lambda hash: False)
+    left = sum(hash in disk for hash in hashes)
+    logging.info("cleared on demand: %d entries; the disk keeps %d", len(hashes) - left, left)
+    return node_pb2.ClearReply(
+        entries=len(hashes) - left, bytes=max(before_bytes - disk.used_bytes, 0), left=left
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""`tfquiver up`, `status` and `stop`, typed as a person types them: real processes, killed as they may be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import Server, tensorflow_env, wait_until
+from tfquiver.cli.main import main
+from tfquiver.cluster import plan
+from tfquiver.cluster.plan import Wish
+from tfquiver.host import endpoints, up_file
+from tfquiver.host.up_file import Ports
+
+RECORDS = 300
+READY_S = 120.0
+ANY_PORTS = ("--port=0", "--dispatcher_port=0")
+
+
+class Up:
+    """One `tfquiver up` with the directory `at`."""
+
+    def __init__(self, at: Path, *arguments: str) -> None:
+        self.at = at
+        self.said = at.parent / "up.said"
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tfquiver", "up", str(at), *arguments],
+                stdout=subprocess.PIPE, stderr=said, env=tensorflow_env(),
+            )  # fmt: skip
+
+    def lines(self, until: str) -> list[str]:
+        """What it prints, to the line that has `until` in it."""
+        assert self.process.stdout is not None
+        read = []
+        for line in self.process.stdout:
+            read.append(line.decode())
+            if until in read[-1]:
+                return read
+        raise AssertionError(f"{read}\n{self.said.read_text()}")
+
+    def servers(self) -> dict[str, psutil.Process]:
+        """By the first word that tells them apart: coordinator, node, dispatcher, worker."""
+        children = psutil.Process(self.process.pid).children()
+        return {child.cmdline()[2].split(".")[2]: child for child in children}
+
+    def says(self, what: str) -> None:
+        wait_until(lambda: what in self.said.read_text(), f"it says {what!r}", READY_S)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(40)
+        finally:
+            self.process.kill()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+
+
+@contextmanager
+def up(at: Path, *arguments: str) -> Iterator[Up]:
+    running = Up(at, *arguments)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=15)
+    assert not alive
+
+
+def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set that nobody would set; the two lines of code are those that it prints."""
+    at = tmp_path / "cache"
+    paths = numbered.write(tmp_path / "data", 2, RECORDS // 2, 1000)
+    with up(at) as running:
+        said = "".join(running.lines("Ctrl-C"))
+        code = [line.strip() for line in said.splitlines() if line.startswith("    data = ")]
+        assert len(code) == 2
+        names: dict[str, Any] = {"tfquiver": tfquiver, "FILES": [str(path) for path in paths]}
+        for line in code:
+            exec(line, names)
+        numbered.assert_each_once(numbered.read(names["data"].as_numpy_iterator()), RECORDS)
+        servers = list(running.servers().values())
+        assert len(servers) == 4
+        monkeypatch.setenv("TFQUIVER_SERVICE", str(at))
+        assert main(["status"]) == 0
+        assert main(["stop"]) == 0
+        assert running.process.wait(10) == 0
+        gone(servers)
+    assert "everything is stopped" in running.said.read_text()
+
+
+def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = tmp_path / "cache"
+    with up(at, "--json", "--workers=2", *ANY_PORTS) as first:
+        ready = json.loads(first.lines('"server"')[0])
+        assert up_file.dispatcher_address(at) == ready["dispatcher"]
+        second = subprocess.run([sys.executable, "-m", "tfquiver", "up", str(at)], capture_output=True, text=True)
+        assert second.returncode == 1
+        assert f"`tfquiver up` runs there already (pid {first.process.pid}); `tfquiver stop" in second.stderr
+        for kind in plan.KINDS:
+            first.servers()[kind].kill()
+            first.says(f"the {kind}")
+        for kind in plan.KINDS:
+            wait_until(lambda kind=kind: kind in first.servers(), f"{kind} runs again", READY_S)  # type: ignore[misc]
+        wait_until(lambda: first.said.read_text().count("runs again") == 4, "all run again", READY_S)
+        paths = numbered.write(tmp_path / "data", 2, RECORDS // 2, 1000)
+        data = tfquiver.dataset(paths, cache_dir=at).apply(tfquiver.distribute(ready["dispatcher"]))
+        numbered.assert_each_once(numbered.read(data.as_numpy_iterator()), RECORDS)
+        servers = list(first.servers().values())
+        first.process.kill()
+        first.process.wait()
+        with up(at, "--json", "--workers=2") as again:
+            ready_again = json.loads(again.lines('"server"')[0])
+            gone(servers)
+            for server in ("coordinator", "dispatcher", "workers"):
+                assert ready_again[server] == ready[server], "clients find it where it was"
+            capsys.readouterr()
+            assert main(["dataset", "list", "--service", str(at), "--json"]) == 0
+            (known,) = json.loads(capsys.readouterr().out)["datasets"]
+            assert known["records"] == RECORDS, "what was registered is known"
+            servers = list(again.servers().values())
+            again.process.send_signal(signal.SIGINT)
+            assert again.process.wait(40) == 0
+            gone(servers)
+
+
+def test_a_server_that_does_not_start_ends_it_all_with_its_last_words(tmp_path: Path) -> None:
+    with up(tmp_path / "cache", "--workers=0", "--port=0", "--node_flag=--codec=none") as running:
+        assert running.process.wait(60) == 1
+        said = running.said.read_text()
+    assert "the node did not start" in said and "--codec" in said
+    assert "Traceback" not in said
+    assert not up_file.is_up(tmp_path / "cache")
+
+
+def test_a_trainers_own_node_is_taken_over_in_the_middle_of_its_epoch_and_given_back(tmp_path: Path) -> None:
+    at = tmp_path / "cache"
+    paths = numbered.write(tmp_path / "data", 4, RECORDS, 20_000)
+    try:
+        reading = tfquiver.dataset(paths, cache_dir=at).as_numpy_iterator()
+        seen = [next(reading) for _ in range(RECORDS // 2)]
+        pid = int((at / "node.lock").read_text())
+        with up(at, "--workers=0", "--port=0", "--json") as running:
+            running.lines('"server"')
+            running.says(f"a training process had started a node here (pid {pid}): this cluster takes over")
+            seen += [next(reading) for _ in range(RECORDS)]
+        numbered.assert_each_once(numbered.read([*seen, *reading]), 4 * RECORDS)
+    finally:
+        endpoints.close_all()
+        main(["stop", "--force", str(at)])
+
+
+def test_a_node_that_is_to_stay_is_not_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = tmp_path / "cache"
+    node = Server("tfquiver.service.node.main", [f"--cache_dir={at}"], tmp_path / "node.log").start()
+    try:
+        done = subprocess.run([sys.executable, "-m", "tfquiver", "up", str(at)], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert f"another server has node.lock (pid {node.process.pid}); `tfquiver stop {at}`" in done.stderr
+        assert main(["stop", str(at)]) == 0
+        assert f"stopped the node (pid {node.process.pid})" in capsys.readouterr().out
+        assert node.process.wait(10) == 0
+        assert main(["stop", str(at)]) == 0
+        assert "nothing runs there" in capsys.readouterr().out
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize("kind", plan.KINDS)
+def test_the_servers_take_the_flags_that_up_gives_them(kind: str, tmp_path: Path) -> None:
+    """Each refuses what follows, and nothing that the plan gives it."""
+    wish = Wish(tmp_path, quota="5GiB", flags={kind: ["--no_such_flag"]})
+    (server,) = (one for step in plan.servers(wish) for one in step if one.kind == kind)
+    command = [sys.executable, "-m", server.module, *plan.arguments(server, wish, Ports(1, 2, [3]))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ)
+    assert done.returncode == 1
+    assert "no_such_flag" in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,88 @@
+"""What `tfquiver up` starts, on which ports, and what becomes of a server that ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.cluster import plan, ports, restarts
+from tfquiver.cluster.plan import Wish
+from tfquiver.cluster.restarts import Restarts
+from tfquiver.host.up_file import Ports
+
+HERE = Path("/cache")
+
+
+def names(wish: Wish) -> list[list[str]]:
+    return [[server.name for server in step] for step in plan.servers(wish)]
+
+
+def test_what_is_started_in_what_order() -> None:
+    assert names(Wish(HERE)) == [["coordinator"], ["node"], ["dispatcher"], ["worker-0"]]
+    assert names(Wish(HERE, workers=2))[-1] == ["worker-0", "worker-1"]
+    assert names(Wish(HERE, workers=0)) == [["coordinator"], ["node"]], "no tf.data service without workers"
+
+
+def test_every_server_finds_the_others() -> None:
+    got = Ports(1, 2, [3])
+    wish = Wish(HERE, quota="5GiB", flags={"node": ["--codec=raw"], "worker": ["--port=9"]})
+    lines = {server.kind: plan.arguments(server, wish, got) for step in plan.servers(wish) for server in step}
+    assert lines["coordinator"] == ["--port=1", "--work_dir=/cache/coordinator"]
+    assert lines["node"] == ["--cache_dir=/cache", "--coordinator=localhost:1", "--quota=5GiB", "--codec=raw"]
+    assert lines["dispatcher"] == ["--port=2", "--work_dir=/cache/dispatcher", "--node_dir=/cache"]
+    assert lines["worker"] == ["--port=3", "--node_dir=/cache", "--dispatcher=localhost:2", "--port=9"]
+
+
+@given(st.integers(0, 9), st.integers(1, 65535), st.lists(st.integers(0, 65535), max_size=4))
+def test_a_port_that_a_server_got_is_the_one_it_is_given_next_time(number: int, got: int, workers: list[int]) -> None:
+    before = Ports(7, 8, workers)
+    for server in (plan.ServerPlan("coordinator", "c"), plan.ServerPlan("dispatcher", "d"),
+                   plan.ServerPlan("worker", "w", number)):  # fmt: skip
+        after = plan.with_port(server, before, got)
+        assert plan.port(server, after) == got
+        assert before == Ports(7, 8, workers), "nothing is changed in place"
+    assert plan.with_port(plan.ServerPlan("node", "n"), before, got) == before
+
+
+def test_ports_asked_for_then_those_of_last_time_then_the_usual_ones_then_any() -> None:
+    def free(*those: int) -> Ports:
+        return ports.choose(None, None, Ports(11, 12, [13, 14]), those.__contains__)
+
+    assert free(11, 12, 13, 5040, 5050) == Ports(11, 12, [13, 0])
+    assert free(5040, 5050) == Ports(5040, 5050, [0, 0])
+    assert free() == Ports(0, 0, [0, 0])
+    assert ports.choose(0, 9, Ports(11, 12), {9, 11}.__contains__) == Ports(0, 9)
+    with pytest.raises(errors.UnavailableError, match=r"--dispatcher_port=9: something else listens there"):
+        ports.choose(None, 9, Ports(), set[int]().__contains__)
+
+
+def test_pauses_grow_while_it_does_not_start() -> None:
+    one = Restarts()
+    pauses = []
+    while not one.hopeless:
+        pauses.append(one.pause_s)
+        one.failed()
+    assert pauses == sorted(pauses) and len(pauses) == restarts.MOST_FAILED and pauses[0] < 1
+    assert "did not start 5 times" in one.hopeless
+
+
+def test_a_start_that_succeeds_makes_up_for_those_that_failed() -> None:
+    one = Restarts()
+    for number in range(100):
+        one.failed()
+        one.started()
+        one.ended(number * restarts.WITHIN_S)
+        assert not one.hopeless
+
+
+def test_one_that_starts_and_ends_at_once_is_given_up() -> None:
+    one = Restarts()
+    for number in range(restarts.MOST_ENDED):
+        assert not one.hopeless
+        one.ended(float(number))
+        one.started()
+    assert "ended 10 times within 60 s" in one.hopeless

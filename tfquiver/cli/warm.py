@@ -1,0 +1,174 @@
+"""`tfquiver warm`: reads a data set into the cache before anybody trains on it."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.client import store_access
+from tfquiver.client.listed import default_name, listed
+from tfquiver.client.registration import Registrar
+from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.host import daemon, endpoints
+from tfquiver.host.service_name import directory_of
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.stores.access import Access, place_of
+from tfquiver.trust import plain_text
+from tfquiver.wire import rpc
+
+ALL_RESIDENT, NOT_ALL = 0, 3
+_CONNECT_S = 30.0
+_ABOUT = """Reads a data set into the cache, so that the first epoch is a warm one. Files that nobody has used before
+are scanned (and cached on the way), as tfquiver.dataset would; then each node reads what it is to keep and does not
+have. Nothing is fetched that would not be kept. With a cache directory in which no node runs, one is started for as
+long as it takes. Exit code: 0 when all of it is resident, 3 when it is not (no room, or shards that cannot be read), 1
+after an error."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("warm", help="read a data set into the cache", description=_ABOUT)
+    parser.add_argument("pattern", nargs="+", metavar="URI", help="path, glob or URI, as for tfquiver.dataset: "
+                        "'data/train-*', 'gs://bucket/train-*'")  # fmt: skip
+    parser.add_argument("--name", default="", help="of a data set that nobody has used before, for people; default: "
+                        "taken from the files")  # fmt: skip
+    calls.add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+class _NoLibrary:
+    """There is no op in this process to be told where the node is."""
+
+    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    coordinator: str
+    control: str | None  # of this machine's node
+    client_id: str  # by which that node knows with what credentials to read
+    reads: Callable[[bytes], None]  # told the data set that is read with them
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    where, token = calls.where(arguments), calls.token(arguments)
+    files, accesses = listed(arguments.pattern)
+    with ExitStack() as stack:
+        bar = stack.enter_context(_bar())
+        cluster = _cluster(where, token, accesses, stack)
+        registrar = stack.enter_context(Registrar(cluster.coordinator, cluster.control, token, _CONNECT_S))
+        scan = bar.add_task("scanning", total=None, visible=False)
+        dataset = registrar.files(
+            files,
+            ListingTerms(CutPolicy(), place_of(accesses)),
+            arguments.name or default_name(arguments.pattern),
+            lambda done, total: bar.update(scan, completed=done, total=total, visible=True),
+            cluster.client_id,
+        )
+        bar.update(scan, visible=False)
+        cluster.reads(dataset.digest_id)
+        told = _warm(cluster.coordinator, dataset, token, bar)
+    return _say(dataset, told)
+
+
+def _cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack) -> _Cluster:
+    directory = directory_of(where)
+    if directory is None:
+        return _Cluster(where, None, "", lambda digest_id: None)
+    directory = directory.absolute()
+    name = endpoints.name_of(directory)
+    endpoint = endpoints.acquire(name, functools.partial(daemon.find_or_start, directory), _NoLibrary())
+    stack.callback(endpoints.close_all)
+    if not accesses:
+        return _Cluster(endpoint.coordinator, endpoint.control, "", lambda digest_id: None)
+    reaching = store_access.of(name, token)
+    reaching.use(accesses, endpoint)
+    return _Cluster(endpoint.coordinator, endpoint.control, reaching.client_id, reaching.reads)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
+        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
+def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progress) -> dict[str, node_pb2.WarmProgress]:
+    """How far each node got, by its name; all at the same time. Raises the first node's typed error."""
+    with rpc.channel(coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ListNodesRequest()
+        nodes = calls.ask(stub.ListNodes, request, token, f"coordinator {coordinator}").nodes
+    keeping = [node for node in nodes if node.quota_bytes]
+    if not keeping:
+        raise errors.UnavailableError(f"coordinator {coordinator}: no node there keeps anything (--quota)")
+    reading = _Reading(bar)
+    failed: list[errors.TfquiverError] = []
+
+    def one(node: types_pb2.NodeInfo, channel: grpc.Channel) -> None:
+        whom = f"node {node.node_id} at {node.control_address}"
+        try:
+            request = node_pb2.WarmRequest(digest_id=dataset.digest_id)
+            for progress in node_pb2_grpc.NodeStub(channel).Warm(request, metadata=tuple(rpc.metadata(token))):
+                reading.told(whom, progress)
+        except grpc.RpcError as error:
+            failed.append(rpc.from_rpc_error(error, whom))
+
+    with ExitStack() as stack:
+        channels = [stack.enter_context(rpc.channel(node.control_address)) for node in keeping]
+        asking = [threading.Thread(target=one, args=pair, daemon=True) for pair in zip(keeping, channels, strict=True)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    if failed:
+        raise failed[0]
+    return reading.last
+
+
+class _Reading:
+    """What nodes have said, as one bar. Thread-safe."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.last: dict[str, node_pb2.WarmProgress] = {}
+        self._bar, self._lock = bar, threading.Lock()
+        self._task: TaskID | None = None
+
+    def told(self, whom: str, progress: node_pb2.WarmProgress) -> None:
+        with self._lock:
+            self.last[whom] = progress
+            total = sum(its.total_bytes for its in self.last.values())
+            resident = sum(its.resident_bytes for its in self.last.values())
+            if self._task is None:  # what is there already counts for no speed
+                self._task = self._bar.add_task("reading", total=total, completed=resident)
+            self._bar.update(self._task, completed=resident, total=total)
+
+
+def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> int:
+    total = sum(its.total_bytes for its in told.values())
+    resident = sum(its.resident_bytes for its in told.values())
+    print(f"{plain_text.plain(dataset.name)}: {decimal(resident)} of {decimal(total)} are resident")
+    for whom, its in told.items():
+        if lacking := its.shards - its.resident_shards:
+            why = f"; {plain_text.plain(its.trouble)}" if its.trouble else ""
+            print(f"  {plain_text.plain(whom)} lacks {lacking} of {its.shards} shards{why}")
+    return ALL_RESIDENT if resident == total else NOT_ALL

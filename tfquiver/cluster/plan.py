@@ -1,0 +1,93 @@
+"""Which servers make a cluster on this machine, and their command lines (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfquiver.host.up_file import Ports
+
+COORDINATOR, NODE, DISPATCHER, WORKER = KINDS = ("coordinator", "node", "dispatcher", "worker")
+WITH_TENSORFLOW = frozenset({DISPATCHER, WORKER})
+LOCKS = ("node.lock", "coordinator/lock", "dispatcher/dispatcher.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for.
+
+    Args:
+      directory: the node's cache directory; the others keep what they keep in it.
+      quota: of the node, as its flag takes it; "": its default.
+      flags: kind of server -> further flags.
+    """
+
+    directory: Path
+    workers: int = 1
+    quota: str = ""
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """One server. `name` is for people and its log; servers of one kind are started together."""
+
+    kind: str
+    name: str
+    number: int = 0  # among those of its kind
+
+    @property
+    def module(self) -> str:
+        return f"tfquiver.service.{self.kind}.main"
+
+
+def servers(wish: Wish) -> list[list[ServerPlan]]:
+    """In the order of starting: those of one step need what those of the steps before it are."""
+    steps = [[ServerPlan(COORDINATOR, COORDINATOR)], [ServerPlan(NODE, NODE)]]
+    if wish.workers:
+        steps.append([ServerPlan(DISPATCHER, DISPATCHER)])
+        steps.append([ServerPlan(WORKER, f"{WORKER}-{number}", number) for number in range(wish.workers)])
+    return steps
+
+
+def port(server: ServerPlan, ports: Ports) -> int:
+    """Which the server should take; 0: any."""
+    match server.kind:
+        case "coordinator":
+            return ports.coordinator
+        case "dispatcher":
+            return ports.dispatcher
+        case "worker":
+            return ports.workers[server.number] if server.number < len(ports.workers) else 0
+    return 0
+
+
+def with_port(server: ServerPlan, ports: Ports, taken: int) -> Ports:
+    """`ports` with what the server got."""
+    match server.kind:
+        case "coordinator":
+            return Ports(taken, ports.dispatcher, ports.workers)
+        case "dispatcher":
+            return Ports(ports.coordinator, taken, ports.workers)
+        case "worker":
+            known = ports.workers + [0] * (server.number + 1 - len(ports.workers))
+            known[server.number] = taken
+            return Ports(ports.coordinator, ports.dispatcher, known)
+    return ports
+
+
+def arguments(server: ServerPlan, wish: Wish, ports: Ports) -> list[str]:
+    """Its command line; what the person gave comes last, and so counts."""
+    at, own = wish.directory, f"--port={port(server, ports)}"
+    match server.kind:
+        case "coordinator":
+            made = [own, f"--work_dir={at / 'coordinator'}"]
+        case "node":
+            made = [f"--cache_dir={at}", f"--coordinator=localhost:{ports.coordinator}"]
+            made += [f"--quota={wish.quota}"] if wish.quota else []
+        case "dispatcher":
+            made = [own, f"--work_dir={at / 'dispatcher'}", f"--node_dir={at}"]
+        case _:
+            made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}"]
+    return [*made, *wish.flags.get(server.kind, ())]

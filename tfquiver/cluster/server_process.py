@@ -1,0 +1,107 @@
+"""One server as a child: its messages in a log, ready when it says so, gone with the process that started it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.host import log_file
+
+READY_S = 120.0  # importing TensorFlow on a busy machine takes long
+_STOP_S = 8.0
+_MAX_LINE_BYTES = 64 << 10
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+class ServerProcess:
+    """Lives on one event loop, in the main thread.
+
+    The child has a session of its own, so that a terminal's Ctrl-C is for its parent alone, which stops the servers in
+    order; the kernel ends it when its parent is killed.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process, self._log = process, log
+
+    @classmethod
+    async def start(
+        cls, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> tuple[ServerProcess, dict[str, Any]]:
+        """The server and the fields of its ready line.
+
+        Raises UnavailableError when it ends or is not ready in time, with its last words. Nothing is left then.
+        """
+        with log_file.opened(log) as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module, *arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                env=environment, cwd="/", start_new_session=True, limit=_MAX_LINE_BYTES,
+                preexec_fn=_die_with(os.getpid()),
+            )  # fmt: skip
+        made = cls(process, log)
+        try:
+            return made, await made._ready()
+        except BaseException:
+            made.kill()
+            await made.wait()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> str:
+        """How it ended, once it has."""
+        code = await self._process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL when it takes too long. Returns when it has ended."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), _STOP_S)
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+
+    async def _ready(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(READY_S):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise errors.UnavailableError(f"it was not ready after {READY_S:.0f} s{self._last_words()}") from None
+        try:
+            fields: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise errors.UnavailableError(f"{await self.wait()}{self._last_words()}") from None
+        return fields
+
+    def _last_words(self) -> str:
+        return f"; the end of {self._log}:\n{log_file.tail(self._log)}"
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """What a child does before it becomes the server."""
+
+    def ask() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # killed before the kernel was asked
+            os._exit(1)
+
+    return ask

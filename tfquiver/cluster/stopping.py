@@ -1,0 +1,106 @@
+"""Ends what runs in a cache directory on this machine: `tfquiver up` with all its servers, or a node by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tfquiver import durable, errors
+from tfquiver.host import up_file
+
+NODE_LOCK = "node.lock"
+KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again
+_UP_S, NODE_S = 40.0, 10.0  # each of up's servers may take a while
+_AGAIN_S = 1.0
+_POLL_S = 0.05
+
+
+def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
+    """What was stopped, for people; "": nothing runs there.
+
+    Args:
+      readers: how many read through the node now; asked only of a node by itself.
+      force: whoever reads.
+
+    Raises:
+      InUseError: they read through it, and would only start it again.
+      PermissionError_: it is another user's.
+      DeadlineError: it does not end.
+    """
+    lock = directory / up_file.LOCK_FILE
+    if (pid := holder(lock)) is not None:
+        end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
+        return f"`tfquiver up` (pid {pid}) and all its servers"
+    lock = directory / NODE_LOCK
+    if (pid := holder(lock)) is None:
+        return ""
+    if KEPT in arguments_of(pid):
+        raise errors.InUseError(
+            f"{directory}: the node (pid {pid}) is kept running by the server that started it: stop that"
+        )
+    if not force and (count := readers()):
+        raise errors.InUseError(
+            f"{directory}: {count} readers are in an epoch and would start the node again; --force stops it anyway"
+        )
+    end(lock, pid, f"the node (pid {pid})", NODE_S)
+    again = "" if _stays_stopped(lock) else "; a process that has a data set there has started another one"
+    return f"the node (pid {pid}){again}"
+
+
+def _stays_stopped(lock: Path) -> bool:
+    give_up_at = time.monotonic() + _AGAIN_S
+    while time.monotonic() < give_up_at:
+        if durable.holder(lock) is not None:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def holder(lock: Path) -> int | None:
+    """Its pid; None: nobody. Raises PermissionError_; UnavailableError: whoever has it has not said yet who it is."""
+    try:
+        text = durable.holder(lock)
+    except OSError as error:
+        raise errors.PermissionError_(f"{lock}: {error.strerror}") from error
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise errors.UnavailableError(f"{lock}: somebody is just starting there: try again")
+    return int(text)
+
+
+def arguments_of(pid: int) -> list[str]:
+    """Of a process of this machine; none when it does not say."""
+    try:
+        return [os.fsdecode(one) for one in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    except OSError:
+        return []
+
+
+def end(lock: Path, pid: int, what: str, within_s: float) -> None:
+    """SIGTERM; returns when the lock is free. Only to the process that holds it: numbers are used again.
+
+    Raises PermissionError_, DeadlineError.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if holder(lock) != pid:
+            return
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise errors.PermissionError_(f"{what} belongs to another user: {error.strerror}") from error
+    finally:
+        os.close(process)
+    give_up_at = time.monotonic() + within_s
+    while holder(lock) == pid:
+        if time.monotonic() > give_up_at:
+            raise errors.DeadlineError(f"{what} has not ended {within_s:.0f} s after SIGTERM; kill -9 {pid} ends it")
+        time.sleep(_POLL_S)

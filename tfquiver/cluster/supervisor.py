@@ -1,0 +1,112 @@
+"""Runs the servers of a plan: started in order, started again when they end, stopped in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.cluster import plan
+from tfquiver.cluster.plan import ServerPlan, Wish
+from tfquiver.cluster.restarts import Restarts
+from tfquiver.cluster.server_process import ServerProcess
+from tfquiver.host.up_file import Ports
+
+
+class Supervisor:
+    """`run` it once. Lives on one loop.
+
+    Args:
+      ports: to start with; a server that is started again takes the port that it had.
+      logs: directory of the servers' logs.
+      say: told, one line each, what happens to the servers.
+    """
+
+    def __init__(
+        self, wish: Wish, ports: Ports, logs: Path, environment: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
+        self._running: dict[ServerPlan, ServerProcess] = {}
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+        """Returns when `stop` is set and every server has ended; `ready` is called when all are ready.
+
+        Raises UnavailableError: a server does not start, or not any more. All the others have been stopped then, too.
+        """
+        serving = asyncio.create_task(self._serve(ready))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            serving.cancel()
+            stopped.cancel()
+            with suppress(asyncio.CancelledError, errors.TfquiverError):
+                await serving
+            await self._stop()
+
+    async def _serve(self, ready: Callable[[], None]) -> None:
+        for step in plan.servers(self._wish):
+            await _all([self._start(server) for server in step])
+        ready()
+        await _all([self._keep(server) for server in list(self._running)])
+
+    async def _start(self, server: ServerPlan) -> None:
+        """Raises UnavailableError naming the server."""
+        environment = dict(self._environment)
+        if server.kind in plan.WITH_TENSORFLOW:
+            environment["CUDA_VISIBLE_DEVICES"] = "-1"  # the trainer's, who would find their memory taken
+        arguments = plan.arguments(server, self._wish, self.ports)
+        try:
+            process, said = await ServerProcess.start(
+                server.module, arguments, self._logs / f"{server.name}.log", environment
+            )
+        except errors.UnavailableError as error:
+            raise errors.UnavailableError(f"the {server.name} did not start: {error}") from error
+        self._running[server] = process
+        self.ports = plan.with_port(server, self.ports, int(said.get("port") or 0))
+
+    async def _keep(self, server: ServerPlan) -> None:
+        """Starts it again whenever it ends. Raises UnavailableError when that is hopeless."""
+        restarts, loop = Restarts(), asyncio.get_running_loop()
+        while True:
+            process = self._running[server]
+            how = await process.wait()
+            restarts.ended(loop.time())
+            self._say(f"the {server.name} (pid {process.pid}) ended: {how}; it is started again")
+            while not restarts.hopeless:
+                await asyncio.sleep(restarts.pause_s)
+                try:
+                    await self._start(server)
+                except errors.UnavailableError as error:
+                    restarts.failed()
+                    self._say(str(error))
+                    continue
+                restarts.started()
+                self._say(f"the {server.name} runs again (pid {self._running[server].pid})")
+                break
+            else:
+                raise errors.UnavailableError(
+                    f"the {server.name} is given up: {restarts.hopeless}; see {self._logs / server.name}.log"
+                )
+
+    async def _stop(self) -> None:
+        """Readers before what they read from."""
+        for step in reversed(plan.servers(self._wish)):
+            here = [self._running[server] for server in step if server in self._running]
+            await asyncio.gather(*(process.stop() for process in here))
+
+
+async def _all(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """As `gather`; when one fails the others are cancelled, and have ended."""
+    tasks = [asyncio.create_task(one) for one in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,57 @@
+"""How people name a cluster, in every command and function: the coordinator's address, or a cache directory.
+
+Where nothing is given the environment variable TFQUIVER_SERVICE names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.host.node_endpoint import read_endpoint
+from tfquiver.trust.plain_text import shortened
+from tfquiver.wire import addresses
+
+VARIABLE = "TFQUIVER_SERVICE"
+
+
+def chosen(given: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
+    """`given`, or what the environment names; "": neither names one."""
+    return os.fspath(given) if given else environment.get(VARIABLE, "")
+
+
+def required(given: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
+    """As `chosen`. Raises InvalidArgumentError, which says how to name one."""
+    if not (where := chosen(given, environment)):
+        raise errors.InvalidArgumentError(
+            f"which cluster? give its coordinator (host:port) or a cache directory, here or in {VARIABLE}"
+        )
+    return where
+
+
+def directory_of(where: str) -> Path | None:
+    """The cache directory that is meant, there or not yet; None: an address is."""
+    if addresses.is_address(where):
+        return None
+    return Path(where).expanduser()
+
+
+def coordinator_address(where: str) -> str:
+    """`where` itself when it is an address; else that of the node that runs in this directory.
+
+    Raises:
+      InvalidArgumentError: it is neither.
+      NotFoundError, DataLossError: no node has been ready in this directory, or what it wrote is damaged.
+    """
+    directory = directory_of(where)
+    if directory is None:
+        return where
+    try:
+        is_there = directory.is_dir()
+    except (OSError, ValueError):  # longer than a path can be, for one
+        is_there = False
+    if not is_there:
+        raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory")
+    return read_endpoint(directory).coordinator
