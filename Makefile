@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
+# What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
+TENSORFLOW ?= tensorflow==2.21.*
 # Tests wait more than they compute: one process more than there are cores. JOBS=0: one after the other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples.
 JOBS ?= $(shell expr $$(nproc) + 1)
@@ -17,15 +19,15 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip 'setuptools>=77' wheel
 
-SOURCES := $(shell find ops -name '*.cc' -o -name '*.h' -o -name '*.lds') $(wildcard setup.py) pyproject.toml
+SOURCES := $(shell find ops -name '*.cc' -o -name '*.h' -o -name '*.lds') setup.py pyproject.toml
 
 $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
-	$(PIP) 'tensorflow==2.21.*'
+	$(PIP) '$(TENSORFLOW)'
 	$(PIP) --no-build-isolation -e '.[demo]'
 	@touch $@
 
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
-	$(PIP) 'tensorflow==2.21.*'
+	$(PIP) '$(TENSORFLOW)'
 	$(PIP) --no-build-isolation -e '.[demo,test,fsspec]'
 	@touch $@ $(VENV)/.demo
 
@@ -52,9 +54,9 @@ bench: $(VENV)/.test
 bench-quick: $(VENV)/.test
 	$(BIN)/python -m tests.bench.run_all --quick $(ARGS)
 
-# Wheel and sdist, then the wheel in an environment of its own.
+# Wheel and sdist, left in dist/, then the wheel tried with this TensorFlow and others.
 package: $(VENV)/.test
-	PATH="$(abspath $(BIN)):$$PATH" .ci/package
+	PATH="$(abspath $(BIN)):$$PATH" .ci/package dist
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache ops/lib

@@ -1,73 +1,147 @@
-"""Builds the op library against the TensorFlow that is installed where it runs: `python -m tfquiver.ops.build`.
+"""Compiles the op library: `python -m tfquiver.ops.build`, against the TensorFlow that is installed where it runs.
 
-The library is named for TensorFlow's major and minor version, because it uses TensorFlow's C++ interface, which is only
-the same within one.
+In a source tree the library goes to ops/lib, where the loader looks first; of an installed package, to the user's cache
+directory (own_build.py). `--tensorflow` and `--lib_dir` make the libraries of a release.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tfquiver.ops import tensorflows
+from tfquiver.ops.tensorflows import TensorFlow
+
 OPS = Path(__file__).resolve().parent
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread")
+_DEADLINE_S = 1200.0  # of one file, on a slow and busy machine
+_MOST_LINES = 12  # of what a compiler says
 
 
-def library_name(tensorflow_version: str) -> str:
-    """The file name of the library for this version of TensorFlow."""
-    major, minor = tensorflow_version.split(".")[:2]
-    return f"libtfquiver_tf{major}_{minor}.so"
+class BuildError(RuntimeError):
+    """There is no compiler, or it fails; says which, with its first errors."""
 
 
-def sources() -> list[Path]:
-    """All C++ sources of the library, tests excluded."""
-    found = [*(OPS / "core").glob("*.cc"), *(OPS / "tf").glob("*.cc")]
-    return sorted(path for path in found if not path.name.endswith("_test.cc"))
+def sources(half: str) -> list[Path]:
+    """The C++ sources of one half, "core" or "tf", tests excluded."""
+    return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
-def build(lib_dir: Path | None = None) -> Path:
-    """Compiles and links; replaces the library by rename. Returns its path.
+def compiler() -> list[str]:
+    """The command of the compiler: CXX, which may be several words, else g++."""
+    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
 
-    Raises subprocess.CalledProcessError when the compiler fails.
+
+def build(targets: Sequence[TensorFlow], lib_dir: Path) -> list[Path]:
+    """Compiles and links a library for each; replaces libraries by rename. Returns their paths.
+
+    The core sees nothing of TensorFlow and is compiled once for all.
+
+    Raises BuildError, and OSError where `lib_dir` cannot be written.
     """
-    import tensorflow as tf
+    lib_dir.mkdir(parents=True, exist_ok=True)
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    started: dict[tuple[str, ...], list[Future[str]]] = {}
+    with TemporaryDirectory(dir=lib_dir) as scratch:
 
-    version = tf.__version__
-    include = tf.sysconfig.get_include()
+        def objects(half: str, flags: tuple[str, ...]) -> list[Future[str]]:
+            if flags not in started:
+                folder = Path(scratch) / str(len(started))
+                folder.mkdir()
+                started[flags] = [pool.submit(_compile, source, flags, folder) for source in sources(half)]
+            return started[flags]
+
+        try:
+            halves = [
+                (objects("core", _core_flags(target)), objects("tf", _tf_flags(target)), target) for target in targets
+            ]
+            return [
+                _link([object_.result() for object_ in core + tf], target, Path(scratch), lib_dir)
+                for core, tf, target in halves
+            ]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _core_flags(target: TensorFlow) -> tuple[str, ...]:
+    abi = (flag for flag in target.compile_flags if flag.startswith("-D_GLIBCXX"))
+    # `#include "ops/..."` is found from the folder that holds ops/.
+    return (*FLAGS, *abi, f"-I{OPS.parent}")
+
+
+def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
+    given = [flag for flag in target.compile_flags if not flag.startswith("--std")]
+    includes = [flag[2:] for flag in given if flag.startswith("-I")]
     # TensorFlow's headers warn about themselves: -isystem keeps that quiet.
-    given = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("--std")]
-    compile_flags = [*FLAGS, *(f"-isystem{flag[2:]}" if flag.startswith("-I") else flag for flag in given)]
-    # `#include "ops/..."` is found from the folder that holds ops/. Core sources see that and nothing of TensorFlow.
-    own = [f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{version}"']
-    core_flags = [*FLAGS, *(flag for flag in compile_flags if flag.startswith("-D_GLIBCXX")), f"-I{OPS.parent}"]
-    tf_flags = [*compile_flags, f"-isystem{include}/external/zlib", *own]
-    compiler = os.environ.get("CXX", "g++")
-    target = (lib_dir or OPS / "lib") / library_name(version)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=target.parent) as scratch:
+    quiet = [f"-isystem{folder}" for include in includes for folder in (include, f"{include}/external/zlib")]
+    defines = [flag for flag in given if not flag.startswith("-I")]
+    return (*FLAGS, *defines, *quiet, f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{target.version}"')
 
-        def compile_one(source: Path) -> str:
-            flags = tf_flags if source.parent.name == "tf" else core_flags
-            output = str(Path(scratch) / f"{source.parent.name}_{source.stem}.o")
-            subprocess.run([compiler, *flags, "-c", str(source), "-o", output], check=True)
-            return output
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            objects = list(pool.map(compile_one, sources()))
-        linked = Path(scratch) / target.name
-        exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
-        link_flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *tf.sysconfig.get_link_flags()]
-        subprocess.run([compiler, "-o", str(linked), *objects, *link_flags], check=True)
-        linked.replace(target)
-    return target
+def _compile(source: Path, flags: tuple[str, ...], folder: Path) -> str:
+    name = "_".join(source.relative_to(OPS).with_suffix(".o").parts)
+    _run([*compiler(), *flags, "-c", str(source), "-o", str(folder / name)])
+    return str(folder / name)
+
+
+def _link(objects: list[str], target: TensorFlow, scratch: Path, lib_dir: Path) -> Path:
+    path = lib_dir / tensorflows.library_name(target.version)
+    exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
+    flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *target.link_flags]
+    _run([*compiler(), "-o", str(scratch / path.name), *objects, *flags])
+    (scratch / path.name).replace(path)
+    return path
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=_DEADLINE_S
+        )
+    except FileNotFoundError as error:
+        raise BuildError(
+            f"no C++ compiler {command[0]!r} here: apt-get install g++, or dnf install gcc-c++, or say which in CXX"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        wrong = [line for line in lines if "error" in line] or lines
+        said = [f"{shlex.join(command[:2])} ... fails with exit code {done.returncode}:", *wrong[:_MOST_LINES]]
+        raise BuildError("\n  ".join(said))
 
 
 def main() -> int:
-    print(build())
+    parser = argparse.ArgumentParser(prog="python -m tfquiver.ops.build", description="Compiles tfquiver's op.")
+    parser.add_argument(
+        "--tensorflow", type=Path, action="append", metavar="FOLDER",
+        help="a folder with an unpacked wheel of TensorFlow, may be given several times; left out: the installed one",
+    )  # fmt: skip
+    parser.add_argument("--lib_dir", type=Path, help="where the libraries go")
+    arguments = parser.parse_args()
+    try:
+        if arguments.tensorflow:
+            targets = [tensorflows.unpacked(folder) for folder in arguments.tensorflow]
+        else:
+            targets = [tensorflows.installed()]
+        in_tree = (OPS.parent / "pyproject.toml").is_file()
+        if arguments.lib_dir or in_tree:
+            paths = build(targets, arguments.lib_dir or OPS / "lib")
+        else:
+            from tfquiver.ops import own_build
+
+            paths = [own_build.library(target, anew=True) for target in targets]
+    except (BuildError, OSError, ImportError) as error:
+        print(f"tfquiver.ops.build: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(map(str, paths)))
     return 0
 
 

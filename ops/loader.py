@@ -6,12 +6,22 @@ import atexit
 import ctypes
 import functools
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
+from tfquiver import errors
+from tfquiver.ops import build, own_build, tensorflows
 
-from tfquiver.ops import build
+try:
+    import tensorflow as tf
+except ModuleNotFoundError as missing:
+    if missing.name != "tensorflow":
+        raise
+    raise errors.TensorFlowError(
+        "tfquiver needs TensorFlow here, and there is none: pip install 'tfquiver[tensorflow]', or tensorflow-cpu, "
+        f"'tensorflow[and-cuda]' or another build of {tensorflows.MINORS[0]} to {tensorflows.MINORS[-1]}"
+    ) from missing
 
 LIB_DIR = Path(__file__).resolve().parent / "lib"
 
@@ -86,31 +96,52 @@ class Library:
         return info
 
 
-def library_path(tensorflow_version: str, lib_dir: Path = LIB_DIR) -> Path:
-    """The library for this TensorFlow. Raises ImportError, saying what was built, what was found and what to run."""
-    path = lib_dir / build.library_name(tensorflow_version)
-    if path.is_file():
-        return path
-    built = sorted(found.name for found in lib_dir.glob("libtfquiver_tf*.so"))
-    raise ImportError(
-        f"tfquiver's op library is not built for TensorFlow {tensorflow_version} (needed: {path.name}; "
-        f"built: {', '.join(built) or 'none'}; looked in {lib_dir}). An op library works with one minor version of "
-        "TensorFlow only. Run `python -m tfquiver.ops.build` to build it for this TensorFlow, or install the "
-        "TensorFlow it was built for."
-    )
-
-
 @functools.cache
 def load() -> Library:
-    """The library of this process. Raises ImportError as `library_path` does, or when TensorFlow refuses the file."""
-    path = library_path(tf.__version__)
-    try:
-        library = Library(path)
-    except tf.errors.NotFoundError as error:
-        raise ImportError(
-            f"TensorFlow {tf.__version__} cannot load {path}: {error.message}. It was built for another build of "
-            "TensorFlow. Run `python -m tfquiver.ops.build` to build it for this one."
-        ) from error
+    """The library of this process: one of the package's, else one that is compiled here, once (own_build.py).
+
+    Raises errors.TensorFlowError, which is an ImportError, saying what was tried and what to do.
+    """
+    system = platform.system()
+    if system != "Linux":
+        raise errors.TensorFlowError(
+            f"tfquiver's op and servers run on Linux only, this is {'macOS' if system == 'Darwin' else system}: use a "
+            "Linux container or machine"
+        )
+    library = _load(LIB_DIR)
     # The teardown of TensorFlow's objects waits for iterators that may be waiting for what will never come.
     atexit.register(library.stop_all)
     return library
+
+
+def _load(lib_dir: Path) -> Library:
+    name = tensorflows.library_name(tf.__version__)
+    if (lib_dir / name).is_file():
+        try:
+            return Library(lib_dir / name)
+        except tf.errors.NotFoundError as error:
+            why = f"{lib_dir / name} does not load: {_shortened(error)}"
+    else:
+        brought = sorted(path.name for path in lib_dir.glob("libtfquiver_tf*.so"))
+        why = f"{lib_dir} has no {name}, only {', '.join(brought)}" if brought else f"{lib_dir} has no libraries"
+    try:
+        return Library(own_build.library(tensorflows.installed()))
+    except build.BuildError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"nowhere to keep what is compiled (say where in XDG_CACHE_HOME): {error}"
+    except tf.errors.NotFoundError as error:
+        problem = f"what was compiled does not load: {_shortened(error)}"
+    raise errors.TensorFlowError(
+        f"tfquiver has no op for TensorFlow {tf.__version__}: {why}; and compiling one here failed: {problem}\n"
+        f"Mend that, or install a TensorFlow that tfquiver brings libraries for ({', '.join(tensorflows.MINORS)})."
+    )
+
+
+def _shortened(error: Exception) -> str:
+    """What the dynamic linker said; the common case in words."""
+    text = str(error).split("\n", 1)[0]
+    if "GLIBC" in text:
+        libc = " ".join(platform.libc_ver())
+        return f"it needs a newer C or C++ library than this machine's ({libc}): {text}"
+    return text

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import json
 import os
+import platform
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -99,5 +100,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
             print(f"{Path(argv[0]).name}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
             raise SystemExit(1) from error
 
+    if platform.system() != "Linux":
+        sys.exit(f"{Path(sys.argv[0]).name}: tfquiver's servers run on Linux only: use a Linux container or machine")
     flags.FLAGS.set_default("logtostderr", True)
     app.run(main, flags_parser=server_flags.parser(about))

@@ -16,6 +16,7 @@ TfquiverError
 ├── DeadlineError            out of time
 ├── UnauthenticatedError     wrong or missing token
 ├── ProtocolError            a frame or message that breaks the protocol
+├── TensorFlowError          no TensorFlow here, or no op for it; also an ImportError
 └── CancelledError_          stopped on purpose
 """
 
@@ -94,6 +95,10 @@ class ProtocolError(TfquiverError):
 
 class CancelledError_(TfquiverError):
     code = grpc.StatusCode.CANCELLED
+
+
+class TensorFlowError(TfquiverError, ImportError):
+    code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 _BY_CODE: dict[grpc.StatusCode, type[TfquiverError]] = {

@@ -1,9 +1,10 @@
 """Makes a repository of the TensorFlow that is installed for `python3` on PATH."""
 
 _LOCATE = """
-import importlib.metadata, importlib.util, pathlib
+import importlib.util, pathlib
+from importlib import metadata
 print(pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent)
-print(importlib.metadata.version("tensorflow"))
+print(metadata.version(metadata.packages_distributions()["tensorflow"][0]))
 """
 
 _BUILD = """

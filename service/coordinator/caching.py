@@ -22,7 +22,7 @@ from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE,
 from tfquiver.service.coordinator.cache.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.sessions.schemes import block_order, deterministic, homogeneous, key_of, units
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -56,8 +56,9 @@ class View:
             made = self._caching.made(session, self.table, units)
             return homogeneous(session, self.table, made, rng) if made else None
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
-        resident = self.table.none_resident if mode == LRU else self.resident
-        return ResidentFirst(session.pending_mask(), resident, self.lengths, rng)
+        if mode == LRU:
+            return InAnyOrder(session.pending_mask(), self.table.none_resident, self.lengths, rng)
+        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
 
 
 class Caching:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.order.sampler import InAnyOrder, Sampler
 from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.job import Job
 from tfquiver.service.sim.store import Store
@@ -30,7 +30,7 @@ class LruCache:
 
     def open(self, job: Job) -> Sampler:
         pending = np.ones(len(self._lengths), np.bool_)
-        return ResidentFirst(pending, self._blind, self._lengths, random.Random(self._rng.getrandbits(63)))
+        return InAnyOrder(pending, self._blind, self._lengths, random.Random(self._rng.getrandbits(63)))
 
     def get(self, job: Job, shard: int) -> None:
         if shard in self._kept:

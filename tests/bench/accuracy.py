@@ -216,9 +216,9 @@ def main() -> None:
         }
     from tests.bench.learning.plot import draw
 
-    draw(
-        {name: {kind: run.curves for kind, run in runs.items()} for name, runs in seen.items()}, figures, arguments.out
-    )
+    if not arguments.quick:
+        curves = {name: {kind: run.curves for kind, run in runs.items()} for name, runs in seen.items()}
+        draw(curves, figures, arguments.out)
     finish("accuracy", figures, bars, arguments.quick)
 
 

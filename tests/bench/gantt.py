@@ -161,7 +161,8 @@ def main() -> None:
             cached, each_cached = epoch(world, data, batch)
             fetched_bytes = remote.payload_bytes() - before
     reports = {"without": without.report(), "cached": cached.report()}
-    draw({"without the cache": without.shown(), "all in the cache": cached.shown()}, arguments.out)
+    if not arguments.quick:
+        draw({"without the cache": without.shown(), "all in the cache": cached.shown()}, arguments.out)
     figures = {
         "store_bytes_per_s": round(share_bytes_per_s),
         "mini_batch_bytes": batch * (RECORD_BYTES + 16),

@@ -23,18 +23,15 @@ import random
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment import cell, plots
 from tests.bench.experiment.cell import ALL_CACHED, CYCLIC, LRU, RELEVANCE, Crowd, Outcome, Way
-from tests.bench.experiment.remote import Data, Remote
+from tests.bench.experiment.remote import Remote
 from tfquiver.service.sim import scenario
 
 STORE_SPEED = 2.5  # data sets in an epoch of the fastest job
@@ -56,11 +53,10 @@ class Scale:
     out_of_step_s: float
     out_of_step_epochs: int
     timed_out_of_step: bool
-    at_once: int  # runs side by side, each with a store, a coordinator and a node of its own
 
 
-FULL = Scale(6.0, 2, 12.0, 3, True, at_once=2)
-QUICK = Scale(4.0, 1, 4.0, 2, False, at_once=2)
+FULL = Scale(6.0, 2, 12.0, 3, True)
+QUICK = Scale(4.0, 1, 4.0, 2, False)
 
 
 @dataclass(frozen=True)
@@ -167,38 +163,29 @@ def measure(base: Path, points: Sequence[Point], scale: Scale) -> Results:
     for crowds_epoch_s in sorted({point.crowd.fastest_epoch_s for point in points}, reverse=True):
         chosen = [point for point in points if point.crowd.fastest_epoch_s == crowds_epoch_s]
         alone = Point(Crowd("alone", (1.0,), (0.0,), crowds_epoch_s), ALL_CACHED, 1.0, scale.in_step_epochs)
-        outcomes = _measure(base / f"{crowds_epoch_s:g}", [alone, *chosen], scale)
+        outcomes = _measure(base / f"{crowds_epoch_s:g}", [alone, *chosen])
         alone_s = outcomes[0].epoch_s
         results |= {point: Result(outcome, alone_s) for point, outcome in zip(chosen, outcomes[1:], strict=True)}
     return results
 
 
-def _measure(base: Path, points: Sequence[Point], scale: Scale) -> list[Outcome]:
+def _measure(base: Path, points: Sequence[Point]) -> list[Outcome]:
     """Of points whose fastest jobs are equally fast: they have stores of one byte rate."""
     shard_bytes = SHARD_RECORDS * (RECORD_BYTES + 16)
     bytes_per_s = STORE_SPEED * SHARDS * shard_bytes / points[0].crowd.fastest_epoch_s
-    idle: SimpleQueue[tuple[Remote, Data]] = SimpleQueue()
-    with ExitStack() as stack:
-        for number in range(scale.at_once):
-            remote = stack.enter_context(Remote.start(base / f"remote-{number}", bytes_per_s))
-            records_a_file = SHARDS * SHARD_RECORDS // FILES
-            idle.put((remote, remote.add("records", FILES, records_a_file, RECORD_BYTES, SHARD_RECORDS)))
-
-        def one(point: Point) -> Outcome:
-            remote, data = idle.get()
-            try:
-                chunks = point.chunks if point.way.rotation else 0
-                outcome = cell.run(
-                    remote, data, point.crowd, point.way, point.share, batch=BATCH, chunks=chunks,
-                    warm_up=point.warm_up, epochs=point.epochs,
-                )  # fmt: skip
-            finally:
-                idle.put((remote, data))
+    outcomes = []
+    with Remote.start(base, bytes_per_s) as remote:
+        records_a_file = SHARDS * SHARD_RECORDS // FILES
+        data = remote.add("records", FILES, records_a_file, RECORD_BYTES, SHARD_RECORDS)
+        for point in points:
+            chunks = point.chunks if point.way.rotation else 0
+            outcome = cell.run(
+                remote, data, point.crowd, point.way, point.share, batch=BATCH, chunks=chunks,
+                warm_up=point.warm_up, epochs=point.epochs,
+            )  # fmt: skip
             say(f"{point.label}: {outcome.loads:.3f} data sets, epoch {outcome.epoch_s:.2f} s")
-            return outcome
-
-        with ThreadPoolExecutor(scale.at_once) as pool:
-            return list(pool.map(one, points))
+            outcomes.append(outcome)
+    return outcomes
 
 
 def say(text: str) -> None:

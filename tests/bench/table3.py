@@ -230,7 +230,8 @@ def main() -> None:
         quota_bytes = 2 * sum(trial.data.disk_bytes for trial in trials)
         with World(Path(base) / "run", remote, quota_bytes, flags={"node": NODE_FLAGS}) as world:
             rows = [row(world, remote, trial) for trial in trials]
-    draw(rows, arguments.out)
+    if not arguments.quick:
+        draw(rows, arguments.out)
     figures = {
         "jobs": JOBS,
         "mini_batches": mini_batches,

@@ -24,7 +24,7 @@ def start(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-m", "tfquiver.cli.main", "demo", "--quick", *arguments],
+        [sys.executable, "-m", "tfquiver.cli.main", "demo", "--quick", f"--png={tmp_path / 'demo.png'}", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -46,7 +46,7 @@ def read_until(demo: subprocess.Popen[str], text: str) -> None:
     pytest.fail(f"the demo never said {text!r}:\n{''.join(said)}")
 
 
-def test_every_trial_sees_everything_and_each_byte_leaves_the_store_once(tmp_path: Path) -> None:
+def test_every_trial_sees_everything_each_byte_leaves_the_store_once_and_it_is_no_slower(tmp_path: Path) -> None:
     figures = tmp_path / "demo.json"
     with start(tmp_path, f"--json={figures}") as demo:
         said, _ = demo.communicate()
@@ -61,6 +61,13 @@ def test_every_trial_sees_everything_and_each_byte_leaves_the_store_once(tmp_pat
     assert cached["traffic"]["payload_bytes"] <= 1.02 * result["dataset_bytes"]
     assert direct["traffic"]["payload_bytes"] == 3 * result["epochs"] * result["dataset_bytes"]
     assert cached["hit_ratio"] == 1.0
+    assert cached["wall_s"] < direct["wall_s"]
+    for one in (cached, direct):
+        times, left = zip(*one["left_store"], strict=True)
+        assert list(times) == sorted(times) and list(left) == sorted(left)
+        assert left[-1] == one["traffic"]["payload_bytes"]
+    assert "fewer bytes left the store" in said
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

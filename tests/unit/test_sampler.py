@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tfquiver.service.coordinator.order import sampler as sampler_module
 from tfquiver.service.coordinator.order import slots
-from tfquiver.service.coordinator.order.sampler import ResidentFirst
+from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst
 
 SHARDS = st.lists(st.integers(0, 1 << 20), max_size=8)
 
@@ -92,6 +93,38 @@ def test_every_shard_is_as_likely_to_come_first() -> None:
     assert chi_squared < 33.7  # 9 degrees of freedom: exceeded once in 10 000
 
 
+@pytest.mark.parametrize("most_drawn", [16, slots.MOST_DRAWN])
+def test_what_is_evicted_comes_in_anywhere_among_the_missing(most_drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that hear of the same change would otherwise all take it next, and read in step from then on."""
+    monkeypatch.setattr(sampler_module, "draw", partial(slots.draw, most=most_drawn))
+    others, runs = 41, 2000
+    tenths = Counter[int]()
+    for seed in range(runs):
+        resident = bytearray([1]) + bytearray(others)
+        subject = sampler(1 + others, resident, seed)
+        assert subject.take(2, 1 << 40)[0] == 0
+        subject.give_back([0])
+        resident[0] = 0
+        subject.residency_changed([0])
+        tenths[subject.take(others, 1 << 40).index(0) * 10 // others] += 1
+    likely = [len([rank for rank in range(others) if rank * 10 // others == tenth]) / others for tenth in range(10)]
+    chi_squared = sum((tenths[tenth] - runs * likely[tenth]) ** 2 / (runs * likely[tenth]) for tenth in range(10))
+    assert chi_squared < 33.7  # 9 degrees of freedom: exceeded once in 10 000
+
+
+def test_in_any_order_nobody_follows_anybody() -> None:
+    def order(changes: bool) -> list[int]:
+        subject = InAnyOrder(np.ones(50, np.bool_), bytearray(50), [1] * 50, random.Random(1))
+        taken = []
+        while subject.pending:
+            taken += subject.take(3, 1 << 40)
+            if changes:
+                subject.residency_changed([shard for shard in range(50) if shard not in taken][:5])
+        return taken
+
+    assert order(changes=True) == order(changes=False)
+
+
 def test_the_order_follows_from_the_seed() -> None:
     assert sampler(50, bytearray(50), 7).take(50, 50) == sampler(50, bytearray(50), 7).take(50, 50)
     assert sampler(50, bytearray(50), 7).take(50, 50) != sampler(50, bytearray(50), 8).take(50, 50)
@@ -129,8 +162,10 @@ def test_a_session_costs_two_bits_a_shard_and_looks_at_all_of_them_seldom(monkey
 def test_numbers_are_drawn_from_bits(mask: list[bool], most: int, seed: int) -> None:
     subject = slots.Slots(np.array(mask, np.bool_))
     there = {number for number, is_there in enumerate(mask) if is_there}
-    drawn, everything = slots.draw(subject.bits, np.random.default_rng(seed), 8, most)
+    drawn, more = slots.draw(subject.bits, np.random.default_rng(seed), 8, most)
     numbers = [number - 8 for number in drawn]
+    everything = more == 0
+    assert len(numbers) + more == len(there)
     assert len(numbers) == len(set(numbers)) <= most and set(numbers) <= there
     assert everything == (len(there) <= most) and (not everything or set(numbers) == there)
     assert bool(numbers) == bool(there) and slots.count(subject.bits) == len(there) == subject.count

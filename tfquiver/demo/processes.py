@@ -52,6 +52,11 @@ class Child:
         async for _ in self.messages():
             pass
 
+    def tell(self, message: dict[str, Any]) -> None:
+        """Sends a line of JSON to one that was started with `listens`; lost where it has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
     def terminate(self) -> None:
         with suppress(ProcessLookupError):
             self._process.terminate()
@@ -77,7 +82,7 @@ class Processes:
         self._env = {**os.environ, **env}
         self._children: list[Child] = []
 
-    async def start(self, name: str, module: str, *arguments: str) -> Child:
+    async def start(self, name: str, module: str, *arguments: str, listens: bool = False) -> Child:
         log = self._log_dir / f"{name}.log"
         with log.open("wb") as log_file:
             process = await asyncio.create_subprocess_exec(
@@ -85,7 +90,7 @@ class Processes:
                 "-m",
                 module,
                 *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE if listens else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log_file,
                 env=self._env,

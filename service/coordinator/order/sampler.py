@@ -30,6 +30,7 @@ class Place:
 
 NOWHERE = Place()
 _MOST_NEWS = 16 * MOST_DRAWN
+_UNKNOWN = 1 << 32  # many
 
 
 class Sampler(Protocol):
@@ -62,8 +63,10 @@ class ResidentFirst:
     """Two bits and a little for each shard are kept and O(1) time is spent on each, by and large.
 
     What comes next stands in two windows, of resident and of missing shards, each drawn at random from all that there
-    were; what stands in a window and is not so any more is passed over. Invariant: a pending shard stands in the
-    window of its kind, or among the news, or that window does not hold all of its kind, and is drawn anew when empty.
+    were; what stands in a window and is not so any more is passed over. News are looked at when no resident shard is
+    left; what is missing since then comes in anywhere among the others: not before them, or jobs that hear of the same
+    evictions would read in step. Invariant: a pending shard stands in the window of its kind, or among the news, or
+    that window does not hold all of its kind, and is drawn anew when empty.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class ResidentFirst:
         self._pending = Slots(pending)
         self._is_resident, self._lengths = resident, lengths
         self._rng = np.random.default_rng(rng.getrandbits(64))
-        self._hits, self._all_hits = array("I"), False  # what is taken next comes last
-        self._misses, self._all_misses = array("I"), False
+        # Of each kind what is taken next, the next one last; and how many more there are, as far as known.
+        self._hits, self._more_hits = array("I"), _UNKNOWN
+        self._misses, self._more_misses = array("I"), _UNKNOWN
         self._news: list[Sequence[int] | npt.NDArray[np.integer]] = []
         self._news_shards = 0
 
@@ -101,7 +105,7 @@ class ResidentFirst:
         return taken
 
     def give_back(self, shards: Iterable[int]) -> None:
-        self.residency_changed([shard for shard in shards if self._pending.add(shard)])
+        self._look_at([shard for shard in shards if self._pending.add(shard)])
 
     def remove(self, shards: Iterable[int]) -> None:
         for shard in shards:
@@ -109,10 +113,7 @@ class ResidentFirst:
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """O(1): they are looked at when they are needed, and not at all when there are too many of them."""
-        self._news.append(shards)
-        self._news_shards += len(shards)
-        if self._news_shards > _MOST_NEWS:
-            self._forget()
+        self._look_at(shards)
 
     def place(self, shard: int) -> Place:
         return NOWHERE
@@ -130,34 +131,60 @@ class ResidentFirst:
                 hits.pop()
             if self._news:
                 self._sort_news()
-            elif not self._all_hits:
-                found, self._all_hits = draw(is_pending.bits & packed(is_resident), self._rng)
+            elif self._more_hits:
+                found, self._more_hits = draw(is_pending.bits & packed(is_resident), self._rng)
                 hits.extend(found)
             else:
                 while misses:
                     if misses[-1] in is_pending:
                         return misses
                     misses.pop()
-                if self._all_misses:
-                    self._forget()  # bytes of the table have changed that nobody has told of yet
-                else:
-                    found, self._all_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+                if self._more_misses:
+                    found, self._more_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
                     misses.extend(found)
+                else:
+                    self._forget()  # bytes of the table have changed that nobody has told of yet
+
+    def _look_at(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        self._news.append(shards)
+        self._news_shards += len(shards)
+        if self._news_shards > _MOST_NEWS:
+            self._forget()
 
     def _sort_news(self) -> None:
         news = distinct(np.concatenate([np.asarray(shards, np.int64) for shards in self._news]))
         self._news.clear()
         self._news_shards = 0
-        news = self._rng.permutation(news[self._pending.mask(news)]).astype(np.uint32)
+        news = news[self._pending.mask(news)].astype(np.uint32)
         there = np.frombuffer(self._is_resident, np.uint8)[news] != 0
-        self._hits.frombytes(news[there].tobytes())
-        self._misses.frombytes(news[~there].tobytes())
-        if len(self._hits) + len(self._misses) > _MOST_NEWS:  # the same ones time and again
-            self._forget()
+        self._come_in(self._hits, self._more_hits, news[there])
+        self._come_in(self._misses, self._more_misses, news[~there])
+
+    def _come_in(self, window: array[int], more: int, news: npt.NDArray[np.uint32]) -> None:
+        """Each place among the others of its kind is equally likely, those included that are not in the window."""
+        if more and len(news):
+            news = news[self._rng.random(len(news)) * (len(window) + more) < len(window)]
+        if not len(news):
+            return
+        before = np.array(window, np.uint32)
+        before = before[np.isin(before, news, invert=True)]
+        merged = np.empty(len(before) + len(news), np.uint32)
+        places = np.zeros(len(merged), np.bool_)
+        places[self._rng.choice(len(merged), len(news), replace=False, shuffle=False)] = True
+        merged[places], merged[~places] = self._rng.permutation(news), before
+        del window[:]
+        window.frombytes(merged.tobytes())
 
     def _forget(self) -> None:
         """The windows are drawn anew."""
         self._news.clear()
         self._news_shards = 0
         self._hits, self._misses = array("I"), array("I")
-        self._all_hits = self._all_misses = False
+        self._more_hits = self._more_misses = _UNKNOWN
+
+
+class InAnyOrder(ResidentFirst):
+    """What is resident does not matter, nor what becomes so: `resident` is all zero, and stays so."""
+
+    def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
+        """Nothing."""

@@ -74,8 +74,8 @@ def count(bits: Bits) -> int:
     return int(_ONES[bits].sum())
 
 
-def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_DRAWN) -> tuple[array[int], bool]:
-    """Some of a set's numbers, each subset of that size equally likely, in random order; and whether they are all.
+def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_DRAWN) -> tuple[array[int], int]:
+    """Some of a set's numbers, each subset of that size equally likely, in random order; and how many more there are.
 
     Args:
       first: is added to each.
@@ -90,4 +90,4 @@ def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_
     each = np.unpackbits(bits[at].reshape(-1, 1), axis=1, bitorder="little")
     bit = np.argmax(np.cumsum(each, axis=1) == within.reshape(-1, 1) + 1, axis=1)
     numbers = rng.permutation(8 * at + bit + first).astype(np.uint32)
-    return array("I", numbers.tobytes()), total <= most
+    return array("I", numbers.tobytes()), total - len(numbers)

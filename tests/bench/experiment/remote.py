@@ -42,6 +42,20 @@ class Data:
         return int(most_disk_bytes(self.digest.lengths).sum())
 
 
+@contextmanager
+def _emulator(url: str) -> Iterator[None]:
+    """In this process and those that it starts."""
+    before = os.environ.get("STORAGE_EMULATOR_HOST")
+    os.environ["STORAGE_EMULATOR_HOST"] = url
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["STORAGE_EMULATOR_HOST"]
+        else:
+            os.environ["STORAGE_EMULATOR_HOST"] = before
+
+
 @dataclass
 class Remote:
     """`store.url` is what the node's STORAGE_EMULATOR_HOST is set to."""
@@ -58,9 +72,11 @@ class Remote:
             store.make_bucket("bench")
             yield cls(store, base)
 
-    @property
-    def env(self) -> dict[str, str]:
-        return {"STORAGE_EMULATOR_HOST": self.store.url}
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """It is the store of this process and of those that it starts. A trainer's word of how to open it counts."""
+        with _emulator(self.store.url):
+            yield
 
     def payload_bytes(self) -> int:
         """Of object reads, since the start."""
@@ -80,15 +96,8 @@ class Remote:
         return Data(name, files * records_a_file, path, digest)
 
     def _digest(self, name: str, shard_bytes: int) -> Digest:
-        before = os.environ.get("STORAGE_EMULATOR_HOST")
-        os.environ["STORAGE_EMULATOR_HOST"] = self.store.upstream_url
-        try:
+        with _emulator(self.store.upstream_url):
             direct = GcsStore()
-        finally:
-            if before is None:
-                del os.environ["STORAGE_EMULATOR_HOST"]
-            else:
-                os.environ["STORAGE_EMULATOR_HOST"] = before
         try:
             files = listing.expand(f"gs://bench/{name}/*", lambda _: direct)
             policy = CutPolicy(shard_bytes, shard_bytes, shard_bytes)

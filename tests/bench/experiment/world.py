@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -46,26 +47,25 @@ class World:
         self._quota = str(quota_bytes)
         more = {"node": [*NODE_FLAGS, *(flags or {}).get("node", ())]}
         more["coordinator"] = list((flags or {}).get("coordinator", ()))
-        self.cluster = Cluster(base, workers=0, quota=self._quota, env=remote.env, flags=more)
+        self.cluster = Cluster(base, workers=0, quota=self._quota, flags=more)
         self.nodes: list[Server] = []
 
     def __enter__(self) -> World:
-        self.cluster.__enter__()
-        assert self.cluster.node is not None
-        self.nodes = [self.cluster.node]
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(self._remote.used())
+            stack.enter_context(self.cluster)
+            assert self.cluster.node is not None
+            self.nodes = [self.cluster.node]
             for number in range(1, self._nodes):
                 self.nodes.append(self._another(number))
             wait_until(lambda: len(node_calls.nodes(self.coordinator)) == self._nodes, "all nodes are members")
-        except BaseException:
-            self.cluster.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.cluster.__exit__(kind, error, trace)
+        self._stack.__exit__(kind, error, trace)
 
     @property
     def coordinator(self) -> str:

@@ -1,0 +1,62 @@
+"""The TensorFlows that the op is compiled against, and how a library is named for one.
+
+The op uses TensorFlow's C++ interface, which is only the same within one minor version. A library is therefore named
+for TensorFlow's major and minor version; one for a build that is no release (nightly, release candidate) for all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+
+# What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
+MINORS = ("2.18", "2.19", "2.20", "2.21")
+
+
+@dataclass(frozen=True)
+class TensorFlow:
+    """What a compiler must know of one TensorFlow; flags as `tf.sysconfig` gives them.
+
+    `built_by` tells it from others of its version: the commit that it was made of, and the compiler.
+    """
+
+    version: str
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    built_by: str = ""
+
+
+def installed() -> TensorFlow:
+    """The one that this process imports. Raises ImportError without one."""
+    import tensorflow as tf
+
+    flags = tuple(tf.sysconfig.get_compile_flags()), tuple(tf.sysconfig.get_link_flags())
+    return TensorFlow(tf.__version__, *flags, f"{tf.version.GIT_VERSION} {tf.version.COMPILER_VERSION}")
+
+
+def unpacked(folder: Path) -> TensorFlow:
+    """One whose wheel was unpacked, or installed, in `folder`: it is looked at, not imported.
+
+    Raises FileNotFoundError when there is none.
+    """
+    package = folder / "tensorflow"
+    library = package / "libtensorflow_framework.so.2"
+    found = [path for path in folder.glob("*.dist-info/METADATA") if _NAME.match(path.parent.name)]
+    if not library.is_file() or len(found) != 1:
+        raise FileNotFoundError(f"{folder}: not one unpacked wheel of TensorFlow")
+    version = HeaderParser().parsestr(found[0].read_text())["Version"]
+    # The flags of every wheel since 2.16.
+    flags = (f"-I{package / 'include'}", "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
+    return TensorFlow(version, flags, (f"-L{package}", f"-l:{library.name}"))
+
+
+_NAME = re.compile(r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d")
+
+
+def library_name(version: str) -> str:
+    """The file name of the library for this version of TensorFlow."""
+    release = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version)
+    name = "_".join(release.groups()) if release else re.sub("[^0-9a-z]+", "_", version)
+    return f"libtfquiver_tf{name}.so"

@@ -1,0 +1,138 @@
+"""Where no library of the package fits, one is compiled for the user: once, kept, and never inside the package.
+
+The compiler is a stand-in of several words that takes its time and links a copy of the library that is built already:
+what a real one makes of the sources is what all other tests here load.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.ops import build, loader, own_build, tensorflows
+
+COMPILER = """
+import shutil, sys, time
+output = sys.argv[sys.argv.index("-o") + 1]
+if "-c" in sys.argv:
+    open(output, "w").close()
+else:
+    time.sleep(1)  # long enough for the other process to find no library, too
+    with open(sys.argv[2], "a") as log:
+        log.write("linked\\n")
+    shutil.copy(sys.argv[1], output)
+"""
+USE = """
+import sys
+from pathlib import Path
+from tfquiver.ops import loader
+library = loader._load(Path(sys.argv[1]))
+assert library.build_info()
+print(library.path)
+"""
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package's lib folder without a library; the user's cache is in tmp_path."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    (tmp_path / "lib").mkdir()
+    return tmp_path / "lib"
+
+
+def test_compiled_once_for_all_processes(empty: Path, tmp_path: Path) -> None:
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    words = f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log"
+    environment = {**os.environ, "CXX": words}
+    command = [sys.executable, "-c", USE, str(empty)]
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0] and said[0] == said[1]
+    path = Path(said[0].strip())
+    assert path.is_relative_to(tmp_path / "a cache" / "tfquiver" / "ops") and path.stat().st_uid == os.geteuid()
+    assert (tmp_path / "log").read_text() == "linked\n"
+    assert not list(empty.iterdir()), "the package is not written to"
+
+
+def failure(lib: Path) -> str:
+    with pytest.raises(errors.TensorFlowError) as caught:
+        loader._load(lib)
+    assert isinstance(caught.value, ImportError)
+    return str(caught.value)
+
+
+def test_without_a_compiler(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    (empty / "libtfquiver_tf2_99.so").touch()
+    text = failure(empty)
+    assert "only libtfquiver_tf2_99.so" in text
+    assert "no C++ compiler 'no-such-compiler' here: apt-get install g++" in text
+    assert "or install a TensorFlow that tfquiver brings libraries for (2.18, 2.19, 2.20, 2.21)" in text
+
+
+def test_a_compiler_that_fails_is_quoted(empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = r"import sys; sys.exit('old.h:1: error: this compiler is too old\nand 3 warnings')"
+    (tmp_path / "fails.py").write_text(script)
+    monkeypatch.setenv("CXX", f"{sys.executable} {tmp_path}/fails.py")
+    text = failure(empty)
+    assert "fails with exit code 1:\n  old.h:1: error: this compiler is too old" in text and "warnings" not in text
+    folders = list((tmp_path / "a cache" / "tfquiver" / "ops").iterdir())
+    assert [[path.name for path in folder.iterdir()] for folder in folders] == [["lock"]], "nothing half made stays"
+
+
+def test_nowhere_to_keep_it(empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    text = failure(empty)
+    assert "say where in XDG_CACHE_HOME" in text and str(tmp_path / "file") in text
+
+
+def test_a_folder_that_others_may_write_to_is_not_trusted(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    target = tensorflows.installed()
+    with pytest.raises(build.BuildError):
+        own_build.library(target)
+    (folder,) = own_build._directory().iterdir()
+    shutil.copy(loader.load().path, folder)
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match=f"{folder}: others than this user may write there"):
+        own_build.library(target)
+    folder.chmod(0o700)
+    assert own_build.library(target) == folder / tensorflows.library_name(target.version)
+
+
+def test_a_library_for_a_newer_c_library(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    path = loader.load().path
+    needs = path.read_bytes().replace(b"\0GLIBC_2.34\0", b"\0GLIBC_9.34\0")
+    assert needs != path.read_bytes()
+    (empty / path.name).write_bytes(needs)
+    text = failure(empty)
+    assert f"{empty / path.name} does not load: it needs a newer C or C++ library than this machine's (glibc" in text
+    assert "GLIBC_9.34" in text and "no C++ compiler" in text
+
+
+def test_a_file_that_is_no_library(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    (empty / loader.load().path.name).write_text("not a library")
+    assert f"{loader.load().path.name} does not load: " in failure(empty)
+
+
+def test_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(errors.TensorFlowError, match="run on Linux only, this is macOS: use a Linux container"):
+        loader.load.__wrapped__()
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tfquiver.ops.build", f"--tensorflow={tmp_path}", f"--lib_dir={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"tfquiver.ops.build: {tmp_path}: not one unpacked wheel of TensorFlow\n"
