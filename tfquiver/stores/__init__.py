@@ -95,8 +95,10 @@ def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
 
         return LocalStore()
     if scheme == "gs":
-        from tfquiver.stores.gcs import GcsStore
-
+        try:
+            from tfquiver.stores.gcs import GcsStore
+        except ImportError as error:
+            raise errors.InvalidArgumentError("no store for gs:// here: pip install 'tfquiver[gcs]'") from error
         return GcsStore(options)
     for attempt in (_fsspec, _gfile):
         store = attempt(scheme, options)

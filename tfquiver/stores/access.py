@@ -95,8 +95,10 @@ def resolve(scheme: str) -> Access | None:
         case "file":
             return None
         case "gs":
-            from tfquiver.stores import google_login
-
+            try:
+                from tfquiver.stores import google_login
+            except ImportError:
+                return None  # `stores` says what to install
             fields, expires_at_s = google_login.resolve()
         case "s3" | "s3a":
             try:
