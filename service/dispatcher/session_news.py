@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,8 +30,19 @@ class SessionNews(Protocol):
     def unread(self) -> UnreadKeys: ...
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        """Whether the sessions of these keys have no readers, nobody has asked for one of them, or left it, for so
-        long, and one of them has ended. (Of the others trainers have had enough.)"""
+        """Whether `all_quiet` is what the sessions of these keys are."""
+
+
+def all_quiet(sessions: Iterable[coordinator_pb2.SessionInfo], seconds: float) -> bool:
+    """They have no readers, nobody has asked for one of them, or left it, for so long, and one of them has ended. (Of
+    the others trainers have had enough; but not of one that readers were told to leave before its end.)"""
+    ended = False
+    for session in sessions:
+        left_early = session.left_early > 0 and not session.ended
+        if session.readers or left_early or session.idle_ms < 1000 * seconds:
+            return False
+        ended |= session.ended
+    return ended
 
 
 class CoordinatorNews:
@@ -47,13 +59,10 @@ class CoordinatorNews:
         )
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        found = False
-        for key in keys if len(keys) <= _MAX_KEYS else ():
-            for session in self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY):
-                if session.readers or session.idle_ms < 1000 * seconds:
-                    return False
-                found |= session.ended
-        return found
+        if len(keys) > _MAX_KEYS:
+            return False
+        listed = (self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY) for key in keys)
+        return all_quiet(itertools.chain.from_iterable(listed), seconds)
 
     def close(self) -> None:
         self._channel.close()

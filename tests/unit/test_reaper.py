@@ -9,10 +9,11 @@ import pytest
 
 from tfquiver.clock import ManualClock
 from tfquiver.content import tfrecord
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
-from tfquiver.service.dispatcher.session_news import UnreadKeys
+from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
@@ -67,6 +68,27 @@ def test_epochs_that_are_over_are_forgotten() -> None:
     assert made.workers() == set()
     assert made.datasets() == set()
     made.apply(journal.TaskOver(20, finished=True))  # late news of a forgotten epoch
+
+
+def session(**fields: int) -> coordinator_pb2.SessionInfo:
+    return coordinator_pb2.SessionInfo(**{"idle_ms": 300_000, "ended": True, **fields})
+
+
+@pytest.mark.parametrize(
+    ("sessions", "quiet"),
+    [
+        ([session()], True),
+        ([session(), session(ended=False)], True),
+        ([], False),
+        ([session(ended=False)], False),
+        ([session(), session(readers=1)], False),
+        ([session(), session(ended=False, idle_ms=299_999)], False),
+        ([session(), session(ended=False, left_early=1)], False),
+        ([session(), session(left_early=1)], True),
+    ],
+)
+def test_when_nobody_reads_a_pipelines_sessions(sessions: list[coordinator_pb2.SessionInfo], quiet: bool) -> None:
+    assert all_quiet(sessions, 300) is quiet
 
 
 class Service:
