@@ -319,6 +319,10 @@ class Sessions:
         """Raises NotFoundError."""
         return self._book.session(session_id)
 
+    def of_key(self, session_key: str) -> list[Session]:
+        """Oldest first."""
+        return self._book.of_key(session_key)
+
     def idle_s(self, session: Session) -> float:
         """Since somebody asked for it, or left it."""
         return self._clock.now() - session.last_used
