@@ -118,7 +118,9 @@ async def serve() -> None:
             child = NodeChild(work_dir / "node", arguments, node_ready)
             await child.start()
         try:
-            await _dispatch(work_dir, library, CoordinatorNews(coordinator, token))
+            news = CoordinatorNews(coordinator, token)
+            await asyncio.to_thread(news.check_token)
+            await _dispatch(work_dir, library, news)
         finally:
             if child is not None:
                 await child.stop()

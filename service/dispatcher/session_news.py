@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+import grpc
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.wire import rpc
@@ -50,6 +53,18 @@ class CoordinatorNews:
         self._channel = rpc.channel(coordinator)
         self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._metadata = tuple(rpc.metadata(token))
+        self._token, self._sees_all = token, False
+
+    def check_token(self) -> None:
+        """Of what the token does not show, nothing would be known. Who does not answer now is asked again by the calls.
+
+        Raises PermissionError_, UnauthenticatedError.
+        """
+        try:
+            self._identify()
+        except grpc.RpcError as error:
+            if error.code() in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED):
+                raise rpc.from_rpc_error(error, "--auth_token_file: the coordinator says") from error
 
     def unread(self) -> UnreadKeys:
         keyed = [session for session in self._list(unread_only=True, limit=_MAX_SESSIONS) if session.session_key]
@@ -70,5 +85,13 @@ class CoordinatorNews:
     def _list(
         self, unread_only: bool = False, session_key: str = "", limit: int = 0
     ) -> list[coordinator_pb2.SessionInfo]:
+        if not self._sees_all:
+            self._identify()
         request = coordinator_pb2.ListSessionsRequest(unread_only=unread_only, session_key=session_key, limit=limit)
         return list(self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S).sessions)
+
+    def _identify(self) -> None:
+        """For nodes and admins, who see everybody's sessions; a job's token would be shown its own only."""
+        request = coordinator_pb2.IdentifyRequest(token_sha256=hashlib.sha256(self._token.encode()).digest())
+        self._stub.Identify(request, metadata=self._metadata, timeout=_CALL_S)
+        self._sees_all = True
