@@ -331,7 +331,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     const Source& source = dataset()->source();
     TicketFields ticket;
     ticket.session_key = source.session_key;
-    ticket.provider_id = UniqueId();
+    if (late_id_.empty()) late_id_ = UniqueId();
+    ticket.provider_id = late_id_;
     ticket.asker = Asker::kLateReader;
     ticket.digest_id = source.digest_id;
     ticket.job = source.options.job;
@@ -432,6 +433,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   bool told_failure_ = false;
   RecordPool::Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
+  std::string late_id_;     // by which the coordinator knows how long this one has asked for one
 
   std::mutex cancel_mu_;  // never held while waiting
   std::condition_variable cancel_changed_;

@@ -172,7 +172,7 @@ class World:
         leases_of_dead = sum(len(reader.leases) for reader in dead)  # which the coordinator has not noticed
         again = newest.shards - newest.acked_shards - newest.leased_shards + leases_of_dead
         try:
-            session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
+            session_id = self.sessions.late_ticket(key_of(provider), DIGEST, provider)
         except errors.UnavailableError:
             assert newest.ended and newest.leased_shards and not newest.shortfall
             return None
