@@ -16,7 +16,7 @@ from tfquiver.wire import rpc
 _CALL_S = 2.0
 _MAX_SESSIONS = 20_000
 _MAX_SESSIONS_A_KEY = 1000  # epochs of the last hour
-_MAX_KEYS = 100  # of one pipeline
+_MAX_KEYS = 100  # of more it is cheaper to list all sessions: a graph may hold many words that look like a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,11 @@ class CoordinatorNews:
         )
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        if len(keys) > _MAX_KEYS:
-            return False
-        listed = (self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY) for key in keys)
-        return all_quiet(itertools.chain.from_iterable(listed), seconds)
+        if len(keys) <= _MAX_KEYS:
+            listed = (self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY) for key in keys)
+            return all_quiet(itertools.chain.from_iterable(listed), seconds)
+        everybodys = self._list(limit=_MAX_SESSIONS)
+        return all_quiet((session for session in everybodys if session.session_key in keys), seconds)
 
     def close(self) -> None:
         self._channel.close()
