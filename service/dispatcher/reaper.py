@@ -140,7 +140,8 @@ def attempt(step: Callable[[], object]) -> None:
     try:
         step()
     except grpc.RpcError as error:
-        logging.warning("reaper: %s; trying again", error.details())
+        said = f"{error.code().name}: {error.details()}"
+        logging.log_every_n_seconds(logging.WARNING, "reaper: %s; nothing is finished meanwhile", 10, said)
     except Exception:  # noqa: BLE001 - the thread's boundary
         logging.exception("reaper: a pass failed; trying again")
 
