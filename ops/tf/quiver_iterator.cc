@@ -45,9 +45,11 @@ constexpr char kMopUp[] = " (mop-up)";
 // Added to the key: what is before the colon says whose the session is.
 constexpr std::string_view kMopUpKey = ":mop-up";
 constexpr size_t kMostJobBytes = 256;
-// Of a ticket that no split provider gave: for one call, before the next one, and for all of them.
+// Of a ticket that no split provider gave: for one call, before the next one (twice as long each
+// time: thousands of workers may ask at once), and for all of them.
 constexpr std::chrono::milliseconds kTicketCall{1000};
 constexpr std::chrono::milliseconds kTicketPause{100};
+constexpr std::chrono::milliseconds kLongestTicketPause{1000};
 constexpr std::chrono::seconds kLateTicket{15};
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
@@ -338,6 +340,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     ticket.job = source.options.job;
     const Process& process = Process::Get();
     const auto give_up_at = Clock::now() + kLateTicket;
+    std::chrono::milliseconds pause{0};
     TicketReply reply;
     Status asked;
     do {
@@ -348,7 +351,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
         *late = !reply.end;
         return absl::OkStatus();
       }
-    } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause());
+      pause = std::clamp(2 * pause, kTicketPause, kLongestTicketPause);
+    } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause(pause));
     if (asked.code() == Code::kUnavailable) return ToAbsl(asked);
     LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
                  << asked.message();
@@ -356,9 +360,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   }
 
   // False: the iterator was stopped.
-  bool Pause() {
+  bool Pause(std::chrono::milliseconds pause) {
     std::unique_lock<std::mutex> lock(cancel_mu_);
-    return !cancel_changed_.wait_for(lock, kTicketPause, [this] { return !cancelled_.empty(); });
+    return !cancel_changed_.wait_for(lock, pause, [this] { return !cancelled_.empty(); });
   }
 
   void AddTags(IteratorContext* ctx, std::vector<Tensor>* out_tensors) {
