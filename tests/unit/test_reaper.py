@@ -18,7 +18,7 @@ from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
-KEYS = tuple(f"{digit}" * 32 for digit in range(3))
+KEYS = tuple(f"{digit}" * 32 + end for digit, end in enumerate(("-" + "x" * 120, "-train.2", ":" + "3" * 32)))
 
 
 def epoch(iteration: int, *workers: str, dataset: str = "ours") -> list[journal.Update]:
@@ -133,7 +133,7 @@ def _task(task_id: int, worker: str) -> bytes:
 
 
 def graph(*keys: str) -> bytes:
-    return b"...QuiverDataset" + b"".join(b"\x0a\x20" + key.encode() + b"2" for key in keys) + b"..."
+    return b"...QuiverDataset" + b"".join(proto_wire.text(8, key) + b"2" for key in keys) + b"..."
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_what_nobody_else_will_read_is_waited_for_longer(work_dir: Path, clock: 
 
 
 def test_a_graph_without_our_op_is_left_alone(work_dir: Path, clock: ManualClock, news: News) -> None:
-    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset...\x20" + KEYS[1].encode())
+    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset..." + graph(KEYS[1])[16:])
     service = Service()
     reaper = Reaper(work_dir, service, news, Timeouts(worker_s=0, unread_s=0), clock=clock)
     news.asked_at = {KEYS[1]: clock.now()}
