@@ -54,6 +54,16 @@ def test_what_is_read_again_after_the_end_is_counted(bench: Bench) -> None:
     assert bench.session(session_id).counters.reread == 3
 
 
+def test_a_provider_that_asks_again_does_not_end_what_is_read_again(bench: Bench) -> None:
+    """As a dispatcher that was restarted does for a worker that asks it again."""
+    session_id = ended_short(bench)
+    assert late(bench) == session_id
+    bench.open(session_id, "late")
+    assert len(bench.lease(session_id, "late", 1, 1).shards) == 1
+    assert bench.ticket("p:1") is None
+    assert len(bench.lease(session_id, "late", 2, 4).shards) == 2, "nobody else would read them"
+
+
 def test_who_comes_late_waits_for_readers_that_may_be_lost(bench: Bench) -> None:
     """The coordinator was restarted after END: it cannot know yet whether the last readers are still there."""
     session_id, shards = alone(bench)

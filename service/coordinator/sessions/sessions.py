@@ -97,7 +97,8 @@ class Sessions:
         session.last_used = self._clock.now()
         if not session.complete:
             return session.session_id
-        self._end(session)
+        if not session.ended:  # of one that is read again its readers see the end
+            self._end(session)
         if not self._book.tickets.end_told(session.session_id):
             self._ticket_given(session, provider_id, repetition, False, True)
         return None
