@@ -45,9 +45,11 @@ constexpr char kMopUp[] = " (mop-up)";
 // Added to the key: what is before the colon says whose the session is.
 constexpr std::string_view kMopUpKey = ":mop-up";
 constexpr size_t kMostJobBytes = 256;
-// Of a ticket that no split provider gave: for one call, before the next one, and for all of them.
+// Of a ticket that no split provider gave: for one call, before the next one (twice as long each
+// time: thousands of workers may ask at once), and for all of them.
 constexpr std::chrono::milliseconds kTicketCall{1000};
 constexpr std::chrono::milliseconds kTicketPause{100};
+constexpr std::chrono::milliseconds kLongestTicketPause{1000};
 constexpr std::chrono::seconds kLateTicket{15};
 
 // One reader. Its thread starts with the first GetNext, so that an iterator that is only made, or
@@ -339,12 +341,14 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     const Source& source = dataset()->source();
     TicketFields ticket;
     ticket.session_key = source.session_key;
-    ticket.provider_id = UniqueId();
+    if (late_id_.empty()) late_id_ = UniqueId();
+    ticket.provider_id = late_id_;
     ticket.asker = Asker::kLateReader;
     ticket.digest_id = source.digest_id;
     ticket.job = source.options.job;
     const Process& process = Process::Get();
     const auto give_up_at = Clock::now() + kLateTicket;
+    std::chrono::milliseconds pause{0};
     TicketReply reply;
     Status asked;
     do {
@@ -355,7 +359,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
         *late = !reply.end;
         return absl::OkStatus();
       }
-    } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause());
+      pause = std::clamp(2 * pause, kTicketPause, kLongestTicketPause);
+    } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && Pause(pause));
     if (asked.code() == Code::kUnavailable) return ToAbsl(asked);
     LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
                  << asked.message();
@@ -363,9 +368,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   }
 
   // False: the iterator was stopped.
-  bool Pause() {
+  bool Pause(std::chrono::milliseconds pause) {
     std::unique_lock<std::mutex> lock(cancel_mu_);
-    return !cancel_changed_.wait_for(lock, kTicketPause, [this] { return !cancelled_.empty(); });
+    return !cancel_changed_.wait_for(lock, pause, [this] { return !cancelled_.empty(); });
   }
 
   void AddTags(IteratorContext* ctx, std::vector<Tensor>* out_tensors) {
@@ -440,6 +445,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   bool told_failure_ = false;
   RecordPool::Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
+  std::string late_id_;     // by which the coordinator knows how long this one has asked for one
 
   std::mutex cancel_mu_;  // never held while waiting
   std::condition_variable cancel_changed_;

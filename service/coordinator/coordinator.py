@@ -254,7 +254,7 @@ class Coordinator:
         await self._log.writable()
         dataset = self.registry.find(request.digest_id)
         if request.late:
-            late_session_id = self.sessions.late_ticket(request.session_key, request.digest_id)
+            late_session_id = self.sessions.late_ticket(request.session_key, request.digest_id, request.provider_id)
             await self._log.synced()
             return late_session_id
         session_id = self.sessions.ticket(

@@ -164,21 +164,20 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
     @handled
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
         reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
-        keys = set[str]()
-        for session in reversed(list(self._coordinator.sessions)):
+        sessions, keys = self._coordinator.sessions, set[str]()
+        for session in reversed(sessions.of_key(request.session_key) if request.session_key else list(sessions)):
             if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
                 break
             newest = not session.own_reader_id and session.session_key not in keys
             if newest:
                 keys.add(session.session_key)
             if (
-                (not request.session_key or session.session_key == request.session_key)
-                and (not request.label or request.label in session.labels)
+                (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
                 and (not request.unread_only or session.left_early or (newest and session.left_short))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
-                reply.sessions.append(_info(session, self._coordinator.sessions.idle_s(session)))
+                reply.sessions.append(_info(session, sessions.idle_s(session)))
         return reply
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _OP_NAME = b"QuiverDataset"
-# As tfquiver/client makes them: 32 hexadecimal digits, and for exactly_once another 32 after a colon. What only looks
-# like one is the key of no session.
-_KEY = re.compile(rb"[0-9a-f]{32}(?::[0-9a-f]{32})?")
+# In a string constant (TensorProto.string_val, field 8): its length, then a session key, as tfquiver/client makes them,
+# which begin with 32 hexadecimal digits. What only looks like one is the key of no session.
+_KEY = re.compile(rb"B(?:([\x20-\x7f])|([\x80-\xff])\x01)(?=[0-9a-f]{32})", re.DOTALL)
 
 
 class Graphs:
@@ -41,4 +41,13 @@ class Graphs:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as graph:
             if graph.find(_OP_NAME) < 0:
                 return frozenset()
-            return frozenset(match[0].decode() for match in _KEY.finditer(graph))
+            return frozenset(_keys(graph))
+
+
+def _keys(graph: mmap.mmap) -> Iterator[str]:
+    for match in _KEY.finditer(graph):
+        short, longer = match.groups()
+        length = short[0] if short else 0x80 | longer[0] & 0x7F
+        key = graph[match.end() : match.end() + length]
+        if len(key) == length and key.isascii():
+            yield key.decode()

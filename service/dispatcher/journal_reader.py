@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import google_crc32c
+from absl import logging
 
 from tfquiver import errors
 from tfquiver.content import tfrecord
@@ -154,9 +155,9 @@ class JournalFollower:
         self._file = 0
         self._offset = 0
 
-    def poll(self) -> list[Update]:
-        """Updates written since the last poll; a record still being written waits for the next one."""
-        updates: list[Update] = []
+    def poll(self) -> Iterator[Update]:
+        """Updates written since the last poll, each once, whatever fails between them; a record that is still being
+        written waits for the next poll, and one that says nothing that is understood is passed over. Raises OSError."""
         while True:
             path = self._dir / f"journal_{self._file}"
             try:
@@ -164,12 +165,17 @@ class JournalFollower:
                     file.seek(self._offset)
                     data = file.read()
             except FileNotFoundError:
-                return updates
-            read = 0
-            for read, record in whole_records(data):  # noqa: B007 - the last offset counts
-                if (update := decode(record)) is not None:
-                    updates.append(update)
-            self._offset += read
+                return
+            start = self._offset
+            for end, record in whole_records(data):
+                at, self._offset = self._offset, start + end
+                try:
+                    update = decode(record)
+                except errors.ProtocolError as error:
+                    logging.warning("%s, offset %d: %s; the record is passed over", path, at, error)
+                    continue
+                if update is not None:
+                    yield update
             if not (self._dir / f"journal_{self._file + 1}").exists():
-                return updates
+                return
             self._file, self._offset = self._file + 1, 0

@@ -21,7 +21,7 @@ from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
 from tfquiver.service import serving
 from tfquiver.service.dispatcher import journal_repair
-from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts
+from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts, attempt
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.node_child import NodeChild
@@ -57,9 +57,10 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "unread_task_timeout_ms",
         300_000,
-        "A worker that was lost at the epoch's end and is back may have a task that its trainer has had all of: when "
-        "nobody has read what it has for so long, the task is finished. A trainer that pauses for longer, with a "
-        "worker lost meanwhile, may lose the epoch's last elements.",
+        "A worker that was lost at the end of an epoch and is back may have a task that its trainer has had all of: "
+        "when nobody has read from the task's sessions for so long, it is finished. A trainer that takes no more than "
+        "what is in buffers for longer, after such a loss, may lack the epoch's last elements. Less than the "
+        "coordinator's --ended_session_ms.",
         100,
     )
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
@@ -117,7 +118,9 @@ async def serve() -> None:
             child = NodeChild(work_dir / "node", arguments, node_ready)
             await child.start()
         try:
-            await _dispatch(work_dir, library, CoordinatorNews(coordinator, token))
+            news = CoordinatorNews(coordinator, token)
+            await asyncio.to_thread(news.check_token)
+            await _dispatch(work_dir, library, news)
         finally:
             if child is not None:
                 await child.stop()
@@ -140,6 +143,10 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> 
         # Abandoned epochs would else keep their tasks and buffers on every worker for ever.
         gc_dynamic_sharding_jobs=True,
     )
+    service = GrpcServiceRpc()
+    timeouts_ms = FLAGS.worker_timeout_ms, FLAGS.worker_return_timeout_ms, FLAGS.unread_task_timeout_ms
+    reaper = Reaper(work_dir, service, news, Timeouts(*(timeout_ms / 1000 for timeout_ms in timeouts_ms)))
+    await asyncio.to_thread(attempt, reaper.look)
     library.set_restoring(True)
     try:
         with default_signals():
@@ -149,9 +156,7 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> 
     finally:
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
-    service = GrpcServiceRpc(f"localhost:{port}")
-    timeouts_ms = FLAGS.worker_timeout_ms, FLAGS.worker_return_timeout_ms, FLAGS.unread_task_timeout_ms
-    reaper = Reaper(work_dir, service, news, Timeouts(*(timeout_ms / 1000 for timeout_ms in timeouts_ms)))
+    service.dispatcher_started(f"localhost:{port}")
     reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
     stop = serving.stop_event()
     reaping.start()

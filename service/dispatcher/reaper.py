@@ -4,8 +4,10 @@ TensorFlow's dispatcher never takes back the tasks of a lost worker, and a clien
 ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
 (task_table.py says when). A worker that answers at its address again is left alone. Where a worker was lost after the
 end of the source's epoch, with what it had not delivered, a worker that comes or comes back is waited for: longer, but
-not for ever. And a worker that is back may have a task that its client has had the end of: it is finished for it when
-nobody has read from its session for long enough.
+not for ever. And a worker that was lost at the end of an epoch, and is back, may have a task that its client has had
+the end of: it is finished for it when nobody has read from its session for long enough. (Of a worker that was not lost
+a client asks for more as soon as its trainer does, however late: what it has may be all that is left of a session that
+nobody reads any more.)
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Timeouts:
 
     worker_s: float = 10.0  # of silence, and it is lost
     return_s: float = 60.0  # of silence, where nobody but it reads what it was lost with
-    unread_s: float = 300.0  # at the end of an epoch, of a worker that answers: nobody begins to read its task
+    unread_s: float = 300.0  # at the end of an epoch, of a worker that is back: nobody begins to read its task
 
 
 class Reaper:
@@ -57,17 +59,30 @@ class Reaper:
         self._table = TaskTable()
         self._graphs = Graphs(work_dir)
         self._silent_since: dict[str, float] = {}
-        self._at_end_since: dict[int, float] = {}  # task id -> when it was first seen so, at a worker that answers
+        self._told_lost: set[str] = set()
+        self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
+        self._back_since: dict[int, float] = {}  # task id -> when its worker, lost at the end, was seen with it again
         self._look_again_at = 0.0
 
-    def step(self) -> dict[str, list[int]]:
-        """Reads the journal, asks the workers, finishes what may be finished; returns that, by worker."""
+    def look(self) -> None:
+        """Reads the journal and asks the workers. Also before the dispatcher has started: workers that were lost while
+        it was away, and are back, have no tasks until then."""
         for update in self._journal.poll():
             self._table.apply(update)
         self._graphs.forget_all_but(self._table.datasets())
-        silent = self._service.unreachable(sorted(self._table.workers()))
+        workers = self._table.workers()
+        tasks = self._service.tasks(sorted(workers))
         now = self._clock.now()
-        self._silent_since = {worker: self._silent_since.get(worker, now) for worker in silent}
+        self._silent_since = {worker: self._silent_since.get(worker, now) for worker in workers - tasks.keys()}
+        at_end = self._table.tasks_at_the_end()
+        lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
+        self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
+        self._back_since = {task_id: self._back_since.get(task_id, now) for task_id in self._lost_at_end - lacking}
+
+    def step(self) -> dict[str, list[int]]:
+        """Looks, then finishes what may be finished; returns that, by worker."""
+        self.look()
+        now = self._clock.now()
         finished = self._of_lost_workers(now)
         for worker, task_ids in finished.items():
             silent_s = now - self._silent_since[worker]
@@ -83,6 +98,9 @@ class Reaper:
 
     def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
         lost = self._silent_for(self._timeouts.worker_s, now)
+        for worker in sorted(lost - self._told_lost):
+            logging.warning("worker %s is lost: epochs that others have read will end without it, others wait", worker)
+        self._told_lost = lost
         ours = self._graphs.ours(self._table.datasets()) if lost else {}
         finished = self._table.to_finish(lost, ours)
         if not finished:
@@ -93,14 +111,12 @@ class Reaper:
         return finished | self._table.to_finish(given_up, _without(unread.left_early, ours))
 
     def _unread(self, now: float) -> dict[str, list[int]]:
-        at_end = self._table.tasks_at_the_end()
-        answered = (task_id for task_id, (worker, _) in at_end.items() if worker not in self._silent_since)
-        self._at_end_since = {task_id: self._at_end_since.get(task_id, now) for task_id in answered}
         limit_s = self._timeouts.unread_s
-        overdue = [task_id for task_id, since in self._at_end_since.items() if now - since >= limit_s]
+        overdue = [task_id for task_id, since in self._back_since.items() if now - since >= limit_s]
         if not overdue or now < self._look_again_at:
             return {}
         self._look_again_at = now + limit_s / _LOOKS
+        at_end = self._table.tasks_at_the_end()
         datasets = self._graphs.ours({at_end[task_id][1] for task_id in overdue})
         quiet = {name for name, keys in datasets.items() if self._news.quiet(keys, limit_s)}
         found: dict[str, list[int]] = defaultdict(list)
@@ -117,6 +133,17 @@ class Reaper:
 def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:
     """The data sets that have none of these keys."""
     return (name for name, own in datasets.items() if own.isdisjoint(keys))
+
+
+def attempt(step: Callable[[], object]) -> None:
+    """What fails is logged: it ends neither the dispatcher nor the watch."""
+    try:
+        step()
+    except grpc.RpcError as error:
+        said = f"{error.code().name}: {error.details()}"
+        logging.log_every_n_seconds(logging.WARNING, "reaper: %s; nothing is finished meanwhile", 10, said)
+    except Exception:  # noqa: BLE001 - the thread's boundary
+        logging.exception("reaper: a pass failed; trying again")
 
 
 class ReaperThread:
@@ -138,9 +165,4 @@ class ReaperThread:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
-            try:
-                self._step()
-            except grpc.RpcError as error:
-                logging.warning("reaper: %s; trying again", error.details())
-            except Exception:  # noqa: BLE001 - the thread's boundary: a bad journal record must not end the watch
-                logging.exception("reaper: a pass failed; trying again")
+            attempt(self._step)

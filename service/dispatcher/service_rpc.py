@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import grpc
@@ -16,21 +17,35 @@ _CALL_S = 2.0
 
 
 class ServiceRpc(Protocol):
-    def unreachable(self, workers: Sequence[str]) -> set[str]:
-        """Those of `workers` (host:port) that do not answer."""
+    def tasks(self, workers: Sequence[str]) -> Mapping[str, Container[int]]:
+        """Of those of `workers` (host:port) that answer: the ids of the tasks that they have."""
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
         """Tells the dispatcher that `worker` has finished the tasks. Idempotent. Raises grpc.RpcError."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """GetWorkerTasksResponse {1: {2: task_id, ...}}: of thousands, perhaps, and asked for few."""
+
+    reply: bytes
+
+    def __contains__(self, task_id: object) -> bool:
+        return isinstance(task_id, int) and proto_wire.integer(2, task_id) in self.reply
+
+
 class GrpcServiceRpc:
     """Messages by hand: WorkerUpdateRequest {1: worker_address, 2: {1: task_id, 2: completed}}."""
 
-    def __init__(self, dispatcher_address: str) -> None:
-        self._dispatcher = rpc.channel(dispatcher_address)
+    def __init__(self) -> None:
+        self._dispatcher: grpc.Channel | None = None
         self._workers: dict[str, grpc.Channel] = {}
 
-    def unreachable(self, workers: Sequence[str]) -> set[str]:
+    def dispatcher_started(self, address: str) -> None:
+        """Before any task can be finished."""
+        self._dispatcher = rpc.channel(address)
+
+    def tasks(self, workers: Sequence[str]) -> dict[str, Container[int]]:
         for address in self._workers.keys() - set(workers):
             self._workers.pop(address).close()
         for address in workers:
@@ -40,9 +55,10 @@ class GrpcServiceRpc:
             address: _method(self._workers[address], _GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
             for address in workers
         }
-        return {address for address, call in calls.items() if call.exception() is not None}
+        return {address: _Tasks(call.result()) for address, call in calls.items() if call.exception() is None}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
+        assert self._dispatcher is not None
         updates = b"".join(
             proto_wire.text(2, proto_wire.integer(1, task_id) + proto_wire.integer(2, 1)) for task_id in task_ids
         )
@@ -50,7 +66,8 @@ class GrpcServiceRpc:
 
     def close(self) -> None:
         for channel in (self._dispatcher, *self._workers.values()):
-            channel.close()
+            if channel is not None:
+                channel.close()
 
 
 def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+import itertools
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+import grpc
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.wire import rpc
@@ -12,7 +16,7 @@ from tfquiver.wire import rpc
 _CALL_S = 2.0
 _MAX_SESSIONS = 20_000
 _MAX_SESSIONS_A_KEY = 1000  # epochs of the last hour
-_MAX_KEYS = 100  # of one pipeline
+_MAX_KEYS = 100  # of more it is cheaper to list all sessions: a graph may hold many words that look like a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,19 @@ class SessionNews(Protocol):
     def unread(self) -> UnreadKeys: ...
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        """Whether the sessions of these keys have no readers, nobody has asked for one of them, or left it, for so
-        long, and one of them has ended. (Of the others trainers have had enough.)"""
+        """Whether `all_quiet` is what the sessions of these keys are."""
+
+
+def all_quiet(sessions: Iterable[coordinator_pb2.SessionInfo], seconds: float) -> bool:
+    """They have no readers, nobody has asked for one of them, or left it, for so long, and one of them has ended. (Of
+    the others trainers have had enough; but not of one that readers were told to leave before its end.)"""
+    ended = False
+    for session in sessions:
+        left_early = session.left_early > 0 and not session.ended
+        if session.readers or left_early or session.idle_ms < 1000 * seconds:
+            return False
+        ended |= session.ended
+    return ended
 
 
 class CoordinatorNews:
@@ -38,6 +53,18 @@ class CoordinatorNews:
         self._channel = rpc.channel(coordinator)
         self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._metadata = tuple(rpc.metadata(token))
+        self._token, self._sees_all = token, False
+
+    def check_token(self) -> None:
+        """Of what the token does not show, nothing would be known. Who does not answer now is asked again by the calls.
+
+        Raises PermissionError_, UnauthenticatedError.
+        """
+        try:
+            self._identify()
+        except grpc.RpcError as error:
+            if error.code() in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED):
+                raise rpc.from_rpc_error(error, "--auth_token_file: the coordinator says") from error
 
     def unread(self) -> UnreadKeys:
         keyed = [session for session in self._list(unread_only=True, limit=_MAX_SESSIONS) if session.session_key]
@@ -47,13 +74,11 @@ class CoordinatorNews:
         )
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
-        found = False
-        for key in keys if len(keys) <= _MAX_KEYS else ():
-            for session in self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY):
-                if session.readers or session.idle_ms < 1000 * seconds:
-                    return False
-                found |= session.ended
-        return found
+        if len(keys) <= _MAX_KEYS:
+            listed = (self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY) for key in keys)
+            return all_quiet(itertools.chain.from_iterable(listed), seconds)
+        everybodys = self._list(limit=_MAX_SESSIONS)
+        return all_quiet((session for session in everybodys if session.session_key in keys), seconds)
 
     def close(self) -> None:
         self._channel.close()
@@ -61,5 +86,13 @@ class CoordinatorNews:
     def _list(
         self, unread_only: bool = False, session_key: str = "", limit: int = 0
     ) -> list[coordinator_pb2.SessionInfo]:
+        if not self._sees_all:
+            self._identify()
         request = coordinator_pb2.ListSessionsRequest(unread_only=unread_only, session_key=session_key, limit=limit)
         return list(self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S).sessions)
+
+    def _identify(self) -> None:
+        """For nodes and admins, who see everybody's sessions; a job's token would be shown its own only."""
+        request = coordinator_pb2.IdentifyRequest(token_sha256=hashlib.sha256(self._token.encode()).digest())
+        self._stub.Identify(request, metadata=self._metadata, timeout=_CALL_S)
+        self._sees_all = True

@@ -109,8 +109,9 @@ class World:
             self.cluster = stack.enter_context(cluster)
             self.forks = stack.enter_context(WorkerForks(self._base / "forks.log"))
             node_dir = f"--node_dir={self.cluster.cache_dir}"
+            # A real worker is away for longer than the reaper takes from one look to the next: forks come back faster.
             lost = ["--worker_timeout_ms=2000", "--unread_task_timeout_ms=10000"]
-            gc = ["--reap_interval_ms=200", "--job_gc_check_interval_ms=1000", "--job_gc_timeout_ms=5000"]
+            gc = ["--reap_interval_ms=50", "--job_gc_check_interval_ms=1000", "--job_gc_timeout_ms=5000"]
             self.dispatcher = self.forks.dispatcher(
                 [f"--work_dir={self._base / 'dispatcher'}", node_dir, *lost, *gc],
                 self._base / "dispatcher.log",

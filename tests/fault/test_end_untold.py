@@ -55,8 +55,8 @@ def service(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[int], list[W
             server.kill()
 
 
-def shared_by(service: list[Worker], cluster: Cluster, tmp_path: Path) -> Any:
-    read = tfquiver.dataset(
+def source(cluster: Cluster, tmp_path: Path) -> Any:
+    return tfquiver.dataset(
         numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES),
         service=cluster.coordinator.address,
         first_use=tfquiver.FirstUse(cut=CutPolicy(5_000, 10_000, 20_000)),
@@ -64,14 +64,20 @@ def shared_by(service: list[Worker], cluster: Cluster, tmp_path: Path) -> Any:
         reading=tfquiver.Reading(readahead_bytes=50_000),
         order=tfquiver.Shuffled(shuffle_bytes=50_000),
     )
-    return read.apply(tfquiver.distribute(service[0].address, compression=None))
+
+
+def shared_by(service: list[Worker], cluster: Cluster, tmp_path: Path) -> Any:
+    return source(cluster, tmp_path).apply(tfquiver.distribute(service[0].address, compression=None))
+
+
+def sessions(cluster: Cluster) -> list[coordinator_pb2.SessionInfo]:
+    with grpc.insecure_channel(cluster.coordinator.address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        return list(stub.ListSessions(coordinator_pb2.ListSessionsRequest(), timeout=10).sessions)
 
 
 def session_ended(cluster: Cluster) -> bool:
-    with grpc.insecure_channel(cluster.coordinator.address) as channel:
-        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
-        sessions = stub.ListSessions(coordinator_pb2.ListSessionsRequest(), timeout=10).sessions
-    return any(session.ended for session in sessions)
+    return any(session.ended for session in sessions(cluster))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -96,9 +102,13 @@ def test_the_epoch_ends_all_the_same(
         return bool(at_end)
 
     wait_until(one_gave_the_end, "the end of a task")
-    others[at_end[0]].kill()
-    dispatcher.launch().await_ready()
-    others[at_end[0]].launch().await_ready()
+    worker = others[at_end[0]]
+    worker.kill()
+    back = [dispatcher, worker] if workers > 1 else [worker, dispatcher]
+    for server in back:
+        server.launch()
+    for server in back:
+        server.await_ready()
     lost, _ = numbered.lost_and_duplicates(reader.result(), TOTAL)
     assert lost == 0
 
@@ -111,6 +121,24 @@ def test_a_trainer_that_pauses_loses_nothing(
     seen = [numbered.numbers(next(elements))]
     while not session_ended(cluster):
         seen.append(numbered.numbers(next(elements)))
+    time.sleep(3 * UNREAD_S)
+    rest = [numbered.numbers(element) for element in elements]
+    assert rest, "the trainer was behind its workers"
+    numbered.assert_each_once(np.concatenate(seen + rest), TOTAL)
+
+
+def test_a_trainer_that_pauses_loses_nothing_of_what_stands_behind_the_source(
+    cluster: Cluster, service: Callable[[int], list[Worker]], tmp_path: Path
+) -> None:
+    """`batch` destroys the source at its end: nobody reads from the session any more, but the workers have elements."""
+    read = source(cluster, tmp_path).unbatch().batch(20).prefetch(100)
+    elements = iter(read.apply(tfquiver.distribute(service(2)[0].address, compression=None)))
+    seen = [numbered.numbers(next(elements))]
+
+    def nobody_reads() -> bool:
+        return all(session.ended and not session.readers for session in sessions(cluster))
+
+    wait_until(nobody_reads, "the end of the session, and of all of its readers")
     time.sleep(3 * UNREAD_S)
     rest = [numbered.numbers(element) for element in elements]
     assert rest, "the trainer was behind its workers"

@@ -196,6 +196,20 @@ async def test_what_cannot_be_right_is_named(client: CoordinatorClient, base: Pa
 
 
 @with_coordinator
+async def test_sessions_are_listed_by_key_the_newest_first(client: CoordinatorClient, base: Path) -> None:
+    other = numbered_digest(5, "other")
+    for digest in (DIGEST, other):
+        await client.upload([digest.to_bytes()])
+    made = []
+    for number, (key, digest) in enumerate([("k", DIGEST), ("l", DIGEST), ("k", other)]):
+        ticket = pb.TicketRequest(session_key=key, provider_id=f"p:{number}", digest_id=digest.digest_id)
+        made.append((await client.call("Ticket", ticket)).session_id)
+    for key, listed in (("k", [made[2], made[0]]), ("l", [made[1]]), ("m", []), ("", made[::-1])):
+        reply = await client.call("ListSessions", pb.ListSessionsRequest(session_key=key))
+        assert [session.session_id for session in reply.sessions] == listed
+
+
+@with_coordinator
 async def test_a_session_of_another_data_set_is_refused(client: CoordinatorClient, base: Path) -> None:
     other = numbered_digest(5, "other")
     for digest in (DIGEST, other):

@@ -87,6 +87,17 @@ def test_a_node_with_a_jobs_token_does_not_start(cluster: Trusted) -> None:
         cluster.start_node("rogue", "blue")
 
 
+@pytest.mark.parametrize(("who", "complaint"), [("blue", "Identify is not for job blue"), ("", "token")])
+def test_a_dispatcher_that_would_not_see_all_sessions_does_not_start(
+    cluster: Trusted, who: str, complaint: str
+) -> None:
+    """It would end epochs that others still have to read, for it knows nothing of them."""
+    flags = ["--port=0", f"--node_dir={cluster.root / 'a'}", f"--work_dir={cluster.root / 'work'}"]
+    flags += [f"--auth_token_file={cluster.token_file(who)}"] if who else []
+    with pytest.raises(RuntimeError, match=f"--auth_token_file: the coordinator says: .*{complaint}"):
+        Server("tfquiver.service.dispatcher.main", flags, cluster.root / "dispatcher.log").start()
+
+
 def test_a_token_that_is_struck_out_is_refused_soon_and_a_new_one_let_in(cluster: Trusted) -> None:
     token, line = tokens.new_token(Role.JOB, "red")
     before = cluster.tokens_file.read_text()

@@ -121,6 +121,10 @@ class Reader:
             await self._known("Ack", pb.AckRequest(shards=shards))
             self.held = [shard for shard in self.held if shard not in set(shards)]
 
+    async def leave(self) -> None:
+        """What it holds goes back."""
+        await self._known("CloseReader", pb.CloseReaderRequest())
+
     async def _known(self, method: str, request: Any) -> Any:
         """As `_again`; opens again first where the coordinator does not know the reader."""
         request.session_id, request.reader_id = self._session_id, self.name

@@ -172,7 +172,7 @@ class World:
         leases_of_dead = sum(len(reader.leases) for reader in dead)  # which the coordinator has not noticed
         again = newest.shards - newest.acked_shards - newest.leased_shards + leases_of_dead
         try:
-            session_id = self.sessions.late_ticket(key_of(provider), DIGEST)
+            session_id = self.sessions.late_ticket(key_of(provider), DIGEST, provider)
         except errors.UnavailableError:
             assert newest.ended and newest.leased_shards and not newest.shortfall
             return None
@@ -343,10 +343,10 @@ class World:
         return reader.name in self.sessions.session(reader.session_id).readers
 
     def _excuse(self, reader: SimReader) -> None:
-        expected = self.expected[reader.session_id]
-        if self.sessions.session(reader.session_id).ended:
+        expected, session = self.expected[reader.session_id], self.sessions.session(reader.session_id)
+        if session.ended:
             expected.shortfall_allowed += len(reader.held)
-        else:
+        if session.reopened or not session.ended:
             expected.duplicates_allowed += len(reader.held)
 
     def _on(self, node: str) -> list[SimReader]:
@@ -369,7 +369,7 @@ class World:
             assert session.shortfall <= expected.shortfall_allowed
             duplicates = sum(expected.emitted.values()) - len(expected.emitted)
             assert duplicates <= expected.duplicates_allowed
-            if session.ended:
+            if session.ended and not session.reopened:
                 for known in session.readers.values():
                     reader = self.readers.get(known.reader_id)
                     assert not reader or known.leases.isdisjoint(reader.to_emit), "END before all was emitted"

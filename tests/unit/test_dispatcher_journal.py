@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
+from tfquiver.content import tfrecord
 from tfquiver.service.dispatcher import journal_reader, proto_wire
 from tfquiver.service.dispatcher.journal_reader import (
     CreateIteration,
@@ -51,26 +52,46 @@ def journal(work_dir: Path, *files: bytes) -> Path:
 
 def test_reads_what_a_real_dispatcher_wrote(tmp_path: Path) -> None:
     assert ENDS[-1] == len(DATA)
-    assert JournalFollower(journal(tmp_path, DATA)).poll() == UPDATES
+    assert list(JournalFollower(journal(tmp_path, DATA)).poll()) == UPDATES
 
 
 def test_follows_a_growing_journal_over_files_and_torn_tails(tmp_path: Path) -> None:
     directory = journal(tmp_path, b"")
     follower = JournalFollower(directory)
-    assert follower.poll() == []
+    assert not list(follower.poll())
     seen = []
     for stop in (100, 300, 900, len(DATA)):
         (directory / "journal_0").write_bytes(DATA[:stop])
         seen += follower.poll()
     assert seen == UPDATES
     (directory / "journal_1").write_bytes(DATA)
-    assert follower.poll() == UPDATES
-    assert follower.poll() == []
+    assert list(follower.poll()) == UPDATES
+    assert not list(follower.poll())
 
 
 def test_no_journal_is_no_update(tmp_path: Path) -> None:
-    assert JournalFollower(tmp_path / "nothing").poll() == []
+    assert not list(JournalFollower(tmp_path / "nothing").poll())
     assert repair(tmp_path) == []
+
+
+def test_what_fails_between_two_updates_loses_neither(tmp_path: Path) -> None:
+    """A file that cannot be opened for once, say, as where this process has too many open."""
+    directory = journal(tmp_path, DATA[: ENDS[4]])
+    (directory / "journal_1").mkdir()
+    follower, seen = JournalFollower(directory), []
+    with pytest.raises(IsADirectoryError):
+        for update in follower.poll():
+            seen.append(update)
+    (directory / "journal_1").rmdir()
+    (directory / "journal_1").write_bytes(DATA[ENDS[4] :])
+    assert [*seen, *follower.poll()] == UPDATES
+
+
+def test_a_whole_record_of_garbage_does_not_end_the_watch(tmp_path: Path) -> None:
+    garbage = tfrecord.frame(b"\xff" * 20)
+    with pytest.raises(errors.ProtocolError):
+        journal_reader.decode(b"\xff" * 20)
+    assert list(JournalFollower(journal(tmp_path, DATA[: ENDS[4]] + garbage + DATA[ENDS[4] :])).poll()) == UPDATES
 
 
 TORN_AT = sorted({end + more for end in ENDS[:-1] for more in (0, 1, 7, 8, 11, 12, 13, 15, 16)})

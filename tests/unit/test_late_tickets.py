@@ -14,8 +14,8 @@ def bench() -> Bench:
     return Bench()
 
 
-def late(bench: Bench) -> str | None:
-    return bench.sessions.late_ticket("key", DIGEST)
+def late(bench: Bench, asker: str = "late") -> str | None:
+    return bench.sessions.late_ticket("key", DIGEST, asker)
 
 
 def ended_short(bench: Bench) -> str:
@@ -52,6 +52,16 @@ def test_what_is_read_again_after_the_end_is_counted(bench: Bench) -> None:
     bench.open(session_id, "late")
     assert len(bench.lease(session_id, "late", 1, 4).shards) == 3
     assert bench.session(session_id).counters.reread == 3
+
+
+def test_a_provider_that_asks_again_does_not_end_what_is_read_again(bench: Bench) -> None:
+    """As a dispatcher that was restarted does for a worker that asks it again."""
+    session_id = ended_short(bench)
+    assert late(bench) == session_id
+    bench.open(session_id, "late")
+    assert len(bench.lease(session_id, "late", 1, 1).shards) == 1
+    assert bench.ticket("p:1") is None
+    assert len(bench.lease(session_id, "late", 2, 4).shards) == 2, "nobody else would read them"
 
 
 def test_who_comes_late_waits_for_readers_that_may_be_lost(bench: Bench) -> None:
@@ -155,6 +165,52 @@ def test_a_session_may_be_short_while_it_is_not_known_who_is_lost(bench: Bench) 
     assert bench.lease(session_id, "a", 2, draining=True) == END
     bench.restart(bench.log)
     assert bench.session(session_id).left_short
+
+
+def asks_until_told(bench: Bench, asker: str, step_s: float = 0.1) -> tuple[float, str | None]:
+    """After how many seconds, and what."""
+    began = bench.clock.now()
+    while True:
+        try:
+            return bench.clock.now() - began, late(bench, asker)
+        except errors.UnavailableError:
+            bench.clock.advance(step_s)
+
+
+def test_who_comes_late_waits_for_readers_that_were_lost_after_another_was_told_the_end(bench: Bench) -> None:
+    """A machine goes, with worker and node, after a worker that only joined has had its answer; then another joins."""
+    session_id, shards = alone(bench)
+    bench.sessions.ack(session_id, "a", shards[:1])
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    waited_s, given = asks_until_told(bench, "joined")
+    assert (given, waited_s) == (None, pytest.approx(12, abs=0.2))
+    bench.clock.advance(1)
+    with pytest.raises(errors.UnavailableError):
+        late(bench, "joined later")
+    bench.sessions.node_lost("n")
+    assert late(bench, "joined later") == session_id
+
+
+def test_those_who_come_late_together_are_told_the_end_together(bench: Bench) -> None:
+    session_id, _ = alone(bench)
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    for asker in "bcd":
+        with pytest.raises(errors.UnavailableError):
+            late(bench, asker)
+    for _ in range(3):  # an error in between, which the client repeats
+        bench.clock.advance(4)
+    assert [late(bench, asker) for asker in "bcd"] == [None] * 3
+    assert not bench.session(session_id).asked_late
+
+
+def test_those_who_ask_no_more_are_forgotten(bench: Bench) -> None:
+    session_id, _ = alone(bench)
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    for number in range(100):
+        with pytest.raises(errors.UnavailableError):
+            late(bench, f"asker {number}")
+        bench.clock.advance(1)
+    assert len(bench.session(session_id).asked_late) < 30
 
 
 def test_a_session_may_be_short_until_its_node_is_known_to_be_lost(bench: Bench) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tfquiver.clock import ManualClock
 from tfquiver.content import tfrecord
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import proto_wire
-from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
-from tfquiver.service.dispatcher.session_news import UnreadKeys
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts, attempt
+from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
-KEYS = tuple(f"{digit}" * 32 for digit in range(3))
+KEYS = tuple(f"{digit}" * 32 + end for digit, end in enumerate(("-" + "x" * 120, "-train.2", ":" + "3" * 32)))
 
 
 def epoch(iteration: int, *workers: str, dataset: str = "ours") -> list[journal.Update]:
@@ -69,13 +71,37 @@ def test_epochs_that_are_over_are_forgotten() -> None:
     made.apply(journal.TaskOver(20, finished=True))  # late news of a forgotten epoch
 
 
+def session(**fields: int) -> coordinator_pb2.SessionInfo:
+    return coordinator_pb2.SessionInfo(**{"idle_ms": 300_000, "ended": True, **fields})
+
+
+@pytest.mark.parametrize(
+    ("sessions", "quiet"),
+    [
+        ([session()], True),
+        ([session(), session(ended=False)], True),
+        ([], False),
+        ([session(ended=False)], False),
+        ([session(), session(readers=1)], False),
+        ([session(), session(ended=False, idle_ms=299_999)], False),
+        ([session(), session(ended=False, left_early=1)], False),
+        ([session(), session(left_early=1)], True),
+    ],
+)
+def test_when_nobody_reads_a_pipelines_sessions(sessions: list[coordinator_pb2.SessionInfo], quiet: bool) -> None:
+    assert all_quiet(sessions, 300) is quiet
+
+
 class Service:
+    """`anew`: workers that were started again, and have not yet been told their tasks."""
+
     def __init__(self) -> None:
         self.silent: set[str] = set()
+        self.anew: set[str] = set()
         self.finished: list[tuple[str, list[int]]] = []
 
-    def unreachable(self, workers: Sequence[str]) -> set[str]:
-        return self.silent & set(workers)
+    def tasks(self, workers: Sequence[str]) -> dict[str, range]:
+        return {worker: range(0 if worker in self.anew else 10_000) for worker in workers if worker not in self.silent}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
         self.finished.append((worker, list(task_ids)))
@@ -107,7 +133,7 @@ def _task(task_id: int, worker: str) -> bytes:
 
 
 def graph(*keys: str) -> bytes:
-    return b"...QuiverDataset" + b"".join(b"\x0a\x20" + key.encode() + b"2" for key in keys) + b"..."
+    return b"...QuiverDataset" + b"".join(proto_wire.text(8, key) + b"2" for key in keys) + b"..."
 
 
 @pytest.fixture
@@ -188,12 +214,50 @@ def test_what_nobody_else_will_read_is_waited_for_longer(work_dir: Path, clock: 
 
 
 def test_a_graph_without_our_op_is_left_alone(work_dir: Path, clock: ManualClock, news: News) -> None:
-    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset...\x20" + KEYS[1].encode())
+    (work_dir / "datasets" / "1000").write_bytes(b"...TFRecordDataset..." + graph(KEYS[1])[16:])
     service = Service()
     reaper = Reaper(work_dir, service, news, Timeouts(worker_s=0, unread_s=0), clock=clock)
     news.asked_at = {KEYS[1]: clock.now()}
     assert reaper.step() == {}
     service.silent = {A}
+    assert reaper.step() == {}
+
+
+def test_a_lost_worker_is_told_of_once_until_it_is_back(
+    work_dir: Path, news: News, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    news.left_early = {KEYS[1]}
+    reaper = Reaper(work_dir, service, news, Timeouts(worker_s=0), news.clock)
+    for silent in ({A}, {A}, set[str](), {A}):
+        service.silent = silent
+        reaper.step()
+    assert [message for message in caplog.messages if "lost" in message] == [
+        "worker a:1 is lost: epochs that others have read will end without it, others wait"
+    ] * 2
+
+
+class _Away(grpc.RpcError):
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    def details(self) -> str:
+        return "Deadline Exceeded"
+
+
+def test_who_does_not_answer_is_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    def step() -> None:
+        raise _Away
+
+    for _ in range(100):
+        attempt(step)
+    assert caplog.messages == ["reaper: DEADLINE_EXCEEDED: Deadline Exceeded; nothing is finished meanwhile"]
+
+
+def lost_and_back(reaper: Reaper, service: Service) -> None:
+    service.silent = {A}
+    assert reaper.step() == {}
+    service.silent = set()
     assert reaper.step() == {}
 
 
@@ -204,7 +268,7 @@ def test_a_task_that_nobody_reads_any_more_is_finished_for_its_worker(
     service = Service()
     reaper = Reaper(work_dir, service, news, clock=clock)
     news.asked_at = {KEYS[1]: clock.now()}
-    assert reaper.step() == {}
+    lost_and_back(reaper, service)
     clock.advance(299)
     assert reaper.step() == {}
     clock.advance(1)
@@ -212,10 +276,60 @@ def test_a_task_that_nobody_reads_any_more_is_finished_for_its_worker(
     assert service.finished == [(A, [4000])]
 
 
+def test_a_task_of_a_worker_that_was_not_lost_is_never_finished_for_it(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    """What stands behind the source may have destroyed it at its end, and holds what the trainer has yet to take."""
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    service.silent = {B, C}
+    for _ in range(3):
+        assert reaper.step() == {}
+        clock.advance(100_000)
+    assert (reaper.step(), news.looks) == ({}, 0)
+
+
+def test_a_worker_that_was_lost_while_the_dispatcher_was_away_is_known_by_its_lack_of_tasks(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    """It waits for the dispatcher, and is told its task again before anybody looks for the second time."""
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    service.anew = {A}
+    reaper.look()
+    service.anew = set()
+    assert reaper.step() == {}
+    clock.advance(300)
+    assert reaper.step() == {A: [4000]}
+
+
+def test_a_worker_that_was_lost_before_the_end_is_none_that_was_lost_at_it(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    file = work_dir / journal.JOURNAL_DIR / "journal_0"
+    whole = file.read_bytes()
+    end_of_b = [end for end, _ in journal.whole_records(whole)][-2]
+    file.write_bytes(whole[:end_of_b])
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    news.asked_at = {KEYS[1]: clock.now()}
+    lost_and_back(reaper, service)
+    file.write_bytes(whole)
+    reaper.step()
+    clock.advance(1000)
+    assert reaper.step() == {}
+    lost_and_back(reaper, service)
+    clock.advance(300)
+    assert reaper.step() == {A: [4000]}
+
+
 def test_a_task_is_left_alone_while_its_session_is_read(work_dir: Path, clock: ManualClock, news: News) -> None:
     """A trainer that takes its time: the worker's reader is there. And one that came back asks for what is missing."""
-    reaper = Reaper(work_dir, Service(), news, clock=clock)
-    reaper.step()
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    lost_and_back(reaper, service)
     clock.advance(1000)
     assert reaper.step() == {}, "its session is none of the quiet ones"
     news.asked_at = {KEYS[1]: clock.now()}
@@ -229,9 +343,10 @@ def test_a_task_is_left_alone_while_its_session_is_read(work_dir: Path, clock: M
 def test_all_sources_of_a_pipeline_must_be_quiet(work_dir: Path, clock: ManualClock, news: News) -> None:
     """One after the other, say: the first is over, and the second one has not begun."""
     (work_dir / "datasets" / "1000").write_bytes(graph(KEYS[0], KEYS[1]))
-    reaper = Reaper(work_dir, Service(), news, clock=clock)
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
     news.asked_at = {KEYS[1]: clock.now()}
-    reaper.step()
+    lost_and_back(reaper, service)
     clock.advance(1000)
     assert reaper.step() == {}
     news.asked_at[KEYS[0]] = 0.0
@@ -243,11 +358,9 @@ def test_a_worker_that_is_away_now_and_then_has_its_time_anew(work_dir: Path, cl
     service = Service()
     reaper = Reaper(work_dir, service, news, Timeouts(worker_s=1000), clock=clock)
     news.asked_at = {KEYS[1]: clock.now()}
-    reaper.step()
+    lost_and_back(reaper, service)
     clock.advance(299)
-    service.silent = {A}
-    reaper.step()
-    service.silent = set()
+    lost_and_back(reaper, service)
     clock.advance(299)
     assert reaper.step() == {}
     clock.advance(300)

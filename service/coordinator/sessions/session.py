@@ -101,7 +101,7 @@ class Session:
         self.alongside = created.alongside
         self.reopened = False  # a reader came late, after its end, and is given what it lacks
         self.acked_by_trainer = False  # since this process began
-        self.asked_late: float | None = None  # when, for the first time in a while
+        self.asked_late: dict[str, float] = {}  # who asks for a late ticket, oldest first -> since when
         self.sampler: Sampler | None = None
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went

@@ -63,9 +63,10 @@ class SessionBook:
                 if reader.node_id == node_id:
                     yield session, reader
 
-    def of_key(self, session_key: str, digest_id: bytes) -> list[Session]:
+    def of_key(self, session_key: str, digest_id: bytes | None = None) -> list[Session]:
+        """Oldest first; over this data set, or over any."""
         sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
-        return [session for session in sessions if session.digest_id == digest_id]
+        return [session for session in sessions if digest_id in (None, session.digest_id)]
 
     # The log.
 

@@ -97,12 +97,13 @@ class Sessions:
         session.last_used = self._clock.now()
         if not session.complete:
             return session.session_id
-        self._end(session)
+        if not session.ended:  # of one that is read again its readers see the end
+            self._end(session)
         if not self._book.tickets.end_told(session.session_id):
             self._ticket_given(session, provider_id, repetition, False, True)
         return None
 
-    def late_ticket(self, session_key: str, digest_id: bytes) -> str | None:
+    def late_ticket(self, session_key: str, digest_id: bytes, asker: str) -> str | None:
         """For a reader that came late: the session that lacks what others were lost with after its end, if any.
 
         A key is all that such a reader knows. Only the newest session of its key can be that of its iteration, and
@@ -118,7 +119,7 @@ class Sessions:
         newest.last_used = self._clock.now()
         if not newest.reopened:
             if not newest.may_fall_short:
-                self._await_word_of_readers(newest)
+                self._await_word_of_readers(newest, asker)
                 return None
             self._commit(Record(session_reopened=log_pb2.SessionReopened(session_id=newest.session_id)))
         return newest.session_id
@@ -319,6 +320,10 @@ class Sessions:
         """Raises NotFoundError."""
         return self._book.session(session_id)
 
+    def of_key(self, session_key: str) -> list[Session]:
+        """Oldest first."""
+        return self._book.of_key(session_key)
+
     def idle_s(self, session: Session) -> float:
         """Since somebody asked for it, or left it."""
         return self._clock.now() - session.last_used
@@ -419,16 +424,19 @@ class Sessions:
         )
         self._commit(Record(ticket_given=given))
 
-    def _await_word_of_readers(self, session: Session) -> None:
-        """While one of those that still hold something could be lost without anybody knowing it yet.
+    def _await_word_of_readers(self, session: Session, asker: str) -> None:
+        """While one of those that hold something now could be lost without anybody knowing it yet: each asker waits
+        for itself, for a reader may have been lost since another one was told that none was.
 
         Raises UnavailableError.
         """
-        now, known_s = self._clock.now(), self._limits.grace_s + _NOTICED_S
-        if session.asked_late is None or now - session.asked_late > 2 * known_s:
-            session.asked_late = now
-        if session.leased_shards and now - session.asked_late < known_s:
+        now, known_s, asked = self._clock.now(), self._limits.grace_s + _NOTICED_S, session.asked_late
+        first = asked.setdefault(asker, now)
+        if session.leased_shards and now - first < known_s:
+            while len(asked) > MAX_READERS or now - next(iter(asked.values())) > 2 * known_s:  # who asks no more
+                del asked[next(iter(asked))]
             raise errors.UnavailableError(f"session {session.session_id}: its readers may yet be lost")
+        del asked[asker]
 
     def _take(
         self, session: Session, reader: Reader, max_shards: int, max_bytes: int, wanted: Sequence[int]
