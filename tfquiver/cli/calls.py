@@ -24,9 +24,11 @@ CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
-def add_where(parser: argparse.ArgumentParser, positional: bool = False) -> None:
+def add_where(
+    parser: argparse.ArgumentParser, positional: bool = False, which: str = "coordinator (host:port) or cache directory"
+) -> None:
     """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone."""
-    what = f"coordinator (host:port) or cache directory; default: what {service_name.VARIABLE} names"
+    what = f"{which}; default: what {service_name.VARIABLE} names"
     named: Any = parser
     if positional:
         named = parser.add_mutually_exclusive_group()

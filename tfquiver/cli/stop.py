@@ -21,7 +21,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "stop", help="stop what runs in a cache directory of this machine", description=about
     )
-    calls.add_where(parser, positional=True)
+    calls.add_where(parser, positional=True, which="cache directory of this machine")
     parser.add_argument("--force", action="store_true", help="also a node that somebody is reading through")
     parser.set_defaults(run=_run)
 

@@ -49,9 +49,11 @@ class Warming:
             return
         owned = await asyncio.to_thread(_owned, digest, self._node_id, storing)
         run = _Run(digest, owned, self._disk, self._source)
+        lacking = await asyncio.to_thread(run.count)
         if storing[1:]:
-            run.elsewhere = await self._held_elsewhere(digest, run.lacking())
-        work = asyncio.create_task(run.work())
+            run.elsewhere = await self._held_elsewhere(digest, lacking)
+            lacking = await asyncio.to_thread(run.count)
+        work = asyncio.create_task(run.work(lacking))
         try:
             while not work.done():
                 await asyncio.wait([work], timeout=_PROGRESS_S)
@@ -60,6 +62,7 @@ class Warming:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+        await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
         told = run.progress()
         told.over = True
         yield told
@@ -96,30 +99,34 @@ class _Run:
 
     def __init__(self, digest: Digest, owned: Sequence[int], disk: DiskStore, source: ShardSource) -> None:
         self._digest, self._owned, self._disk, self._source = digest, owned, disk, source
-        self._total_bytes = sum(int(digest.lengths[shard]) for shard in owned)
+        self._total_bytes = int(digest.lengths[np.asarray(owned, np.int64)].sum(dtype=np.uint64))
         self.elsewhere: frozenset[int] = frozenset()
+        self._resident = self._resident_bytes = 0
         self._refused = self._failed = self._failed_in_a_row = 0
         self._landing_bytes = 0
         self._trouble = ""
 
-    def lacking(self) -> list[int]:
-        return [shard for shard in self._owned if not self._is_here(shard)]
+    def count(self) -> list[int]:
+        """Counts what is resident; what is not. For a thread: there may be millions."""
+        lacking = [shard for shard in self._owned if not self._is_here(shard)]
+        self._resident = len(self._owned) - len(lacking)
+        self._resident_bytes = self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking)
+        return lacking
 
     def progress(self) -> node_pb2.WarmProgress:
-        lacking = self.lacking()
         return node_pb2.WarmProgress(
             shards=len(self._owned),
             total_bytes=self._total_bytes,
-            resident_shards=len(self._owned) - len(lacking),
-            resident_bytes=self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking),
+            resident_shards=self._resident,
+            resident_bytes=self._resident_bytes,
             refused_shards=self._refused,
             failed_shards=self._failed,
             trouble=self._trouble,
         )
 
-    async def work(self) -> None:
+    async def work(self, lacking: Sequence[int]) -> None:
         """Several loads at a time, until all have been tried; gives up when one after the other fails."""
-        todo = iter(self.lacking())
+        todo = iter(lacking)
         async with asyncio.TaskGroup() as group:
             for _ in range(PARALLEL):
                 group.create_task(self._load_on(todo))
@@ -128,8 +135,12 @@ class _Run:
         for shard in todo:
             if self._failed_in_a_row >= MOST_FAILED:
                 return
-            if not self._is_here(shard):
+            if not self._is_here(shard):  # a file that is fetched whole brings its other shards
                 await self._load(shard)
+            if self._is_here(shard):
+                self._resident += 1
+                self._resident_bytes += int(self._digest.lengths[shard])
+            await asyncio.sleep(0)
 
     async def _load(self, shard: int) -> None:
         hash = self._digest.hashes[shard].tobytes()
@@ -139,7 +150,6 @@ class _Run:
             return
         if not self._disk.has_room(hash, size_bytes, self._landing_bytes):
             self._refuse("there is no more room: neither quota, nor setting, nor disk may be exceeded")
-            await asyncio.sleep(0)
             return
         self._landing_bytes += size_bytes
         try:
