@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,13 @@ class Up:
 
     def servers(self) -> dict[str, psutil.Process]:
         """By the first word that tells them apart: coordinator, node, dispatcher, worker."""
-        children = psutil.Process(self.process.pid).children()
-        return {child.cmdline()[2].split(".")[2]: child for child in children}
+        found = {}
+        for child in psutil.Process(self.process.pid).children():
+            with suppress(psutil.Error, IndexError):  # it has ended, or is not yet what it will be
+                words = child.cmdline()[2].split(".")
+                if words[:2] == ["tfquiver", "service"]:
+                    found[words[2]] = child
+        return found
 
     def says(self, what: str) -> None:
         wait_until(lambda: what in self.said.read_text(), f"it says {what!r}", READY_S)
@@ -100,6 +105,7 @@ def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pyt
         assert len(servers) == 4
         monkeypatch.setenv("TFQUIVER_SERVICE", str(at))
         assert main(["status"]) == 0
+        endpoints.close_all()  # else this process would start a node of its own in the directory
         assert main(["stop"]) == 0
         assert running.process.wait(10) == 0
         gone(servers)
@@ -125,6 +131,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
         paths = numbered.write(tmp_path / "data", 2, RECORDS // 2, 1000)
         data = tfquiver.dataset(paths, cache_dir=at).apply(tfquiver.distribute(ready["dispatcher"]))
         numbered.assert_each_once(numbered.read(data.as_numpy_iterator()), RECORDS)
+        endpoints.close_all()
         servers = list(first.servers().values())
         first.process.kill()
         first.process.wait()
