@@ -116,7 +116,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = tmp_path / "cache"
-    with up(at, "--json", "--workers=2", *ANY_PORTS) as first:
+    with up(at, "--json", *ANY_PORTS) as first:
         ready = json.loads(first.lines('"server"')[0])
         assert up_file.dispatcher_address(at) == ready["dispatcher"]
         second = subprocess.run([sys.executable, "-m", "tfquiver", "up", str(at)], capture_output=True, text=True)
@@ -135,7 +135,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
         servers = list(first.servers().values())
         first.process.kill()
         first.process.wait()
-        with up(at, "--json", "--workers=2") as again:
+        with up(at, "--json") as again:
             ready_again = json.loads(again.lines('"server"')[0])
             gone(servers)
             for server in ("coordinator", "dispatcher", "workers"):

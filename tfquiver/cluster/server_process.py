@@ -16,7 +16,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.host import log_file
 
-READY_S = 120.0  # importing TensorFlow on a busy machine takes long
+READY_S = 300.0  # importing TensorFlow on a busy machine takes minutes
 _STOP_S = 8.0
 _MAX_LINE_BYTES = 64 << 10
 _PR_SET_PDEATHSIG = 1
