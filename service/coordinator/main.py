@@ -9,9 +9,9 @@ from absl import flags, logging
 
 from tfquiver import sizes
 from tfquiver.service import serving
+from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.coordinator.servicer import Tokens
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 

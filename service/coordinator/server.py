@@ -9,9 +9,10 @@ import grpc.aio
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.coordinator.calls.callers import Tokens
+from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.servicer import CoordinatorServicer, Tokens
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.wire import rpc
 

@@ -30,9 +30,9 @@ from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.servicer import CoordinatorServicer
 
 BATCH = 32
 CHANGED = 500  # shards of one report
@@ -139,7 +139,7 @@ class Job:
             job=self._reader_id,
             seed=1,
         )
-        session, _ = await self._cluster.coordinator.open_reader(request)
+        session, _ = await self._cluster.coordinator.reading.open_reader(request)
         self.session_id = session.session_id
 
     async def read(self, kind: str) -> int:
@@ -156,7 +156,7 @@ class Job:
         shards = [lease.shard for lease in reply.leases]
         if shards:
             acked = pb.AckRequest(session_id=self.session_id, reader_id=self._reader_id, shards=shards)
-            acking = asyncio.ensure_future(self._cluster.coordinator.ack(acked))
+            acking = asyncio.ensure_future(self._cluster.coordinator.reading.ack(acked))
             with self._cluster.clocked.event(f"{kind}_ack_{BATCH}"):
                 await asyncio.sleep(0)  # it decides; then it waits for the log
             await acking
@@ -196,7 +196,7 @@ async def replay(base: Path, shards: int, nodes: int, jobs: int, rounds: int) ->
         setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, allocation_bytes=shards * SHARD_BYTES)
 
         async def set_cache() -> None:
-            await coordinator.set_cache(digest.digest_id, setting)
+            await coordinator.catalogue.set_cache(digest.digest_id, setting)
 
         await phase("set cooperative", set_cache)
         await phase("first cooperative leases", lambda: _read(readers, "first_cooperative"))
@@ -219,7 +219,7 @@ async def _register(coordinator: Coordinator, digest: Digest) -> None:
         for at in range(0, len(data), 1 << 20):
             yield data[at : at + (1 << 20)]
 
-    await coordinator.register("bench", b"", None, parts())
+    await coordinator.catalogue.register("bench", b"", None, parts())
 
 
 async def _each(readers: list[Job], kind: str, clocked: Clocked) -> None:

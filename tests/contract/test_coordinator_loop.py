@@ -18,7 +18,7 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.caching import Caching
+from tfquiver.service.coordinator.caching.caching import Caching
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.sessions.session import LeaseState
@@ -35,7 +35,7 @@ async def started(tmp_path: Path, node_timeout_s: float = 10.0) -> AsyncIterator
     coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=node_timeout_s))
     await coordinator.start()
     try:
-        await coordinator.register("", b"", None, parts())
+        await coordinator.catalogue.register("", b"", None, parts())
         beat(coordinator)
         yield coordinator
     finally:
@@ -72,10 +72,10 @@ async def test_others_are_served_while_many_lost_nodes_are_given_up(tmp_path: Pa
 
 async def read_first(coordinator: Coordinator, reader: str) -> LeaseState:
     request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
-    session, _ = await coordinator.open_reader(request)
+    session, _ = await coordinator.reading.open_reader(request)
     lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
     lease.wait_ms = 10_000
-    return (await coordinator.lease(lease))[0].state
+    return (await coordinator.reading.lease(lease))[0].state
 
 
 @on_loop
@@ -93,7 +93,7 @@ async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
     async with started(tmp_path) as coordinator, asyncio.timeout(5):
         reading = [asyncio.create_task(read_first(coordinator, reader)) for reader in "ab"]
         await asyncio.sleep(0)
-        await coordinator.set_cache(DIGEST.digest_id, COOPERATIVE)
+        await coordinator.catalogue.set_cache(DIGEST.digest_id, COOPERATIVE)
         set_.set()
         assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
 
@@ -103,7 +103,7 @@ async def test_nobody_reads_what_was_removed_while_it_was_opened(tmp_path: Path)
     async with started(tmp_path) as coordinator, asyncio.timeout(5):
         reading = asyncio.create_task(read_first(coordinator, "a"))
         await asyncio.sleep(0)
-        await coordinator.delete(EVERYBODY, DIGEST.digest_id, force=False)
+        await coordinator.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)
         with pytest.raises(errors.NotFoundError, match="no data set"):
             await reading
         assert list(coordinator.sessions) == [], "its reader would never leave it"
@@ -121,14 +121,14 @@ async def test_a_removal_is_durable_when_it_is_said_again(tmp_path: Path, monkey
         with monkeypatch.context() as patch:
             patch.setattr("os.fdatasync", sick)
             with pytest.raises(errors.UnavailableError):
-                await coordinator.delete(EVERYBODY, DIGEST.digest_id, force=False)
+                await coordinator.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)
             with pytest.raises(errors.UnavailableError):
-                await coordinator.deleted(DIGEST.digest_id)
+                await coordinator.catalogue.deleted(DIGEST.digest_id)
         assert path.exists()
-        await coordinator.deleted(DIGEST.digest_id)
+        await coordinator.catalogue.deleted(DIGEST.digest_id)
         assert not path.exists()
-        await coordinator.register("", b"", None, parts())
-        await coordinator.deleted(DIGEST.digest_id)
+        await coordinator.catalogue.register("", b"", None, parts())
+        await coordinator.catalogue.deleted(DIGEST.digest_id)
         assert path.exists()
 
 
@@ -139,14 +139,14 @@ async def test_no_position_keeps_the_log_from_being_compacted(tmp_path: Path) ->
         request = pb.ResumeRequest(session_key="key", job="job", digest_id=DIGEST.digest_id)
         request.position.epoch = 2**64 - 1
         with pytest.raises(errors.InvalidArgumentError, match="epoch: 18446744073709551615 is more than"):
-            await coordinator.resume(request)
+            await coordinator.reading.resume(request)
         request.position.epoch = 1 << 53
-        await coordinator.resume(request)
+        await coordinator.reading.resume(request)
         opening = pb.OpenReaderRequest(reader_id="a", node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
         opening.session_key, opening.job = "key", "job"
-        assert (await coordinator.open_reader(opening))[0].epoch == 1 << 53
+        assert (await coordinator.reading.open_reader(opening))[0].epoch == 1 << 53
         opening.session_key, opening.reader_id = "other", "b"
-        assert (await coordinator.open_reader(opening))[0].epoch == (1 << 53) + 1
+        assert (await coordinator.reading.open_reader(opening))[0].epoch == (1 << 53) + 1
         before = (tmp_path / "work" / "commit.log").stat().st_ino
         await coordinator._log.compact()
         assert (tmp_path / "work" / "commit.log").stat().st_ino != before

@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 
 from tests.golden.make_commit_log import DIGEST, records
-from tests.unit.session_world import View
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.durable.log_file import framed, header, parse
+from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 
@@ -31,8 +31,11 @@ def test_every_byte_is_written_as_it_was() -> None:
 
 def test_the_sessions_are_as_they_were() -> None:
     journal: list[CommitRecord] = []
-    view = View(bytearray(12), [1] * 12)
-    sessions = Sessions(ManualClock(), random.Random(1), journal.append, lambda _: view)
+
+    def nobody_leases(_: bytes) -> DatasetView:
+        raise AssertionError("nobody leases here")
+
+    sessions = Sessions(ManualClock(), random.Random(1), journal.append, nobody_leases)
     for record in parse(LOG.read_bytes(), LOG.name)[0]:
         if record.WhichOneof("record") not in NOT_OF_SESSIONS:
             sessions.apply(record)
@@ -47,9 +50,9 @@ def test_the_sessions_are_as_they_were() -> None:
     assert (settled.acked_shards, settled.shortfall, settled.labels) == (11, 1, {"w"})
     assert not settled.may_fall_short
     assert (open_.counters.reread, open_.counters.resident_leases, open_.counters.missing_leases) == (1, 2, 3)
-    assert sessions.ticket("key", "restored:1", 2, False, DIGEST, 12, "job") == "open"
-    assert sessions.ticket("key", "dispatcher:2", 2, False, DIGEST, 12, "job") is None
-    assert sessions.own_session("trainer", "key", DIGEST, 12, "job") == "ended"
+    assert sessions.admission.ticket("key", "restored:1", 2, False, DIGEST, 12, "job") == "open"
+    assert sessions.admission.ticket("key", "dispatcher:2", 2, False, DIGEST, 12, "job") is None
+    assert sessions.admission.own_session("trainer", "key", DIGEST, 12, "job") == "ended"
     left, resumed = sessions.session("left"), sessions.session("resumed")
     assert (left.taken_over, left.ended, left.shortfall, left.acked_shards) == (True, True, 0, 2)
     assert (resumed.acked_shards, resumed.presumed, resumed.delivered().count) == (4, {3}, 3)
@@ -58,7 +61,7 @@ def test_the_sessions_are_as_they_were() -> None:
     start = sessions.resumptions.start("later", DIGEST)
     assert start and (start.takes_over, start.position.epoch, start.position.seed) == ("resumed", 4, 99)
     for job, epoch in (("job", 6), ("other", 7)):
-        made = sessions.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
+        made = sessions.admission.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch
 
 

@@ -19,7 +19,7 @@ from tfquiver.content.file_entry import FileEntry
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator import checks
+from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 

@@ -26,7 +26,7 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.listing import expand
-from tfquiver.service.coordinator import dataset_calls
+from tfquiver.service.coordinator.calls import dataset_calls
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore

@@ -9,13 +9,13 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tests.unit.session_world import DIGEST, SimReader, World
+from tests.unit.session_world import SimReader, World
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.resumptions import position_of
-from tfquiver.service.coordinator.sessions.sessions import ReaderRequest
 
 
 class ResumeWorld(World):
@@ -36,11 +36,11 @@ class ResumeWorld(World):
     def leave_early(self, reader: SimReader) -> None:
         """Its iterator is destroyed in good order: what it emitted counts as read, by presumption."""
         try:
-            self.sessions.ack(reader.session_id, reader.name, reader.not_acked, presumed=True)
+            self.sessions.readers.ack(reader.session_id, reader.name, reader.not_acked, presumed=True)
         except errors.NotFoundError:
             self.open(reader)
-            self.sessions.ack(reader.session_id, reader.name, reader.not_acked, presumed=True)
-        self.sessions.close_reader(reader.session_id, reader.name, False)
+            self.sessions.readers.ack(reader.session_id, reader.name, reader.not_acked, presumed=True)
+        self.sessions.readers.close(reader.session_id, reader.name, False)
         self.replied()
         del self.readers[reader.name]
 
@@ -55,16 +55,17 @@ class ResumeWorld(World):
         """A new client: the session that it goes on with, or None when it begins an epoch. `back_to`: as saved then."""
         position, consumed = self.saved[back_to] if back_to else (None, set[int]())
         self.keys += 1
-        asked = log_pb2.ResumeAsked(session_key=f"client-{self.keys}", digest_id=DIGEST, job="job", position=position)
-        newest = self.sessions.resumptions.newest("job", DIGEST)
-        self.sessions.resume(asked, self.shards)
+        key = f"client-{self.keys}"
+        asked = log_pb2.ResumeAsked(session_key=key, digest_id=self.digest_id, job="job", position=position)
+        newest = self.sessions.resumptions.newest("job", self.digest_id)
+        self.sessions.admission.resume(asked, self.shards)
         self.replied()
         provider = f"client-{self.keys}:1"
         session_id = self.ticket(provider)
         if newest and newest.taken_over:
             self._taken_over(newest.session_id)
         if session_id is None:  # everything had been delivered before it was saved
-            session = self.sessions.resumptions.newest("job", DIGEST)
+            session = self.sessions.resumptions.newest("job", self.digest_id)
             assert session and session.acked_shards == self.shards
             self.expected[session.session_id].emitted = Counter(range(self.shards))
             return None
@@ -90,12 +91,12 @@ class ResumeWorld(World):
         before = [(s.session_id, s.acked_shards, s.leased_shards, s.ended) for s in self.sessions]
         request = ReaderRequest(reader.name, reader.node, reader.incarnation, reader.label)
         with pytest.raises(errors.TakenOverError, match="another client of job 'job' goes on with epoch"):
-            self.sessions.reader(reader.session_id, reader.name)
+            self.sessions.readers.find(reader.session_id, reader.name)
         with pytest.raises(errors.TakenOverError):
-            self.sessions.ack(reader.session_id, reader.name, reader.held)
+            self.sessions.readers.ack(reader.session_id, reader.name, reader.held)
         with pytest.raises(errors.TakenOverError):
-            self.sessions.open_reader(reader.session_id, request, reader.held, True)
-        self.sessions.close_reader(reader.session_id, reader.name, True)
+            self.sessions.readers.open(reader.session_id, request, reader.held, True)
+        self.sessions.readers.close(reader.session_id, reader.name, True)
         assert before == [(s.session_id, s.acked_shards, s.leased_shards, s.ended) for s in self.sessions]
 
     def check(self) -> None:

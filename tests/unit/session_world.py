@@ -4,87 +4,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from tests.unit.cached import CHUNK_TIMEOUT_S, Cached
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.order.block_order import BlockOrder
-from tfquiver.service.coordinator.order.deterministic import Deterministic
-from tfquiver.service.coordinator.order.sampler import ResidentFirst, Sampler
+from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
-from tfquiver.service.coordinator.sessions.sessions import ReaderRequest, Record, SessionLimits, Sessions
+from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.wish import Wish
 
-DIGEST = b"d" * 32
 GRACE_S = 10.0
-CHUNK_TIMEOUT_S = 30.0
 
 
 def key_of(provider: str) -> str:
     """`<session key>:<n>`."""
     return provider.rpartition(":")[0]
-
-
-@dataclass
-class View:
-    resident: bytearray
-    lengths: list[int]
-
-    def sampler(self, session: Session, rng: random.Random) -> Sampler:
-        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
-
-
-class ChunkView(View):
-    """Cached by chunks: `obey` is the node, which carries out some of what it is told to."""
-
-    def __init__(self, lengths: list[int], rotation: str, clock: ManualClock, woken: Callable[[bytes], None]) -> None:
-        super().__init__(bytearray(len(lengths)), lengths)
-        self._clock, self._woken = clock, woken
-        sizes = np.array(lengths, np.uint64)
-        setting = types_pb2.CacheSetting(rotation=rotation, chunks=6, partitions=2)
-        setting.allocation_bytes = int(most_disk_bytes(sizes).sum()) * 3 // 5
-        self._plan = ChunkPlan(sizes, np.arange(len(lengths), dtype=np.uint64), 1, setting)
-        self.restart()
-
-    def restart(self) -> None:
-        self.rotations = Rotations(self._clock, CHUNK_TIMEOUT_S, self._woken)
-        self.rotations.start(DIGEST, self._plan, self.resident)
-
-    def sampler(self, session: Session, rng: random.Random) -> Sampler:
-        return self.rotations.sampler(session, rng)
-
-    def obey(self, most: int) -> list[int]:
-        """Shards of which the residency is another now."""
-        decision, chunk_of = self.rotations.decision(DIGEST), self._plan.layout.chunk_of
-        gone = [shard for shard, there in enumerate(self.resident) if there and chunk_of[shard] in decision.evict]
-        lacking = [shard for shard, there in enumerate(self.resident) if not there and chunk_of[shard] in decision.load]
-        changed = gone + lacking[:most]
-        for shard in changed:
-            self.resident[shard] ^= 1
-        return changed
-
-
-class OrderedView(View):
-    """Sessions over it have a deterministic order."""
-
-    def __init__(self, lengths: list[int]) -> None:
-        super().__init__(bytearray(len(lengths)), lengths)
-        self.order = BlockOrder(lengths, [1] * len(lengths), 7, 150)
-
-    def sampler(self, session: Session, rng: random.Random) -> Sampler:
-        return Deterministic(self.order, session.pending_mask(), self.lengths)
-
-    def check(self, session: Session) -> None:
-        """A block that a reader has begun is not handed to another one."""
-        for block in range(self.order.blocks):
-            shards = self.order.shards[self.order.first[block] : self.order.first[block + 1]]
-            holders = [reader for reader in session.readers.values() if reader.leases.intersection(shards)]
-            assert len(holders) <= 1, f"block {block} is held by {len(holders)} readers"
 
 
 @dataclass
@@ -123,12 +62,15 @@ class World:
         """`rotation`: the data set is cached by chunks; or "deterministic"."""
         self.rng = random.Random(seed)
         self.clock = ManualClock()
-        lengths = [self.rng.randrange(1, 100) for _ in range(shards)]
-        self.view = View(bytearray(shards), lengths)
+        lengths = [self.rng.randrange(16, 116) for _ in range(shards)]
+        self.blocks: BlockOrder | None = None
+        self.wish = Wish()
         if rotation == "deterministic":
-            self.view = OrderedView(lengths)
-        elif rotation:
-            self.view = ChunkView(lengths, rotation, self.clock, lambda _: None)
+            order = types_pb2.SessionOrder(deterministic=True, order_seed=7, block_bytes=150)
+            self.blocks = BlockOrder(lengths, [1] * shards, order.order_seed, order.block_bytes)
+            self.wish, rotation = Wish(order=order), ""
+        self.cached = Cached(lengths, self.clock, rotation)
+        self.digest_id = self.cached.digest_id
         self.shards = shards
         self.log: list[Record] = []
         self.durable = 0
@@ -139,11 +81,12 @@ class World:
         self.readers: dict[str, SimReader] = {}
         self.expected: defaultdict[str, Expected] = defaultdict(Expected)
         self.sessions = self._new_sessions()
+        self.cached.begin(self.sessions)
 
     def _new_sessions(self) -> Sessions:
         limits = SessionLimits(grace_s=GRACE_S, idle_s=1e9, ended_s=1e9)
         return Sessions(
-            self.clock, self.rng, lambda record: self.log.append(record), lambda _: self.view, self.woken.add, limits
+            self.clock, self.rng, lambda record: self.log.append(record), self.cached.view, self.woken.add, limits
         )
 
     def replied(self) -> None:
@@ -153,7 +96,9 @@ class World:
     # Sessions and readers.
 
     def ticket(self, provider: str) -> str | None:
-        session_id = self.sessions.ticket(key_of(provider), provider, 0, False, DIGEST, self.shards, "job")
+        session_id = self.sessions.admission.ticket(
+            key_of(provider), provider, 0, False, self.digest_id, self.shards, "job", self.wish
+        )
         self.replied()
         if session_id is None:
             return None
@@ -172,7 +117,7 @@ class World:
         leases_of_dead = sum(len(reader.leases) for reader in dead)  # which the coordinator has not noticed
         again = newest.shards - newest.acked_shards - newest.leased_shards + leases_of_dead
         try:
-            session_id = self.sessions.late_ticket(key_of(provider), DIGEST, provider)
+            session_id = self.sessions.admission.late_ticket(key_of(provider), self.digest_id, provider)
         except errors.UnavailableError:
             assert newest.ended and newest.leased_shards and not newest.shortfall
             return None
@@ -193,7 +138,7 @@ class World:
         incarnation = str(self.incarnations[reader.node])
         request = ReaderRequest(reader.name, reader.node, incarnation, reader.label)
         live = reader.node in self.live
-        _, dropped = self.sessions.open_reader(reader.session_id, request, reader.held, live)
+        _, dropped = self.sessions.readers.open(reader.session_id, request, reader.held, live)
         self.replied()
         gone = set(dropped)
         reader.to_emit = [shard for shard in reader.to_emit if shard not in gone]
@@ -203,14 +148,15 @@ class World:
     def lease(self, reader: SimReader, n: int, max_bytes: int = 1 << 40, lost: bool = False) -> LeaseState | None:
         """None: it had to open again first, or the reply was lost."""
         try:
-            opened = self.sessions.reader(reader.session_id, reader.name)
+            opened = self.sessions.readers.find(reader.session_id, reader.name)
             draining = not reader.to_emit
             arguments = (reader.session_id, opened, reader.sequence + 1, n, max_bytes, draining, True)
-            result = self.sessions.lease(*arguments)
-            assert self.sessions.lease(*arguments) == result, "a repeated request has another reply"
+            result = self.sessions.readers.lease(*arguments)
+            assert self.sessions.readers.lease(*arguments) == result, "a repeated request has another reply"
         except errors.NotFoundError:
             self.open(reader)
             return None
+        self.cached.look()
         if lost:
             return None
         reader.sequence += 1
@@ -236,9 +182,10 @@ class World:
         if n <= 0:
             return None
         try:
-            self.sessions.ack(reader.session_id, reader.name, reader.not_acked[:n])
+            self.sessions.readers.ack(reader.session_id, reader.name, reader.not_acked[:n])
         except errors.NotFoundError:
             return self.open(reader)
+        self.cached.look()
         if not lost:
             self.replied()
             reader.not_acked = reader.not_acked[n:]
@@ -248,10 +195,10 @@ class World:
         """At the end."""
         assert reader.told_end
         try:
-            self.sessions.close_reader(reader.session_id, reader.name, True)
+            self.sessions.readers.close(reader.session_id, reader.name, True)
         except errors.NotFoundError:
             self.open(reader)
-        self.sessions.close_reader(reader.session_id, reader.name, True)
+        self.sessions.readers.close(reader.session_id, reader.name, True)
         self.replied()
         del self.readers[reader.name]
 
@@ -264,7 +211,7 @@ class World:
             # It may have asked for more in vain: then the session ends without waiting for it.
             self.expected[reader.session_id].shortfall_allowed += len(reader.held)
         if noticed:
-            self.sessions.close_reader(reader.session_id, reader.name, False)
+            self.sessions.readers.close(reader.session_id, reader.name, False)
             self.replied()
 
     def heartbeat(self, node: str) -> None:
@@ -305,8 +252,7 @@ class World:
                 self.sessions.apply(record)
             old_log = snapshot
         self.sessions.restored()
-        if isinstance(self.view, ChunkView):
-            self.view.restart()
+        self.cached.begin(self.sessions)
         self.live.clear()
         for reader in self.readers.values():
             reader.unknown = reader.away = True
@@ -327,17 +273,6 @@ class World:
                 assert not reader.away or seconds <= GRACE_S, "a reader that stays away is not given up"
         if seconds > GRACE_S:
             assert not any(session.waits_for_readers for session in self.sessions)
-
-    def residency_changes(self, shards: list[int]) -> None:
-        if isinstance(self.view, ChunkView):
-            self.view.rotations.residency_changed(DIGEST, shards)
-        self.sessions.residency_changed(DIGEST, shards)
-
-    def obey(self, most: int) -> None:
-        """The nodes do something of what the rotation wants."""
-        if isinstance(self.view, ChunkView):
-            self.residency_changes(self.view.obey(most))
-            self.view.rotations.look(DIGEST)
 
     def _is_known(self, reader: SimReader) -> bool:
         return reader.name in self.sessions.session(reader.session_id).readers
@@ -363,8 +298,8 @@ class World:
             assert pending >= 0
             if session.sampler:
                 assert session.sampler.pending == pending
-            if isinstance(self.view, OrderedView):
-                self.view.check(session)
+            if self.blocks:
+                self._check_blocks(session, self.blocks)
             expected = self.expected[session.session_id]
             assert session.shortfall <= expected.shortfall_allowed
             duplicates = sum(expected.emitted.values()) - len(expected.emitted)
@@ -374,12 +309,19 @@ class World:
                     reader = self.readers.get(known.reader_id)
                     assert not reader or known.leases.isdisjoint(reader.to_emit), "END before all was emitted"
 
+    def _check_blocks(self, session: Session, order: BlockOrder) -> None:
+        """A block that a reader has begun is not handed to another one."""
+        for block in range(order.blocks):
+            shards = order.shards[order.first[block] : order.first[block + 1]]
+            holders = [reader for reader in session.readers.values() if reader.leases.intersection(shards)]
+            assert len(holders) <= 1, f"block {block} is held by {len(holders)} readers"
+
     def finish(self) -> None:
         """Everybody behaves from now on: every session ends, and what its records say is checked."""
         for session in list(self.sessions):
             for known in list(session.readers.values()):
                 if known.reader_id not in self.readers:  # its death is noticed at last
-                    self.sessions.close_reader(session.session_id, known.reader_id, False)
+                    self.sessions.readers.close(session.session_id, known.reader_id, False)
             if not session.complete and not any(r.session_id == session.session_id for r in self.readers.values()):
                 self.join(f"finisher of {session.session_id}", session.session_id, "last node", 2)
         self.read_to_the_end()
@@ -399,10 +341,10 @@ class World:
         while self.readers:
             rounds += 1
             assert rounds < 20 * self.shards + 200, "a session does not end"
-            if isinstance(self.view, ChunkView):
+            if self.cached.by_chunks:
                 self.clock.advance(CHUNK_TIMEOUT_S / 10)
-                self.view.rotations.tick()
-                self.obey(3)
+                self.cached.time_passes()
+                self.cached.obey(3)
             for reader in list(self.readers.values()):
                 if reader.told_end or self.lease(reader, 3) is LeaseState.END:
                     self.emit(reader, len(reader.to_emit))

@@ -9,22 +9,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.readers.reader_session import (
-    BAD_LIMIT,
+from tfquiver.service.node.readers.instructions import (
     AcksWaiting,
     Discard,
     Fetch,
     Instruction,
     Lease,
     LeaseState,
-    ReaderLimits,
-    ReaderSession,
     Send,
     SendAcks,
     SendDropped,
     SendEnd,
     Tell,
 )
+from tfquiver.service.node.readers.reader_session import BAD_LIMIT, ReaderLimits, ReaderSession
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 

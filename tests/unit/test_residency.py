@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
 from tfquiver.content import rendezvous
+from tfquiver.content.prefixes import Prefixes, of_hashes
 from tfquiver.service.coordinator.cache import residency
 from tfquiver.service.coordinator.cache.residency import Residency, Table
 from tfquiver.service.coordinator.nodes import holdings
-from tfquiver.service.coordinator.nodes.holdings import Holdings, prefixes
+from tfquiver.service.coordinator.nodes.holdings import Holdings
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.
@@ -50,13 +51,13 @@ def test_residency_follows_what_nodes_tell(events: list[Event]) -> None:
             elif kind == "close":
                 subject.close(digest.digest_id)
         elif kind == "added":
-            changes = subject.added(who, prefixes(which))
+            changes = subject.added(who, of_hashes(which))
             held[who].update(which)
         elif kind == "removed":
-            changes = subject.removed(who, prefixes(which))
+            changes = subject.removed(who, of_hashes(which))
             held[who].difference_update(which)
         elif kind == "replaced":
-            changes = subject.replaced(who, prefixes(which))
+            changes = subject.replaced(who, of_hashes(which))
             held[who] = set(which)
         else:
             changes = subject.node_gone(who)
@@ -103,18 +104,18 @@ def test_the_owner_is_the_one_that_nodes_compute() -> None:
 def test_evictions_are_not_looked_for_at_nodes_that_never_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
     subject, asked = Residency(), 0
     for name in "abc":
-        subject.added(name, prefixes(HASHES[:1] if name == "a" else HASHES[1:3]))
+        subject.added(name, of_hashes(HASHES[:1] if name == "a" else HASHES[1:3]))
     subject.open(Table(DIGESTS[0]))
     contains = Holdings.contains
 
-    def counted(self: Holdings, values: holdings.Prefixes) -> object:
+    def counted(self: Holdings, values: Prefixes) -> object:
         nonlocal asked
         asked += 1
         return contains(self, values)
 
     monkeypatch.setattr(Holdings, "contains", counted)
-    [(_, gone)] = subject.removed("a", prefixes(HASHES[:1]))
+    [(_, gone)] = subject.removed("a", of_hashes(HASHES[:1]))
     assert gone.tolist() == [0] and asked == 0
-    [(_, gone)] = subject.removed("b", prefixes(HASHES[1:2]))
+    [(_, gone)] = subject.removed("b", of_hashes(HASHES[1:2]))
     assert gone.tolist() == [] and asked > 0, "c has it, too"
     assert subject.holder(subject.table(DIGESTS[0].digest_id), 1) == "c"

@@ -121,13 +121,11 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(shard=PICK, resident=st.booleans())
     def residency_flips(self, shard: int, resident: bool) -> None:
         if self.world.shards:
-            shard %= self.world.shards
-            self.world.view.resident[shard] = resident
-            self.world.residency_changes([shard])
+            self.world.cached.hold([shard % self.world.shards], resident)
 
     @rule(most=st.integers(0, 8))
     def nodes_obey(self, most: int) -> None:
-        self.world.obey(most)
+        self.world.cached.obey(most)
 
     @precondition(may("reader"))
     @rule(number=PICK, noticed=st.booleans())

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.session_world import DIGEST, View
+from tests.unit.cached import Cached
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.sessions import resumptions
+from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Session
-from tfquiver.service.coordinator.sessions.sessions import ReaderRequest, Record, SessionLimits, Sessions
+from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.wish import Wish
 
 LIMITS = SessionLimits(grace_s=10.0, idle_s=100.0, ended_s=50.0, max_sessions=4, stall_s=5.0)
@@ -28,13 +31,16 @@ class Bench:
     def __init__(self, shards: int = 4) -> None:
         self.clock, self.rng = ManualClock(), random.Random(1)
         self.shards = shards
-        self.view = View(bytearray(shards), [10] * shards)
+        self.cached = Cached([16] * shards, self.clock)
+        self.digest_id = self.cached.digest_id
         self.log: list[Record] = []
         self.changed: list[str] = []
         self.sessions = self.new()
 
     def new(self) -> Sessions:
-        return Sessions(self.clock, self.rng, self.log.append, lambda _: self.view, self.changed.append, LIMITS)
+        sessions = Sessions(self.clock, self.rng, self.log.append, self.cached.view, self.changed.append, LIMITS)
+        self.cached.begin(sessions)
+        return sessions
 
     def restart(self, records: Sequence[Record]) -> None:
         self.sessions = self.new()
@@ -43,7 +49,7 @@ class Bench:
         self.sessions.restored()
 
     def ticket(self, provider: str = "p:1", repetition: int = 0, restored: bool = False) -> str | None:
-        return self.sessions.ticket("key", provider, repetition, restored, DIGEST, self.shards, "job")
+        return self.sessions.admission.ticket("key", provider, repetition, restored, self.digest_id, self.shards, "job")
 
     def begin(self, provider: str = "p:1") -> str:
         session_id = self.ticket(provider)
@@ -53,13 +59,13 @@ class Bench:
     def open(
         self, session_id: str, name: str, held: Sequence[int] = (), node: str = "n", label: str = "", live: bool = True
     ) -> list[int]:
-        return self.sessions.open_reader(session_id, ReaderRequest(name, node, "1", label), held, live)[1]
+        return self.sessions.readers.open(session_id, ReaderRequest(name, node, "1", label), held, live)[1]
 
     def lease(
         self, session_id: str, name: str, sequence: int, n: int = 1, draining: bool = False, last: bool = True
     ) -> LeaseResult:
-        reader = self.sessions.reader(session_id, name)
-        return self.sessions.lease(session_id, reader, sequence, n, 1 << 40, draining, last)
+        reader = self.sessions.readers.find(session_id, name)
+        return self.sessions.readers.lease(session_id, reader, sequence, n, 1 << 40, draining, last)
 
     def session(self, session_id: str) -> Session:
         return self.sessions.session(session_id)
@@ -94,7 +100,7 @@ def test_a_wait_is_an_answer_only_when_it_is_the_last(bench: Bench) -> None:
     session_id, _ = alone(bench)
     bench.open(session_id, "b")
     assert bench.lease(session_id, "b", 1, last=False) == WAIT
-    bench.sessions.close_reader(session_id, "a", False)
+    bench.sessions.readers.close(session_id, "a", False)
     assert bench.lease(session_id, "b", 1, last=False).state is LeaseState.LEASED
 
 
@@ -109,10 +115,10 @@ def test_near_the_end_readers_get_fewer_at_a_time() -> None:
 
 def test_hits_misses_and_shards_read_again_are_counted(bench: Bench) -> None:
     session_id = bench.begin()
-    bench.view.resident[1] = 1
+    bench.cached.hold([1])
     bench.open(session_id, "a")
     assert bench.lease(session_id, "a", 1, 2).shards[0] == 1
-    bench.sessions.close_reader(session_id, "a", False)
+    bench.sessions.readers.close(session_id, "a", False)
     bench.open(session_id, "b")
     bench.lease(session_id, "b", 1, 4)
     counters = bench.session(session_id).counters
@@ -121,10 +127,10 @@ def test_hits_misses_and_shards_read_again_are_counted(bench: Bench) -> None:
 
 def test_who_opened_again_does_not_use_the_earlier_opening(bench: Bench) -> None:
     session_id, _ = alone(bench)
-    before = bench.sessions.reader(session_id, "a")
+    before = bench.sessions.readers.find(session_id, "a")
     bench.open(session_id, "a")
     with pytest.raises(errors.NotFoundError, match="call OpenReader"):
-        bench.sessions.lease(session_id, before, 2, 1, 1, False, True)
+        bench.sessions.readers.lease(session_id, before, 2, 1, 1, False, True)
 
 
 # The end.
@@ -134,28 +140,28 @@ def test_end_waits_for_those_who_have_not_drained(bench: Bench) -> None:
     session_id, shards = alone(bench)
     bench.open(session_id, "b")
     assert bench.lease(session_id, "b", 1, draining=True) == WAIT
-    bench.sessions.ack(session_id, "a", shards[:2])
+    bench.sessions.readers.ack(session_id, "a", shards[:2])
     assert bench.lease(session_id, "b", 2, draining=True) == WAIT
     bench.changed.clear()
     assert bench.lease(session_id, "a", 2, draining=True) == END, "all it has not acked is held back"
     assert session_id in bench.changed, "who waits must hear of it"
     assert bench.lease(session_id, "b", 3, draining=True) == END
-    bench.sessions.close_reader(session_id, "a", True)
-    bench.sessions.close_reader(session_id, "b", True)
+    bench.sessions.readers.close(session_id, "a", True)
+    bench.sessions.readers.close(session_id, "b", True)
     assert (bench.session(session_id).acked_shards, bench.session(session_id).shortfall) == (4, 0)
 
 
 def test_who_leaves_without_having_been_told_end_gives_back(bench: Bench) -> None:
     session_id, _ = alone(bench)
-    bench.sessions.close_reader(session_id, "a", True)
+    bench.sessions.readers.close(session_id, "a", True)
     assert (bench.session(session_id).acked_shards, bench.session(session_id).leased_shards) == (0, 0)
-    bench.sessions.close_reader(session_id, "a", True)
-    bench.sessions.close_reader("none", "a", True)
+    bench.sessions.readers.close(session_id, "a", True)
+    bench.sessions.readers.close("none", "a", True)
 
 
 def test_what_is_lost_after_end_is_the_shortfall(bench: Bench) -> None:
     session_id, shards = alone(bench)
-    bench.sessions.ack(session_id, "a", shards[:1])
+    bench.sessions.readers.ack(session_id, "a", shards[:1])
     assert bench.lease(session_id, "a", 2, draining=True) == END
     assert bench.session(session_id).shortfall == 0
     bench.sessions.node_lost("n")
@@ -190,9 +196,9 @@ def test_who_was_draining_and_is_given_more_has_not_drained(bench: Bench) -> Non
     session_id, shards = alone(bench)
     for name in "bc":
         bench.open(session_id, name)
-    bench.sessions.ack(session_id, "a", shards[:3])
+    bench.sessions.readers.ack(session_id, "a", shards[:3])
     assert bench.lease(session_id, "b", 1, draining=True) == WAIT
-    bench.sessions.close_reader(session_id, "a", False)
+    bench.sessions.readers.close(session_id, "a", False)
     assert bench.lease(session_id, "b", 2, draining=True).shards == (shards[3],)
     assert bench.lease(session_id, "c", 1, draining=True) == WAIT
 
@@ -241,9 +247,9 @@ def test_a_farewell_to_a_restarted_coordinator_waits_for_what_was_held(bench: Be
     assert bench.lease(session_id, "a", 2, draining=True) == END
     bench.restart(bench.log)
     with pytest.raises(errors.NotFoundError, match="call OpenReader"):
-        bench.sessions.close_reader(session_id, "a", True)
+        bench.sessions.readers.close(session_id, "a", True)
     bench.open(session_id, "a", shards)
-    bench.sessions.close_reader(session_id, "a", True)
+    bench.sessions.readers.close(session_id, "a", True)
     assert (bench.session(session_id).acked_shards, bench.session(session_id).shortfall) == (4, 0)
 
 
@@ -252,7 +258,7 @@ def test_who_was_let_go_before_the_end_and_says_farewell_after_a_restart_is_beli
     session_id, shards = alone(bench)
     bench.restart(bench.log)
     bench.open(session_id, "a", shards)
-    bench.sessions.close_reader(session_id, "a", True)
+    bench.sessions.readers.close(session_id, "a", True)
     assert (bench.session(session_id).acked_shards, bench.session(session_id).leased_shards) == (4, 0)
 
 
@@ -261,7 +267,7 @@ def test_who_comes_back_late_drops_what_others_have(bench: Bench) -> None:
     bench.sessions.node_lost("n")
     bench.open(session_id, "b", node="other")
     taken = bench.lease(session_id, "b", 1, 2).shards
-    bench.sessions.ack(session_id, "b", taken[:1])
+    bench.sessions.readers.ack(session_id, "b", taken[:1])
     assert bench.open(session_id, "a", shards) == sorted(taken)
     assert bench.session(session_id).leased_shards == 3
 
@@ -277,9 +283,9 @@ def test_acks_are_counted_once_and_believed_from_anybody(bench: Bench) -> None:
     session_id, shards = alone(bench)
     bench.open(session_id, "b")
     before = len(bench.log)
-    bench.sessions.ack(session_id, "b", shards[:1])
-    bench.sessions.ack(session_id, "a", [shards[0], shards[1], shards[1]])
-    bench.sessions.ack(session_id, "a", shards[:2])
+    bench.sessions.readers.ack(session_id, "b", shards[:1])
+    bench.sessions.readers.ack(session_id, "a", [shards[0], shards[1], shards[1]])
+    bench.sessions.readers.ack(session_id, "a", shards[:2])
     assert len(bench.log) == before + 2
     session = bench.session(session_id)
     assert (session.acked_shards, session.leased_shards) == (2, 2)
@@ -289,7 +295,7 @@ def test_acks_are_counted_once_and_believed_from_anybody(bench: Bench) -> None:
 def test_a_shard_that_there_is_not_is_named(bench: Bench, shard: int) -> None:
     session_id, _ = alone(bench)
     with pytest.raises(errors.InvalidArgumentError, match=f"shards: no shard {shard} in a data set of 4"):
-        bench.sessions.ack(session_id, "a", [shard])
+        bench.sessions.readers.ack(session_id, "a", [shard])
     with pytest.raises(errors.InvalidArgumentError, match=f"held: no shard {shard}"):
         bench.open(session_id, "a", [shard])
 
@@ -299,14 +305,15 @@ def test_what_is_not_there_is_named(bench: Bench) -> None:
     with pytest.raises(errors.NotFoundError, match="no session 'none'"):
         bench.open("none", "a")
     with pytest.raises(errors.NotFoundError, match=f"reader 'a' of session {session_id}"):
-        bench.sessions.ack(session_id, "a", [0])
+        bench.sessions.readers.ack(session_id, "a", [0])
 
 
 # A trainer's own session.
 
 
-def own(bench: Bench, reader: str = "a", digest: bytes = DIGEST, done: bytes = b"", seed: int = 5) -> str:
-    return bench.sessions.own_session(reader, "key", digest, bench.shards, "job", Wish(seed), done)
+def own(bench: Bench, reader: str = "a", digest: bytes = b"", done: bytes = b"", seed: int = 5) -> str:
+    digest = digest or bench.digest_id
+    return bench.sessions.admission.own_session(reader, "key", digest, bench.shards, "job", Wish(seed), done)
 
 
 def test_a_session_of_ones_own_is_made_once_and_goes_on_where_the_checkpoint_was(bench: Bench) -> None:
@@ -341,27 +348,27 @@ def test_positions_to_go_on_from_are_kept_within_bounds(bench: Bench, monkeypatc
     position = types_pb2.Position(epoch=1, done_bitmap=zlib.compress(b"\x01"), seed=5)
 
     def resume(key: str) -> None:
-        asked = log_pb2.ResumeAsked(session_key=key, digest_id=DIGEST, job="job", position=position)
-        assert bench.sessions.resume(asked, bench.shards)
+        asked = log_pb2.ResumeAsked(session_key=key, digest_id=bench.digest_id, job="job", position=position)
+        assert bench.sessions.admission.resume(asked, bench.shards)
 
     resume("begun")
-    session_id = bench.sessions.own_session("r", "begun", DIGEST, bench.shards, "job")
+    session_id = bench.sessions.admission.own_session("r", "begun", bench.digest_id, bench.shards, "job")
     for number in range(10):
         resume(f"key {number}")
         resume(f"key {number}")
     kept = [record.resume_asked for record in bench.sessions.snapshot() if record.HasField("resume_asked")]
     assert 2 <= len(kept) < 10 and kept[-1].session_key == "key 9"
     assert sum(asked.ByteSize() for asked in kept) <= 300
-    start = bench.sessions.resumptions.start("key 9", DIGEST)
+    start = bench.sessions.resumptions.start("key 9", bench.digest_id)
     assert start and (start.position.epoch, start.takes_over) == (1, session_id)
     bench.restart(list(bench.sessions.snapshot()))
-    assert bench.sessions.resumptions.start("key 9", DIGEST) == start
+    assert bench.sessions.resumptions.start("key 9", bench.digest_id) == start
 
 
 def test_sessions_that_nobody_reads_are_forgotten_in_their_time(bench: Bench) -> None:
     ended, open_ = alone(bench)[0], bench.begin("p:2")
     bench.lease(ended, "a", 2, draining=True)
-    bench.sessions.close_reader(ended, "a", True)
+    bench.sessions.readers.close(ended, "a", True)
     bench.open(bench.begin("p:3"), "stays")
     bench.clock.advance(LIMITS.ended_s)
     bench.sessions.expire()
@@ -381,11 +388,11 @@ def test_ended_sessions_make_room_then_those_left_alone_and_those_that_are_read_
         bench.clock.advance(1)
         bench.open(session_id, "a")
         bench.lease(session_id, "a", 1)
-        bench.sessions.close_reader(session_id, "a", False)
+        bench.sessions.readers.close(session_id, "a", False)
     bench.open(ended, "f")
-    bench.sessions.ack(ended, "f", range(bench.shards))
+    bench.sessions.readers.ack(ended, "f", range(bench.shards))
     bench.lease(ended, "f", 1, draining=True)
-    bench.sessions.close_reader(ended, "f", True)
+    bench.sessions.readers.close(ended, "f", True)
     read = []
     for victim in (None, ended, *looked_at, None):
         assert not victim or bench.session(victim)
@@ -407,13 +414,14 @@ def test_neither_epochs_nor_jobs_with_one_seed_read_in_one_order() -> None:
     orders = []
     for job, epoch in (("a", 0), ("a", 1), ("b", 0), ("b", 1)):
         reader = f"{job}{epoch}"
-        session_id = bench.sessions.own_session(reader, "key", DIGEST, bench.shards, job, Wish(seed=7))
+        admission = bench.sessions.admission
+        session_id = admission.own_session(reader, "key", bench.digest_id, bench.shards, job, Wish(seed=7))
         assert bench.session(session_id).epoch == epoch
         bench.open(session_id, reader)
         orders.append(bench.lease(session_id, reader, 1, 60).shards)
     assert len({*orders}) == 4
     again = Bench(60)
-    session_id = again.sessions.own_session("a0", "other", DIGEST, bench.shards, "a", Wish(seed=7))
+    session_id = again.sessions.admission.own_session("a0", "other", again.digest_id, bench.shards, "a", Wish(seed=7))
     again.open(session_id, "a0")
     assert again.lease(session_id, "a0", 1, 60).shards == orders[0], "a seed makes it repeatable"
 
@@ -423,8 +431,8 @@ def test_neither_epochs_nor_jobs_with_one_seed_read_in_one_order() -> None:
 
 def finish(bench: Bench, session_id: str) -> None:
     bench.open(session_id, "f", node="f")
-    bench.sessions.ack(session_id, "f", range(bench.shards))
-    bench.sessions.close_reader(session_id, "f", True)
+    bench.sessions.readers.ack(session_id, "f", range(bench.shards))
+    bench.sessions.readers.close(session_id, "f", True)
 
 
 def test_a_ticket_is_found_again_and_each_epoch_has_its_own(bench: Bench) -> None:
@@ -436,7 +444,7 @@ def test_a_ticket_is_found_again_and_each_epoch_has_its_own(bench: Bench) -> Non
     bench.restart(list(bench.sessions.snapshot()))
     assert bench.ticket() is None
     with pytest.raises(errors.InvalidArgumentError, match="digest_id"):
-        bench.sessions.ticket("key", "p:1", 1, False, b"x" * 32, 4, "job")
+        bench.sessions.admission.ticket("key", "p:1", 1, False, b"x" * 32, 4, "job")
 
 
 @pytest.mark.parametrize("from_snapshot", [False, True])
@@ -465,7 +473,7 @@ def test_sessions_that_are_read_are_adopted_first_and_ended_ones_only_untold(ben
 
 def test_what_a_log_does_not_say_is_not_there(bench: Bench) -> None:
     session_id, shards = alone(bench)
-    bench.sessions.ack(session_id, "a", shards[:2])
+    bench.sessions.readers.ack(session_id, "a", shards[:2])
     snapshot = list(bench.sessions.snapshot())
     bench.restart(snapshot)
     assert list(bench.sessions.snapshot()) == snapshot

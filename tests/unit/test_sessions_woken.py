@@ -11,7 +11,7 @@ def test_what_a_reader_brings_back_is_not_given_to_another() -> None:
     bench.open(session_id, "a")
     bench.open(session_id, "b")
     held = bench.lease(session_id, "a", 1).shards
-    bench.sessions.close_reader(session_id, "a", False)
+    bench.sessions.readers.close(session_id, "a", False)
     assert bench.open(session_id, "a", held) == []
     given = [shard for sequence in range(1, 6) for shard in bench.lease(session_id, "b", sequence).shards]
     assert sorted([*given, *held]) == [0, 1, 2, 3]
@@ -24,7 +24,7 @@ def test_what_was_acked_by_one_who_lost_it_is_not_given_again() -> None:
     bench.open(session_id, "b")
     lost = bench.lease(session_id, "a", 1).shards
     bench.open(session_id, "a")
-    bench.sessions.ack(session_id, "a", lost)
+    bench.sessions.readers.ack(session_id, "a", lost)
     given = [shard for sequence in range(1, 6) for shard in bench.lease(session_id, "b", sequence).shards]
     assert sorted([*given, *lost]) == [0, 1, 2, 3]
 
@@ -34,7 +34,7 @@ def test_who_was_draining_and_is_given_more_holds_up_the_end() -> None:
     session_id = bench.begin()
     bench.open(session_id, "a")
     first = bench.lease(session_id, "a", 1).shards
-    bench.sessions.ack(session_id, "a", first)
+    bench.sessions.readers.ack(session_id, "a", first)
     assert bench.lease(session_id, "a", 2, draining=True).shards
     bench.open(session_id, "b")
     assert bench.lease(session_id, "b", 1, draining=True) == WAIT
@@ -65,7 +65,7 @@ def test_who_was_draining_when_its_node_restarted_holds_up_the_end_until_it_is_h
     rest = bench.lease(session_id, "b", 1).shards
     assert bench.lease(session_id, "a", 2, draining=True) == WAIT
     bench.sessions.node_seen("a", "2")
-    bench.sessions.ack(session_id, "b", rest)
+    bench.sessions.readers.ack(session_id, "b", rest)
     assert bench.lease(session_id, "b", 2, draining=True) == WAIT
     bench.clock.advance(11.0)
     bench.sessions.expire()
@@ -80,7 +80,7 @@ def test_whoever_waits_for_the_end_is_woken_by_the_last_ack() -> None:
     shards = bench.lease(session_id, "a", 1).shards
     assert bench.lease(session_id, "b", 1, draining=True, last=False) == WAIT
     bench.changed.clear()
-    bench.sessions.ack(session_id, "a", shards)
+    bench.sessions.readers.ack(session_id, "a", shards)
     assert bench.changed == [session_id]
     assert bench.lease(session_id, "b", 1, draining=True, last=False) == END
 
@@ -101,6 +101,6 @@ def test_a_snapshot_remembers_who_took_part_in_an_open_session() -> None:
     bench = Bench()
     session_id = bench.begin()
     bench.open(session_id, "a", label="worker:1")
-    bench.sessions.close_reader(session_id, "a", False)
+    bench.sessions.readers.close(session_id, "a", False)
     bench.restart(list(bench.sessions.snapshot()))
     assert bench.session(session_id).labels == {"worker:1"}

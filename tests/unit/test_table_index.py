@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.content.rendezvous import prefixes
+from tfquiver.content.prefixes import of_rows
 from tfquiver.service.coordinator.cache import table_index
 from tfquiver.service.coordinator.cache.residency import Residency, Table
 from tfquiver.service.coordinator.cache.table_index import TableIndex
@@ -51,7 +51,7 @@ def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(monkeypatch: p
         return find(self, values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Table, "find", counted)
-    its = prefixes(digests[7].hashes[:20])
+    its = of_rows(digests[7].hashes[:20])
     [(digest_id, shards)] = subject.added("node", its)
     assert (digest_id, sorted(shards.tolist())) == (digests[7].digest_id, list(range(20)))
     [(_, gone)] = subject.removed("node", its)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.prefixes import Prefixes, of_hash, of_rows
+
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's finaliser
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 
@@ -30,22 +32,17 @@ class Owners:
         self._names = sorted(node_ids)
         self._seeds = np.array([_seed(name) for name in self._names], np.uint64)
 
-    def of(self, prefixes: npt.NDArray[np.uint64]) -> list[str]:
+    def of(self, prefixes: Prefixes) -> list[str]:
         """Args:
-        prefixes: shape [shards], the first 8 bytes of each shard's hash, as `prefixes` gives them.
+        prefixes: shape [shards], the first 8 bytes of each shard's hash, as content/prefixes.py gives them.
         """
         scores = _mix(prefixes.reshape(-1, 1) ^ self._seeds)
         last = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)  # of equal ones the last wins, as in `owners`
         return [self._names[index] for index in last.tolist()]
 
 
-def prefixes(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """`hashes`: shape [shards, 32]."""
-    return np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
-
-
 def _seed(node_id: str) -> np.uint64:
-    return np.uint64(int.from_bytes(hashlib.sha256(node_id.encode()).digest()[:8], "little"))
+    return of_hash(hashlib.sha256(node_id.encode()).digest())
 
 
 def owners(hashes: npt.NDArray[np.uint8], node_ids: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -60,7 +57,7 @@ def owners(hashes: npt.NDArray[np.uint8], node_ids: Sequence[str]) -> npt.NDArra
     """
     if not node_ids:
         raise ValueError("rendezvous hashing needs at least one node")
-    prefix = prefixes(hashes)
+    prefix = of_rows(hashes)
     best = np.zeros(len(prefix), np.uint64)
     owner = np.zeros(len(prefix), np.int64)
     for index in sorted(range(len(node_ids)), key=lambda i: node_ids[i]):

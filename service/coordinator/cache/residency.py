@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content.digest import Digest
-from tfquiver.content.rendezvous import Owners, prefixes
+from tfquiver.content.prefixes import Prefixes, of_rows
+from tfquiver.content.rendezvous import Owners
 from tfquiver.service.coordinator.cache.table_index import TableIndex
-from tfquiver.service.coordinator.nodes.holdings import Holdings, Prefixes
+from tfquiver.service.coordinator.nodes.holdings import Holdings
 
 _NOBODY = -1
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
@@ -34,7 +35,7 @@ class Table:
         self.lengths, self.records = digest.lengths, digest.records
         self.resident = bytearray(digest.num_shards)
         self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
-        self.prefixes: Prefixes = prefixes(digest.hashes)
+        self.prefixes: Prefixes = of_rows(digest.hashes)
         self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
         self.sorted = self.prefixes[self._order]
         self.several = np.zeros(digest.num_shards, np.bool_)  # another than `holder` may hold it, too

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.clock import Clock
-from tfquiver.content import striping
+from tfquiver.content import prefixes, striping
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -55,8 +55,7 @@ class ChunkPlan:
 
     @classmethod
     def of(cls, digest: Digest, setting: types_pb2.CacheSetting) -> ChunkPlan:
-        contents = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
-        return cls(digest.lengths, contents, int.from_bytes(digest.content_root[:8], "little"), setting)
+        return cls(digest.lengths, prefixes.of_rows(digest.hashes), prefixes.number_of(digest.content_root), setting)
 
 
 class Rotations:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.nodes.holdings import Prefixes
+from tfquiver.content.prefixes import Prefixes
 from tfquiver.service.coordinator.order.slots import distinct
 
 _MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is searched by itself

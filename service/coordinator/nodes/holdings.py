@@ -1,23 +1,13 @@
-"""What one node holds: a set of hashes, kept by their first 8 bytes.
-
-Two hashes of one node share these once in 10^6 clusters of 5 million shards; then a shard counts as resident that its
-owner has to fetch. Nothing else depends on it.
-"""
+"""What one node holds: a set of hashes, kept by their first 8 bytes (see content/prefixes.py)."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-Prefixes = npt.NDArray[np.uint64]
+from tfquiver.content.prefixes import Prefixes
+
 _MERGE_AT = 65_536
-
-
-def prefixes(hashes: Iterable[bytes]) -> Prefixes:
-    """Shape [hashes]. Each hash has 32 bytes."""
-    return np.frombuffer(b"".join(hash_[:8] for hash_ in hashes), "<u8").astype(np.uint64, copy=False)
 
 
 class Holdings:

@@ -1,7 +1,7 @@
 """One session: one epoch of one job over one data set. Who reads, who holds which shard, what has been acked.
 
-Pure. `sessions.py` decides and journals; the methods here that are named for a record perform it, when it is decided
-and when the log is read again. Invariants, at every moment:
+Pure. `admission`, `readers` and `sessions` decide and journal; the methods here that are named for a record perform it,
+when it is decided and when the log is read again. Invariants, at every moment:
 
 * a shard is in exactly one of: acked, leased to one reader, pending (I-6);
 * only a reader that leaves, or is lost, gives a shard back (I-7);

@@ -1,8 +1,9 @@
-"""The sessions there are, by all that they are found by. Performs records; `sessions.py` decides on them. Pure."""
+"""The sessions there are, by all that they are found by. Performs records; others decide on them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -13,6 +14,7 @@ from tfquiver.service.coordinator.sessions.session_records import still
 from tfquiver.service.coordinator.sessions.tickets import Tickets
 
 Record = log_pb2.CommitRecord
+K = TypeVar("K", bound=Hashable)
 
 
 class SessionBook:
@@ -20,7 +22,8 @@ class SessionBook:
         """`max_jobs`: of so many the epochs are counted, of those that were heard of last."""
         self._clock, self._max_jobs = clock, max_jobs
         self._sessions: dict[str, Session] = {}
-        self._by_key: dict[str, list[str]] = {}
+        self._by_key: dict[str, dict[str, Session]] = {}
+        self._iterations: dict[tuple[str, bytes], dict[str, Session]] = {}
         self._by_digest: dict[bytes, dict[str, Session]] = {}
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
@@ -63,10 +66,18 @@ class SessionBook:
                 if reader.node_id == node_id:
                     yield session, reader
 
-    def of_key(self, session_key: str, digest_id: bytes | None = None) -> list[Session]:
-        """Oldest first; over this data set, or over any."""
-        sessions = [self._sessions[session_id] for session_id in self._by_key.get(session_key, ())]
-        return [session for session in sessions if digest_id in (None, session.digest_id)]
+    def of_key(self, session_key: str) -> list[Session]:
+        """Oldest first."""
+        return list(self._by_key.get(session_key, {}).values())
+
+    def iterations(self, session_key: str, digest_id: bytes) -> list[Session]:
+        """The sessions of a key that readers join with a ticket, oldest first: those that no reader made for itself."""
+        return list(self._iterations.get((session_key, digest_id), {}).values())
+
+    def newest(self, session_key: str, digest_id: bytes) -> Session | None:
+        """Of those iterations: the only one that a reader who comes late may belong to."""
+        iterations = self._iterations.get((session_key, digest_id))
+        return next(reversed(iterations.values())) if iterations else None
 
     # The log.
 
@@ -95,8 +106,9 @@ class SessionBook:
             session = self._sessions[ended.session_id]
             session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
             session.taken_over |= ended.taken_over
-            for other in () if session.own_reader_id else self.of_key(session.session_key, session.digest_id):
-                other.alongside |= other.number > session.number
+            if not session.own_reader_id:
+                for other in self.iterations(session.session_key, session.digest_id):
+                    other.alongside |= other.number > session.number
         elif kind == "session_reopened":
             self._sessions[record.session_reopened.session_id].session_reopened()
         elif kind == "resume_asked":
@@ -125,10 +137,13 @@ class SessionBook:
         self._count += 1
         session = Session(created, self._count, self._clock.now())
         self._sessions[session.session_id] = session
-        self._by_key.setdefault(session.session_key, []).append(session.session_id)
+        self._by_key.setdefault(session.session_key, {})[session.session_id] = session
         self._by_digest.setdefault(session.digest_id, {})[session.session_id] = session
         if session.own_reader_id:
             self._own[session.own_reader_id] = session.session_id
+        else:
+            of_key = self._iterations.setdefault((session.session_key, session.digest_id), {})
+            of_key[session.session_id] = session
         job = (session.job or session.session_key, session.digest_id)
         counted = self._epochs.pop(job, 0)
         self._epochs[job] = session.epoch + 1 if created.resumed else max(session.epoch + 1, counted)  # newest last
@@ -143,9 +158,13 @@ class SessionBook:
         session = self._sessions.pop(session_id)
         self.tickets.forget(session_id)
         self._own.pop(session.own_reader_id, None)
-        self._by_key[session.session_key].remove(session_id)
-        if not self._by_key[session.session_key]:
-            del self._by_key[session.session_key]
-        del self._by_digest[session.digest_id][session_id]
-        if not self._by_digest[session.digest_id]:
-            del self._by_digest[session.digest_id]
+        _remove(self._by_key, session.session_key, session_id)
+        _remove(self._by_digest, session.digest_id, session_id)
+        if not session.own_reader_id:
+            _remove(self._iterations, (session.session_key, session.digest_id), session_id)
+
+
+def _remove(table: dict[K, dict[str, Session]], key: K, session_id: str) -> None:
+    del table[key][session_id]
+    if not table[key]:
+        del table[key]

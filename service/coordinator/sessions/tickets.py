@@ -52,7 +52,7 @@ class Tickets:
             del self._session_ids[name]
 
     def adoptable(self, provider_id: str, sessions: Iterable[Session]) -> Session | None:
-        """Of the sessions of one key, which a restored provider adopts; None: it needs a new one.
+        """Of the iterations of one key, which a restored provider adopts; None: it needs a new one.
 
         The oldest that is incomplete and that no provider of the same process has adopted, those with readers first
         (one without was probably abandoned). If none is incomplete: the newest that ended without any provider having
@@ -62,7 +62,6 @@ class Tickets:
         free = [
             (session, adopters)
             for session in sessions
-            if not session.own_reader_id
             for adopters in [self._providers.get(session.session_id, _Providers()).adopters]
             if not process or all(adopter.rpartition(":")[0] != process for adopter in adopters)
         ]

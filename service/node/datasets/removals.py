@@ -15,7 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.content.rendezvous import prefixes
+from tfquiver.content.prefixes import of_rows
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0
@@ -123,14 +123,14 @@ class Removals:
 
 def _distinct_parts(digests: Sequence[Digest]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp]]:
     """Sorted; and of each shard of each digest where its part stands."""
-    parts, shard_of = np.unique(np.concatenate([prefixes(digest.hashes) for digest in digests]), return_inverse=True)
+    parts, shard_of = np.unique(np.concatenate([of_rows(digest.hashes) for digest in digests]), return_inverse=True)
     return parts, shard_of
 
 
 def _strike_out(alone: npt.NDArray[np.bool_], parts: npt.NDArray[np.uint64], other: Digest) -> None:
     if not len(parts):
         return
-    its = prefixes(other.hashes)
+    its = of_rows(other.hashes)
     at = np.minimum(np.searchsorted(parts, its), len(parts) - 1)
     alone[at[parts[at] == its]] = False
 

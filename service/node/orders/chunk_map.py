@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content import rendezvous, striping
+from tfquiver.content import prefixes, rendezvous, striping
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 
@@ -26,32 +26,31 @@ class ChunkMap:
     def __init__(self, digest: Digest, chunks: int, partitions: int) -> None:
         self.digest = digest
         self.entry_bytes = most_disk_bytes(digest.lengths)
-        prefixes = np.ascontiguousarray(digest.hashes[:, :8]).view("<u8").reshape(-1).astype(np.uint64)
+        contents = prefixes.of_rows(digest.hashes)
         if chunks and digest.num_shards:
-            chunk_of = striping.stripe(digest.lengths, chunks, partitions, prefixes).chunk_of
+            chunk_of = striping.stripe(digest.lengths, chunks, partitions, contents).chunk_of
         else:
             chunk_of = np.full(digest.num_shards, NO_CHUNK, np.uint32)
         self.chunk_of = chunk_of
-        order = np.argsort(prefixes, kind="stable")
-        self._sorted, self._sorted_chunks = prefixes[order], chunk_of[order]
+        order = np.argsort(contents, kind="stable")
+        self._sorted, self._sorted_chunks = contents[order], chunk_of[order]
         self._by_chunk = np.argsort(chunk_of, kind="stable").astype(np.uint32)
         self._starts = np.searchsorted(chunk_of[self._by_chunk], np.arange(max(chunks, 1) + 1))
 
     def chunk(self, hash: bytes) -> int | None:
         """Of a shard; None when it is not of this data set."""
-        prefix = np.uint64(int.from_bytes(hash[:8], "little"))
+        prefix = prefixes.of_hash(hash)
         at = int(np.searchsorted(self._sorted, prefix))
         return int(self._sorted_chunks[at]) if at < len(self._sorted) and self._sorted[at] == prefix else None
 
     def chunks_of(self, hashes: Sequence[bytes]) -> npt.NDArray[np.int64]:
         """Of many; -1 for those that are not of this data set."""
-        prefixes = np.frombuffer(b"".join(hash[:8] for hash in hashes), "<u8").astype(np.uint64)
+        wanted = prefixes.of_hashes(hashes)
         if not len(self._sorted):
-            return np.full(len(prefixes), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._sorted, prefixes), len(self._sorted) - 1)
-        chunks: npt.NDArray[np.int64] = np.where(
-            self._sorted[at] == prefixes, self._sorted_chunks[at].astype(np.int64), -1
-        )
+            return np.full(len(wanted), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        found = self._sorted[at] == wanted
+        chunks: npt.NDArray[np.int64] = np.where(found, self._sorted_chunks[at].astype(np.int64), -1)
         return chunks
 
     def shards(self, chunk: int) -> npt.NDArray[np.uint32]:

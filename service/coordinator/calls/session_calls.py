@@ -1,17 +1,15 @@
-"""The gRPC skin of the coordinator: checks fields, calls, encodes."""
+"""The calls on sessions: where callers have names, those of a job are its own."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.service.coordinator import checks
-from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
-from tfquiver.trust.identity import Authority, Identity, Role
+from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
 
 DEFAULT_LIST_LIMIT = 1000
@@ -22,66 +20,7 @@ _STATES = {
 }
 
 
-_ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}
-
-
-class Tokens(Authority, Protocol):
-    named: bool  # whether tokens have names: then sessions are opened for those only who have claimed their key
-
-    def by_hash(self, hash: bytes) -> Identity | None: ...
-
-
-class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer):
-    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
-        """`tokens`: None: nobody is asked for one."""
-        self._coordinator, self._tokens = coordinator, tokens
-
-    @handled
-    async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
-        checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
-        reply = await self._coordinator.caching.orders(request.version, request.wait_ms / 1000)
-        if reply.version != request.version:
-            reply.removals = self._coordinator.registry.removals
-        return reply
-
-    @handled
-    async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:
-        checks.hash_("digest_id", request.digest_id)
-        checks.between("shards", len(request.shards), 0, checks.MAX_ASKED)
-        checks.name("node_id", request.node_id, required=False)
-        missing, elsewhere = self._coordinator.caching.missing(request.digest_id, request.shards, request.node_id)
-        return pb2.MissingReply(shards=missing, elsewhere=elsewhere)
-
-    @handled
-    async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
-        checks.name("node.node_id", request.node.node_id)
-        checks.name("incarnation", request.incarnation)
-        checks.name("node.control_address", request.node.control_address, required=False)
-        checks.name("node.data_address", request.node.data_address, required=False)
-        changes = len(request.inventory.added) + len(request.inventory.removed)
-        checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
-        checks.hashes("inventory.added", request.inventory.added)
-        checks.hashes("inventory.removed", request.inventory.removed)
-        return self._coordinator.heartbeat(request)
-
-    @handled
-    async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
-        await self._coordinator.leave(request.node_id, request.incarnation)
-        return pb2.LeaveReply()
-
-    @handled
-    async def Identify(self, request: pb2.IdentifyRequest, context: Any) -> pb2.IdentifyReply:
-        checks.hash_("token_sha256", request.token_sha256)
-        if self._tokens is None:
-            return pb2.IdentifyReply(open=True)
-        if (found := self._tokens.by_hash(request.token_sha256)) is None:
-            raise errors.NotFoundError("token_sha256: no token has this hash")
-        return pb2.IdentifyReply(role=_ROLES[found.role], name=found.name)
-
-    @handled
-    async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
-        return pb2.ListNodesReply(nodes=self._coordinator.membership.live())
-
+class SessionCalls(Callers):
     @handled
     async def Ticket(self, request: pb2.TicketRequest, context: Any) -> pb2.TicketReply:
         checks.name("session_key", request.session_key)
@@ -89,7 +28,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         checks.name("job", request.job, required=False)
         checks.hash_("digest_id", request.digest_id)
         request.job = self._job_of(request.session_key, request.digest_id, request.job)
-        session_id = await self._coordinator.ticket(request)
+        session_id = await self._coordinator.reading.ticket(request)
         return pb2.TicketReply(end=session_id is None, session_id=session_id or "")
 
     @handled
@@ -102,7 +41,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         checks.hash_("digest_id", request.digest_id)
         request.job = self._job_of(request.session_key, request.digest_id, request.job)
         self._check_same_owner(request.session_id, request.session_key)
-        session, dropped = await self._coordinator.open_reader(request)
+        session, dropped = await self._coordinator.reading.open_reader(request)
         dataset = self._coordinator.registry.find(request.digest_id)
         return pb2.OpenReaderReply(
             session_id=session.session_id,
@@ -118,7 +57,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         checks.between("max_shards", request.max_shards, 1, checks.MAX_LEASES)
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
         checks.between("wanted", len(request.wanted), 0, checks.MAX_LEASES)
-        result, table = await self._coordinator.lease(request)
+        result, table = await self._coordinator.reading.lease(request)
         reply = pb2.LeaseReply(state=_STATES[result.state])
         owners = self._coordinator.caching.owners(table, result.shards)
         for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
@@ -130,12 +69,12 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
 
     @handled
     async def Ack(self, request: pb2.AckRequest, context: Any) -> pb2.AckReply:
-        await self._coordinator.ack(request)
+        await self._coordinator.reading.ack(request)
         return pb2.AckReply()
 
     @handled
     async def CloseReader(self, request: pb2.CloseReaderRequest, context: Any) -> pb2.CloseReaderReply:
-        await self._coordinator.close_reader(request.session_id, request.reader_id, request.complete)
+        await self._coordinator.reading.close_reader(request.session_id, request.reader_id, request.complete)
         return pb2.CloseReaderReply()
 
     @handled
@@ -152,29 +91,27 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
         checks.hash_("digest_id", request.digest_id)
         await self._claim(request.session_key, request.digest_id)
         request.job = self._job_of(request.session_key, request.digest_id, request.job)
-        return await self._coordinator.resume(request)
+        return await self._coordinator.reading.resume(request)
 
     @handled
     async def GetPosition(self, request: pb2.GetPositionRequest, context: Any) -> pb2.GetPositionReply:
         checks.name("session_key", request.session_key)
         if self._named:
             self._coordinator.ownership.check_claim(caller(), request.session_key)
-        return self._coordinator.position(request.session_key)
+        return self._coordinator.reading.position(request.session_key)
 
     @handled
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
         reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
-        sessions, keys = self._coordinator.sessions, set[str]()
+        sessions = self._coordinator.sessions
         for session in reversed(sessions.of_key(request.session_key) if request.session_key else list(sessions)):
             if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
                 break
-            newest = not session.own_reader_id and session.session_key not in keys
-            if newest:
-                keys.add(session.session_key)
+            unread = session.left_early or (session.left_short and sessions.is_newest(session))
             if (
                 (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
-                and (not request.unread_only or session.left_early or (newest and session.left_short))
+                and (unread or not request.unread_only)
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
                 reply.sessions.append(_info(session, sessions.idle_s(session)))
@@ -186,7 +123,7 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
             if not claimed or "/" in claimed:  # epochs of sessions without a job are counted by their key
                 raise errors.InvalidArgumentError(f"session_key: {session_key!r} begins with a colon, or has a /")
             self._readable(caller(), digest_id)
-            await self._coordinator.claim(caller(), session_key)
+            await self._coordinator.catalogue.claim(caller(), session_key)
 
     def _job_of(self, session_key: str, digest_id: bytes, job: str) -> str:
         """The job's name with that of its owner before it: nobody meets the jobs of others, whatever they call theirs.
@@ -206,10 +143,6 @@ class CoordinatorServicer(DatasetCalls, coordinator_pb2_grpc.CoordinatorServicer
             ownership, its_key = self._coordinator.ownership, self._coordinator.sessions.session(session_id).session_key
             if ownership.name_of(its_key) != ownership.name_of(session_key):
                 raise errors.NotFoundError(f"no session {session_id!r}: it may have expired")
-
-    @property
-    def _named(self) -> bool:
-        return self._tokens is not None and self._tokens.named
 
 
 def _info(session: Session, idle_s: float) -> pb2.SessionInfo:

@@ -5,81 +5,44 @@ On the event loop of the coordinator; what takes long is computed in a thread, b
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Callable, Iterable, Sequence, Set
-from typing import TypeVar, cast
-
-from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
-from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, Placement
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.caching.made_orders import MadeOrders
+from tfquiver.service.coordinator.caching.node_orders import NodeOrders
+from tfquiver.service.coordinator.caching.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
-from tfquiver.service.coordinator.sessions.schemes import block_order, deterministic, homogeneous, key_of, units
-from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
-_MADE_AT_ONCE = 20_000  # shards: what a session of fewer needs is made on the loop, in a few ms
-_MADE_KEPT = 8  # orders and units that sessions to come may share
 _MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
-
-
-T = TypeVar("T")
-
-
-class View:
-    """What sessions see of one data set."""
-
-    def __init__(self, caching: Caching, table: Table) -> None:
-        self._caching, self.table = caching, table
-        self.resident, self.lengths = table.resident, table.lengths
-
-    def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
-        if session.order.deterministic or session.order.files:
-            order = self._caching.made(session, self.table, block_order)
-            return deterministic(session, self.table, order) if order else None
-        mode = self._caching.placement.setting(session.digest_id).mode
-        if mode == COOPERATIVE:
-            if session.digest_id not in self._caching.rotations:
-                return None
-            return self._caching.rotations.sampler(session, rng)
-        if session.homogeneous:
-            made = self._caching.made(session, self.table, units)
-            return homogeneous(session, self.table, made, rng) if made else None
-        # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
-        if mode == LRU:
-            return InAnyOrder(session.pending_mask(), self.table.none_resident, self.lengths, rng)
-        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
 
 
 class Caching:
     def __init__(
-        self, clock: Clock, membership: Membership, chunk_timeout_s: float, wake: Callable[[bytes], None]
+        self,
+        clock: Clock,
+        membership: Membership,
+        sessions: Sessions,
+        chunk_timeout_s: float,
+        wake: Callable[[bytes], None],
     ) -> None:
-        """`wake`: told of a data set of which sessions may read something else now. Then set `sessions`."""
-        self.sessions: Sessions
+        """`wake`: told of a data set of which sessions may read something else now."""
         self.placement, self.residency = Placement(), Residency()
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
-        self._clock, self._membership, self._wake = clock, membership, wake
+        self.node_orders = NodeOrders(self.placement, self.rotations)
+        self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
+        self._made = MadeOrders(wake)
         self._met_at = 0.0
-        self._made: dict[tuple[bytes, str, int, int], object] = {}  # for sessions that begin; oldest first
-        self._making: dict[tuple[bytes, str, int, int], asyncio.Task[None]] = {}
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
-        # So that orders of this process are never taken for those of the one before.
-        self._first_version = random.SystemRandom().getrandbits(62) + 1
-        self._settings = 0
-        self._reply = pb2.OrdersReply()  # the last one
-        self._ordered, self._announced = asyncio.Event(), 0
 
     # Data sets.
 
@@ -87,7 +50,7 @@ class Caching:
         return digest_id in self.residency
 
     def view(self, digest_id: bytes) -> View:
-        return View(self, self.residency.table(digest_id))
+        return View(self.residency.table(digest_id), self.placement, self.rotations, self._made)
 
     def prepare(self, digest: Digest, opening: Opening) -> tuple[Table, ChunkPlan | None]:
         """What `open` wants. In a thread. `opening`: the residency's."""
@@ -121,33 +84,6 @@ class Caching:
                     names[at] = name
         return names
 
-    def made(self, session: Session, table: Table, make: Callable[[Session, Table], T]) -> T | None:
-        """What a session needs for an order of its own. None: a thread is making it; its readers are woken then."""
-        digest_id = table.digest.digest_id
-        key = (digest_id, *key_of(session, table))
-        found = self._made.get(key)
-        if found is None and len(table.lengths) <= _MADE_AT_ONCE:
-            found = self._keep(key, make(session, table))
-        if found is None and key not in self._making:
-
-            async def making() -> None:
-                try:
-                    self._keep(key, await asyncio.to_thread(make, session, table))
-                except Exception:  # noqa: BLE001 - whatever it was: it is tried again when a reader asks again
-                    logging.exception("the order of session %s could not be made", session.session_id)
-                finally:
-                    del self._making[key]
-                self._wake(digest_id)
-
-            self._making[key] = asyncio.get_running_loop().create_task(making())
-        return cast(T | None, found)
-
-    def _keep(self, key: tuple[bytes, str, int, int], made: T) -> T:
-        self._made[key] = made
-        while len(self._made) > _MADE_KEPT:
-            del self._made[next(iter(self._made))]
-        return made
-
     # Settings.
 
     def fix(
@@ -168,12 +104,11 @@ class Caching:
         """The setting of a data set has been applied; `plan` is that of the new one."""
         self.rotations.stop(digest_id)
         self._plans.pop(digest_id, None)
-        self.sessions.samplers_anew(digest_id)
+        self._sessions.samplers_anew(digest_id)
         if plan and digest_id in self.residency:
             self._plans[digest_id] = plan
             self._start()
-        self._settings += 1
-        self._announce()
+        self.node_orders.settings_changed()
         self._wake(digest_id)
 
     def forget(self, digest_id: bytes) -> None:
@@ -195,14 +130,14 @@ class Caching:
         for digest_id, shards in changes:
             if len(shards):
                 self.rotations.residency_changed(digest_id, shards)
-                self.sessions.residency_changed(digest_id, shards)
+                self._sessions.residency_changed(digest_id, shards)
                 self.look(digest_id)
         self._start()
 
     def look(self, digest_id: bytes) -> None:
         """Something may have happened to the data set."""
         self.rotations.look(digest_id)
-        self._announce()
+        self.node_orders.announce()
 
     def tick(self, in_use: Set[bytes]) -> None:
         """Time has passed. Lets go of data sets that nobody has read for a while, of which nothing is ordered then."""
@@ -220,36 +155,7 @@ class Caching:
         for digest_id in self.rotations:
             self.rotations.allocate(digest_id, share)
         self.rotations.tick()
-        self._announce()
-
-    # Orders.
-
-    @property
-    def version(self) -> int:
-        return self._first_version + self.rotations.orders + self._settings
-
-    async def orders(self, version: int, wait_s: float) -> pb2.OrdersReply:
-        """Those of now, as soon as they are not those of `version`."""
-        try:
-            async with asyncio.timeout(wait_s):
-                while version == self.version:
-                    await self._ordered.wait()
-        except TimeoutError:
-            return pb2.OrdersReply(version=version)
-        if self._reply.version == self.version:
-            return self._reply  # that each of many nodes is given
-        reply = pb2.OrdersReply(version=self.version)
-        for digest_id, setting in self.placement.in_force.items():
-            decision = self.rotations.decision(digest_id)
-            reply.orders.add(
-                digest_id=digest_id,
-                setting=setting,
-                load=decision.load,
-                urgent=len(decision.urgent),
-                evict=decision.evict,
-            )
-        self._reply = reply
-        return reply
+        self.node_orders.announce()
 
     def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:
         """Those that no live node holds, and those that another than `node_id` does.
@@ -267,16 +173,8 @@ class Caching:
         return missing, elsewhere
 
     def release_waiters(self) -> None:
-        for task in self._making.values():
-            task.cancel()
-        self._settings += 1
-        self._announce()
-
-    def _announce(self) -> None:
-        if self.version != self._announced:
-            self._announced = self.version
-            self._ordered.set()
-            self._ordered = asyncio.Event()
+        self._made.stop()
+        self.node_orders.settings_changed()
 
     def _start(self) -> None:
         """Lets rotations begin, once all that is resident is known: the rest they would have evicted."""
@@ -286,4 +184,4 @@ class Caching:
         for digest_id in waiting:
             self.rotations.start(digest_id, self._plans[digest_id], self.residency.table(digest_id).resident)
             self._wake(digest_id)
-        self._announce()
+        self.node_orders.announce()

@@ -11,8 +11,8 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.content.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator import checks
-from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
@@ -21,9 +21,7 @@ UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on 
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
 
-class DatasetCalls:
-    _coordinator: Coordinator
-
+class DatasetCalls(Callers):
     @handled
     async def RegisterDataset(
         self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
@@ -57,7 +55,9 @@ class DatasetCalls:
                 yield request.part
 
         try:
-            return self._told(await self._coordinator.register(first.name, first.listing_key, terms, parts(), who))
+            return self._told(
+                await self._coordinator.catalogue.register(first.name, first.listing_key, terms, parts(), who)
+            )
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
 
@@ -74,7 +74,7 @@ class DatasetCalls:
             found = self._by_name(who, request.name)
         found = await registry.sound(found)
         if request.listing_key:
-            await self._coordinator.acquire(who, found.digest_id)
+            await self._coordinator.catalogue.acquire(who, found.digest_id)
         return self._told(found)
 
     @handled_stream
@@ -102,7 +102,7 @@ class DatasetCalls:
     async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:
         checks.hash_("digest_id", request.digest_id)
         found = self._owned(caller(), request.digest_id)
-        await self._coordinator.share(request.digest_id, request.names, request.everybody)
+        await self._coordinator.catalogue.share(request.digest_id, request.names, request.everybody)
         return self._told(found)
 
     @handled
@@ -112,9 +112,11 @@ class DatasetCalls:
         try:
             self._owned(who, request.digest_id)
         except errors.NotFoundError:
-            await self._coordinator.deleted(request.digest_id)
+            await self._coordinator.catalogue.deleted(request.digest_id)
             return pb2.DeleteDatasetReply()
-        return pb2.DeleteDatasetReply(owners=await self._coordinator.delete(who, request.digest_id, request.force))
+        return pb2.DeleteDatasetReply(
+            owners=await self._coordinator.catalogue.delete(who, request.digest_id, request.force)
+        )
 
     @handled
     async def RemovedDatasets(self, request: pb2.RemovedDatasetsRequest, context: Any) -> pb2.RemovedDatasetsReply:
@@ -131,26 +133,14 @@ class DatasetCalls:
         if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
             self._owned(who, request.digest_id)
         if unset:
-            return await self._coordinator.unset_cache(request.digest_id)
-        return await self._coordinator.set_cache(request.digest_id, request.setting)
+            return await self._coordinator.catalogue.unset_cache(request.digest_id)
+        return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting)
 
     @handled
     async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
         self._readable(caller(), request.digest_id)
-        return self._coordinator.cache(request.digest_id)
-
-    def _readable(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
-        """Raises NotFoundError, the same whether it is not there or not theirs to read."""
-        if not self._coordinator.ownership.may_read(who, digest_id):
-            raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered")
-        return self._coordinator.registry.find(digest_id)
-
-    def _owned(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
-        """Raises NotFoundError, PermissionError_."""
-        found = self._readable(who, digest_id)
-        self._coordinator.ownership.check_owner(who, digest_id)
-        return found
+        return self._coordinator.catalogue.cache(request.digest_id)
 
     def _by_name(self, who: Identity, name: str) -> types_pb2.Dataset:
         """Of several, one of their own before one that is shared with them, before one that is everybody's: nobody

@@ -1,0 +1,37 @@
+"""What sessions see of one data set."""
+
+from __future__ import annotations
+
+import random
+
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, Placement
+from tfquiver.service.coordinator.cache.residency import Table
+from tfquiver.service.coordinator.cache.rotations import Rotations
+from tfquiver.service.coordinator.caching.made_orders import MadeOrders
+from tfquiver.service.coordinator.caching.schemes import block_order, deterministic, homogeneous, units
+from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
+from tfquiver.service.coordinator.sessions.session import Session
+
+
+class View:
+    def __init__(self, table: Table, placement: Placement, rotations: Rotations, made: MadeOrders) -> None:
+        self._table, self._placement, self._rotations, self._made = table, placement, rotations, made
+        self.resident, self.lengths = table.resident, table.lengths
+
+    def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
+        """None: not yet; its readers are woken when there is one."""
+        if session.order.deterministic or session.order.files:
+            order = self._made.get(session, self._table, block_order)
+            return deterministic(session, self._table, order) if order else None
+        mode = self._placement.setting(session.digest_id).mode
+        if mode == COOPERATIVE:
+            if session.digest_id not in self._rotations:
+                return None
+            return self._rotations.sampler(session, rng)
+        if session.homogeneous:
+            made = self._made.get(session, self._table, units)
+            return homogeneous(session, self._table, made, rng) if made else None
+        # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
+        if mode == LRU:
+            return InAnyOrder(session.pending_mask(), self._table.none_resident, self.lengths, rng)
+        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)

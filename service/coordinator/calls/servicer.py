@@ -1,0 +1,64 @@
+"""The whole service, and the calls of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.calls.session_calls import SessionCalls
+from tfquiver.trust.identity import Role
+from tfquiver.wire.rpc import handled
+
+_ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}
+
+
+class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.CoordinatorServicer):
+    @handled
+    async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
+        checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
+        reply = await self._coordinator.caching.node_orders.newer(request.version, request.wait_ms / 1000)
+        if reply.version != request.version:
+            reply.removals = self._coordinator.registry.removals
+        return reply
+
+    @handled
+    async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("shards", len(request.shards), 0, checks.MAX_ASKED)
+        checks.name("node_id", request.node_id, required=False)
+        missing, elsewhere = self._coordinator.caching.missing(request.digest_id, request.shards, request.node_id)
+        return pb2.MissingReply(shards=missing, elsewhere=elsewhere)
+
+    @handled
+    async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
+        checks.name("node.node_id", request.node.node_id)
+        checks.name("incarnation", request.incarnation)
+        checks.name("node.control_address", request.node.control_address, required=False)
+        checks.name("node.data_address", request.node.data_address, required=False)
+        changes = len(request.inventory.added) + len(request.inventory.removed)
+        checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
+        checks.hashes("inventory.added", request.inventory.added)
+        checks.hashes("inventory.removed", request.inventory.removed)
+        return self._coordinator.heartbeat(request)
+
+    @handled
+    async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
+        await self._coordinator.leave(request.node_id, request.incarnation)
+        return pb2.LeaveReply()
+
+    @handled
+    async def Identify(self, request: pb2.IdentifyRequest, context: Any) -> pb2.IdentifyReply:
+        checks.hash_("token_sha256", request.token_sha256)
+        if self._tokens is None:
+            return pb2.IdentifyReply(open=True)
+        if (found := self._tokens.by_hash(request.token_sha256)) is None:
+            raise errors.NotFoundError("token_sha256: no token has this hash")
+        return pb2.IdentifyReply(role=_ROLES[found.role], name=found.name)
+
+    @handled
+    async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
+        return pb2.ListNodesReply(nodes=self._coordinator.membership.live())

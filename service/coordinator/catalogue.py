@@ -1,0 +1,134 @@
+"""What is done to data sets: registered, claimed, shared, cached so or so, removed. Durable before it is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Sequence
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.listing_terms import ListingTerms
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved
+from tfquiver.service.coordinator.caching.caching import Caching
+from tfquiver.service.coordinator.datasets.ownership import Ownership
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.waiting import Waiting
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
+
+
+class Catalogue:
+    def __init__(
+        self,
+        log: CommitLog,
+        registry: Registry,
+        ownership: Ownership,
+        membership: Membership,
+        caching: Caching,
+        sessions: Sessions,
+        waiting: Waiting,
+    ) -> None:
+        self._log, self._registry, self._ownership = log, registry, ownership
+        self._membership, self._caching, self._sessions, self._waiting = membership, caching, sessions, waiting
+        self._setting = asyncio.Lock()
+
+    async def register(
+        self,
+        name: str,
+        listing_key: bytes,
+        terms: ListingTerms | None,
+        parts: AsyncIterable[bytes],
+        who: Identity = EVERYBODY,
+    ) -> types_pb2.Dataset:
+        """A job's word for what a listing is counts for itself alone: only nodes have scanned it."""
+        await self._log.writable()
+        listed_for = who.owner if who.role is Role.JOB else ""
+        ownership = self._ownership
+        dataset = await self._registry.register(
+            name, listing_key, terms, parts, listed_for,
+            lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id),
+        )  # fmt: skip
+        ownership.acquire(who, dataset.digest_id)
+        await self._log.synced()
+        return dataset
+
+    async def acquire(self, who: Identity, digest_id: bytes) -> None:
+        """They have shown the listing that it was scanned from."""
+        if who.owner and who.owner not in self._ownership.access(digest_id).owners:
+            await self._log.writable()
+            self._ownership.acquire(who, digest_id)
+            await self._log.synced()
+
+    async def share(self, digest_id: bytes, names: Sequence[str], everybody: bool) -> None:
+        await self._log.writable()
+        self._ownership.share(digest_id, names, everybody)
+        await self._log.synced()
+
+    async def claim(self, who: Identity, session_key: str) -> None:
+        await self._log.writable()
+        self._ownership.claim(who, session_key)
+        await self._log.synced()
+
+    async def delete(self, who: Identity, digest_id: bytes, force: bool) -> list[str]:
+        """Who owns it still, where a job is one of several owners; else it is gone. Raises InUseError."""
+        async with self._setting:
+            await self._log.writable()
+            if who.role is Role.JOB and set(self._ownership.access(digest_id).owners) - {who.owner}:
+                left = self._ownership.give_up(who, digest_id)
+                await self._log.synced()
+                return left
+            reading = sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
+            if reading and not force:
+                raise errors.InUseError(
+                    f"digest_id: {reading} readers read data set {digest_id.hex()}: --force ends them"
+                )
+            for session_id in self._sessions.forget_data_set(digest_id):
+                self._waiting.wake(session_id)
+            self._log.append(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))
+            self._registry.apply_removal(digest_id)
+            self._ownership.forget(digest_id)
+            self._caching.forget(digest_id)
+            await self._log.synced()
+        logging.info("data set %s was removed by %s", digest_id.hex(), who)
+        await self._registry.prune()
+        return []
+
+    async def deleted(self, digest_id: bytes) -> None:
+        """There is none such: returns when that is durable, which a `delete` that failed half-way has left undone."""
+        if self._registry.removed([digest_id]):
+            await self._log.synced()
+            await self._registry.prune()
+
+    async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
+        """Also of a data set that is not registered any more."""
+        async with self._setting:
+            await self._log.writable()
+            record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
+            self._log.append(record)
+            self._caching.apply(record.cache_set)
+            self._caching.set(digest_id, None)
+            await self._log.synced()
+        return record.cache_set.setting
+
+    async def set_cache(self, digest_id: bytes, asked: types_pb2.CacheSetting) -> types_pb2.CacheSetting:
+        digest = await self._registry.digest(digest_id)
+        async with self._setting:  # what is left of the quotas depends on the settings before
+            await self._log.writable()
+            self._registry.find(digest_id)
+            quotas_bytes = [node.quota_bytes for node in self._membership.live()]
+            fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
+            record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
+            self._log.append(record)
+            self._caching.apply(record.cache_set)
+            self._caching.set(digest_id, plan)
+            await self._log.synced()
+        logging.info("data set %s is cached so: %s", digest_id.hex(), str(fixed).replace("\n", " "))
+        return fixed
+
+    def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
+        self._registry.find(digest_id)
+        return self._caching.placement.setting(digest_id)

@@ -1,0 +1,182 @@
+"""Who reads: tickets, readers, leases that are waited for, resuming. Durable before it is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence, Set
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
+from tfquiver.service.coordinator.cache.residency import Table
+from tfquiver.service.coordinator.caching.caching import Caching
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.readers import ReaderRequest
+from tfquiver.service.coordinator.sessions.resumptions import position_of
+from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.wish import Wish
+from tfquiver.service.coordinator.waiting import Waiting
+
+
+class Reading:
+    def __init__(
+        self,
+        log: CommitLog,
+        registry: Registry,
+        membership: Membership,
+        caching: Caching,
+        sessions: Sessions,
+        waiting: Waiting,
+    ) -> None:
+        self._log, self._registry, self._membership = log, registry, membership
+        self._caching, self._sessions, self._waiting = caching, sessions, waiting
+        self._residency = caching.residency
+        self._opening: dict[bytes, asyncio.Lock] = {}
+        self._stopping = False
+
+    @property
+    def opening(self) -> Set[bytes]:
+        """The data sets that somebody waits to read of."""
+        return self._opening.keys()
+
+    def release_waiters(self) -> None:
+        """Leases that wait are answered at once, from now on."""
+        self._stopping = True
+        self._waiting.wake_all()
+
+    async def ticket(self, request: pb2.TicketRequest) -> str | None:
+        await self._log.writable()
+        dataset = self._registry.find(request.digest_id)
+        if request.late:
+            late_session_id = self._sessions.admission.late_ticket(
+                request.session_key, request.digest_id, request.provider_id
+            )
+            await self._log.synced()
+            return late_session_id
+        session_id = self._sessions.admission.ticket(
+            request.session_key,
+            request.provider_id,
+            request.repetition,
+            request.restored,
+            request.digest_id,
+            dataset.shards,
+            request.job,
+            Wish(request.seed, request.homogeneous, request.order),
+        )
+        await self._log.synced()
+        return session_id
+
+    async def open_reader(self, request: pb2.OpenReaderRequest) -> tuple[Session, Sequence[int]]:
+        await self._log.writable()
+        await self._follow(request.digest_id)
+        dataset = self._registry.find(request.digest_id)
+        session_id = request.session_id or self._sessions.admission.own_session(
+            request.reader_id,
+            request.session_key,
+            request.digest_id,
+            dataset.shards,
+            request.job,
+            Wish(request.seed, request.homogeneous, request.order),
+            request.done_bitmap,
+        )
+        if self._sessions.session(session_id).digest_id != request.digest_id:
+            raise errors.InvalidArgumentError(f"digest_id: not that of session {session_id}")
+        who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label)
+        live = self._membership.is_live(request.node_id, request.incarnation)
+        opened = self._sessions.readers.open(session_id, who, request.held, live)
+        self._caching.look(request.digest_id)
+        await self._log.synced()
+        return opened
+
+    async def lease(self, request: pb2.LeaseRequest) -> tuple[LeaseResult, Table]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + request.wait_ms / 1000
+        reader = self._sessions.readers.find(request.session_id, request.reader_id)
+        digest_id = self._sessions.session(request.session_id).digest_id
+        while True:
+            await self._follow(digest_id)
+            last = self._stopping or loop.time() >= give_up_at
+            table = self._residency.table(digest_id)
+            result = self._lease_now(request, reader, last)
+            if last or result.state is not LeaseState.WAIT:
+                self._caching.look(digest_id)
+                break
+            event = self._waiting.event(request.session_id)
+            self._caching.look(digest_id)  # may set the event
+            try:
+                async with asyncio.timeout_at(give_up_at):
+                    await event.wait()
+            except TimeoutError:
+                pass
+        if result.state is LeaseState.END:
+            await self._log.synced()
+        return result, table
+
+    async def ack(self, request: pb2.AckRequest) -> None:
+        await self._log.writable()
+        self._sessions.readers.ack(request.session_id, request.reader_id, request.shards, request.presumed)
+        self._caching.look(self._sessions.session(request.session_id).digest_id)
+        await self._log.synced()
+
+    async def resume(self, request: pb2.ResumeRequest) -> pb2.ResumeReply:
+        await self._log.writable()
+        shards = self._registry.find(request.digest_id).shards
+        position = request.position if request.HasField("position") else None
+        asked = ResumeAsked(
+            session_key=request.session_key, digest_id=request.digest_id, job=request.job, position=position
+        )
+        start = self._sessions.admission.resume(asked, shards)
+        await self._log.synced()
+        if start is None:
+            return pb2.ResumeReply(shards=shards)
+        delivered = Bitmap.from_compressed(start.position.done_bitmap, shards).count
+        return pb2.ResumeReply(resumed=True, epoch=start.position.epoch, shards=shards, delivered=delivered)
+
+    def position(self, session_key: str) -> pb2.GetPositionReply:
+        session = self._sessions.resumptions.newest_of_key(session_key)
+        if session is None:
+            raise errors.NotFoundError(f"session_key: nothing has been read of {session_key!r} yet")
+        pending = not session.ended and not session.all_given
+        return pb2.GetPositionReply(position=position_of(session), ended=session.ended, pending=pending)
+
+    async def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
+        await self._log.writable()
+        self._sessions.readers.close(session_id, reader_id, complete)
+        await self._log.synced()
+
+    # Inside.
+
+    def _lease_now(self, request: pb2.LeaseRequest, reader: Reader, last: bool) -> LeaseResult:
+        return self._sessions.readers.lease(
+            request.session_id,
+            reader,
+            request.sequence,
+            request.max_shards,
+            request.max_bytes,
+            request.draining,
+            last,
+            request.wanted,
+        )
+
+    async def _follow(self, digest_id: bytes) -> None:
+        """Makes sure that the residency of this data set is followed."""
+        if digest_id in self._caching:
+            return
+        lock = self._opening.setdefault(digest_id, asyncio.Lock())
+        try:
+            async with lock:
+                while digest_id not in self._caching:
+                    digest = await self._registry.digest(digest_id)
+                    opening = self._residency.opening()
+                    try:
+                        prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)
+                        if digest_id not in self._caching:
+                            self._caching.open(opening, *prepared)
+                    finally:
+                        self._residency.finish(opening)
+        finally:
+            self._opening.pop(digest_id, None)

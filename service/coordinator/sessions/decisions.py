@@ -1,0 +1,69 @@
+"""What the parts of `Sessions` decide with: the book, the log and the clock; and the decisions that several take. Pure.
+
+What must survive the process goes to the log as a CommitRecord before it takes effect in the book, in `commit` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.sessions.session import Reader, Session
+from tfquiver.service.coordinator.sessions.session_book import Record, SessionBook
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    grace_s: float = 10.0  # for a reader to be heard of again after its node or the coordinator restarted
+    idle_s: float = 3600.0  # an incomplete session without readers is forgotten then
+    ended_s: float = 3600.0  # an ended one then: until then late tickets and readers are told END
+    max_sessions: int = 20_000
+    max_jobs: int = 100_000  # of which epochs are counted
+    stall_s: float = 5.0  # a session without progress for so long may be held up by another one (see EarlyLeaving)
+
+
+class Decisions:
+    """Args:
+    journal: takes what has been decided; a reply must wait until that is durable.
+    changed: told the id of a session whose readers, told WAIT, may ask again.
+    """
+
+    def __init__(
+        self, clock: Clock, journal: Callable[[Record], None], changed: Callable[[str], None], limits: SessionLimits
+    ) -> None:
+        self._clock, self._journal, self.changed, self.limits = clock, journal, changed, limits
+        self.book = SessionBook(clock, limits.max_jobs)
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def commit(self, record: Record) -> None:
+        self._journal(record)
+        self.book.apply(record)
+
+    def reader_gone(self, session: Session, reader: Reader) -> None:
+        gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id)
+        self.commit(Record(reader_gone=gone))
+        session.last_used = session.last_progress = self.now()
+        self.changed(session.session_id)
+
+    def end(self, session: Session) -> None:
+        if session.reopened or not session.ended:
+            self.commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
+            self.changed(session.session_id)
+
+    def forget(self, session: Session) -> None:
+        self.commit(Record(session_forgotten=log_pb2.SessionForgotten(session_id=session.session_id)))
+
+    def not_taken_over(self, session_id: str) -> Session:
+        """Raises NotFoundError, TakenOverError."""
+        session = self.book.session(session_id)
+        if session.taken_over:
+            raise errors.TakenOverError(
+                f"another client of job {session.job!r} goes on with epoch {session.epoch} (session {session_id}): "
+                "this one has no more part in it; two runs at a time need two job names"
+            )
+        return session
