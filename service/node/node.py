@@ -1,4 +1,4 @@
-"""A whole node, wired: store, sources, ports, the line to the coordinator (or a coordinator of its own), the socket."""
+"""A whole node, wired: disk, sources, ports, the line to the coordinator (or a coordinator of its own), the socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfquiver.host.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
-from tfquiver.service.node.cluster.inventory import Inventory
+from tfquiver.service.node.cluster.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
@@ -25,10 +25,10 @@ from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.directory import CacheDirectory
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.kept_totals import KeptTotals
 from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.orders.chunk_orders import ChunkOrders, Elsewhere
+from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
@@ -162,8 +162,8 @@ class Node:
         )
         self._undo.append(self._link.leave)
         self._callers = self._authority()
-        self._link.inventory = self._inventory = Inventory(lambda: self._disk.hashes(), self._wake)
-        self._disk = await asyncio.to_thread(self._open_store)
+        self._link.inventory = self._inventory = InventoryReports(lambda: self._disk.hashes(), self._wake)
+        self._disk = await asyncio.to_thread(self._open_disk)
         self._digests = DigestCache(
             directory.path / "digests",
             self._link.digest_parts,
@@ -185,12 +185,12 @@ class Node:
             store_for=client_stores.of_dataset,
         )
         self._hot = HotSet(options.hot_bytes, _hot_shards())
-        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.elsewhere)
+        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over)
         self._undo.append(self._source.close)
         self._warming = Warming(directory.node_id, self._disk, self._source, self._link.members, self._link.missing)
         self._orders = ChunkOrders(
             self._info(), self._disk, self._source, self._digests.get, self._link.members,
-            Elsewhere(self._link.missing, placer.room_elsewhere), options.refill_bytes_per_s,
+            OtherNodes(self._link.missing, placer.others_have_room), options.refill_bytes_per_s,
         )  # fmt: skip
         self._undo.append(self._orders.close)
         self._orders.start()
@@ -227,8 +227,8 @@ class Node:
         self._sessions.start(directory.sockets / "reader.sock")
         self._undo.append(lambda: self._sessions.stop(_READERS_STOP_S))
 
-    def _open_store(self) -> DiskStore:
-        return DiskStore(
+    def _open_disk(self) -> DiskCache:
+        return DiskCache(
             self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
         )
 

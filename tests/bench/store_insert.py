@@ -19,7 +19,7 @@ from unittest import mock
 import zstandard
 
 from tests.bench.bars import Bar, finish
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 SHARD_BYTES = 2 << 20
@@ -55,7 +55,7 @@ def main() -> None:
     rng = random.Random(5)
     ours, plain, unsynced, zstd_ours, zstd_alone = [], [], [], [], []
     with tempfile.TemporaryDirectory(prefix="store-insert-", dir=arguments.dir) as base:
-        store = DiskStore(Path(base) / "cache", 1 << 40)
+        store = DiskCache(Path(base) / "cache", 1 << 40)
         plain_directory = Path(base) / "plain"
         plain_directory.mkdir()
 

@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.cluster import coordinator_link
 from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
-from tfquiver.service.node.cluster.inventory import Inventory
+from tfquiver.service.node.cluster.inventory_reports import InventoryReports
 
 
 class Listener:
@@ -51,7 +51,7 @@ async def test_errors_that_nobody_has_thought_of_end_neither_heartbeats_nor_orde
             address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None, listener.on_orders,
             listener.on_members,
         )  # fmt: skip
-        link.inventory = Inventory(list, link.wake)
+        link.inventory = InventoryReports(list, link.wake)
         await link.connect()
         await listener.orders.wait()
         while listener.members < 5:

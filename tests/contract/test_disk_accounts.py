@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_disk_store import disk_bytes, noise, raw_of
+from tests.contract.test_disk_cache import disk_bytes, noise, raw_of
 from tfquiver import errors
-from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
-from tfquiver.service.node.disk.disk_store import DiskStore
-from tfquiver.service.node.disk.rules import KeepAll, Why
+from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.accounting.rules import KeepAll, Why
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 ENTRY_BYTES = 3 * 4096
@@ -42,7 +42,7 @@ def all_in(key: bytes, terms: AccountTerms, made: Sequence[VerifiedShard]) -> Fi
     return Fixed({key: terms}, {shard.hash: (key,) for shard in made})
 
 
-def put(store: DiskStore, made: Sequence[VerifiedShard]) -> int:
+def put(store: DiskCache, made: Sequence[VerifiedShard]) -> int:
     """How many of them it took."""
     for shard in made:
         try:
@@ -53,11 +53,11 @@ def put(store: DiskStore, made: Sequence[VerifiedShard]) -> int:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DiskStore:
-    return DiskStore(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw", rng=random.Random(4))
+def store(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw", rng=random.Random(4))
 
 
-def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: DiskStore) -> None:
+def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: DiskCache) -> None:
     made = shards(15)
     store.use(all_in(A, AccountTerms("data set a", 10 * ENTRY_BYTES), made))
     assert put(store, made) == 10
@@ -67,7 +67,7 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
         store.insert(made[-1])
     left = Counter[int]()
     for seed in range(60):
-        again = DiskStore(tmp_path / str(seed), 20 * ENTRY_BYTES, mode="raw", rng=random.Random(seed))
+        again = DiskCache(tmp_path / str(seed), 20 * ENTRY_BYTES, mode="raw", rng=random.Random(seed))
         again.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES), made))
         put(again, made[:10])
         again.use(all_in(A, AccountTerms("a", 4 * ENTRY_BYTES - 1), made))
@@ -79,7 +79,7 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
     assert max(left.values()) < 40
 
 
-def test_lru_keeps_what_was_opened_last(store: DiskStore) -> None:
+def test_lru_keeps_what_was_opened_last(store: DiskCache) -> None:
     made = shards(8)
     store.use(all_in(A, AccountTerms("a", 5 * ENTRY_BYTES, lru=True), made))
     assert put(store, made[:5]) == 5
@@ -90,7 +90,7 @@ def test_lru_keeps_what_was_opened_last(store: DiskStore) -> None:
     assert store.used_bytes == 5 * ENTRY_BYTES
 
 
-def test_an_entry_that_is_being_read_may_go(store: DiskStore) -> None:
+def test_an_entry_that_is_being_read_may_go(store: DiskCache) -> None:
     made = shards(6)
     store.use(all_in(A, AccountTerms("a", 5 * ENTRY_BYTES, lru=True), made))
     put(store, made[:5])
@@ -105,7 +105,7 @@ def test_an_entry_that_is_being_read_may_go(store: DiskStore) -> None:
 
 
 def test_those_that_nobody_has_set_give_way_and_are_found_again_after_a_restart(
-    tmp_path: Path, store: DiskStore
+    tmp_path: Path, store: DiskCache
 ) -> None:
     first, second = shards(20), shards(8)
     assert put(store, first) == 20
@@ -118,14 +118,14 @@ def test_those_that_nobody_has_set_give_way_and_are_found_again_after_a_restart(
     assert store.used_bytes == disk_bytes(tmp_path / "cache") == 20 * ENTRY_BYTES
     more = shards(1)
     assert put(store, more) == 0, "among themselves what came first stays"
-    again = DiskStore(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw")
+    again = DiskCache(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw")
     again.use(Fixed({A: AccountTerms("a", 3 * ENTRY_BYTES)}, {shard.hash: (A,) for shard in second}))
     again.settle()
     assert sum(shard.hash in again for shard in second) == 3
     assert sum(shard.hash in again for shard in first) == 12
 
 
-def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskStore) -> None:
+def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskCache) -> None:
     made = shards(6)
     told: list[tuple[bytes, bool]] = []
     store._on_change = lambda *change: told.append(change)
@@ -157,7 +157,7 @@ class UntilWritten(Fixed):
         return () if any(self._temporaries.iterdir()) else super().accounts(hash, why)
 
 
-def test_what_is_ordered_away_while_it_is_being_written_does_not_stay(tmp_path: Path, store: DiskStore) -> None:
+def test_what_is_ordered_away_while_it_is_being_written_does_not_stay(tmp_path: Path, store: DiskCache) -> None:
     (shard,) = shards(1)
     store.use(UntilWritten(tmp_path / "cache", {A: AccountTerms("a", ENTRY_BYTES)}, {shard.hash: (A,)}))
     store.insert(shard)
@@ -167,7 +167,7 @@ def test_what_is_ordered_away_while_it_is_being_written_does_not_stay(tmp_path: 
     assert not store.has_room(shard.hash, ENTRY_BYTES, 1)
 
 
-def test_limits_and_quota_hold_while_many_insert_and_settings_change(tmp_path: Path, store: DiskStore) -> None:
+def test_limits_and_quota_hold_while_many_insert_and_settings_change(tmp_path: Path, store: DiskCache) -> None:
     ours, theirs, others = shards(12), shards(12), shards(12)
     keys = {shard.hash: (A,) for shard in ours} | {shard.hash: (B,) for shard in theirs}
     most: list[int] = []

@@ -21,7 +21,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.orders.chunk_map import ChunkMap
-from tfquiver.service.node.orders.chunk_orders import ChunkOrders, Elsewhere
+from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
 from tfquiver.stores.local import LocalStore
 
 SHARDS, CHUNKS = 80, 8
@@ -296,7 +296,7 @@ async def test_a_node_without_room_hands_over_to_one_that_has_some(tmp_path: Pat
             held = {hash for node in (w.node, big) for hash in node.disk.hashes()}
             return pb.MissingReply(shards=[s for s in shards if w.digest.shard(s).hash not in held])
 
-        w.orders._elsewhere = Elsewhere(missing, w.node.placer.room_elsewhere)
+        w.orders._others = OtherNodes(missing, w.node.placer.others_have_room)
         w.give(load=[1, 2], urgent=2)
         own = {s for c in (1, 2) for s in w.digest_map.own_shards(c, w.node.node_id, ("big", w.node.node_id))}
         assert len(own) > 5
@@ -321,7 +321,7 @@ async def test_a_node_that_was_away_gives_up_what_others_hold_by_now(tmp_path: P
 
         for shard in [*w.shards(1), *w.shards(2)]:
             assert await w.read(shard)
-        w.orders._elsewhere = Elsewhere(missing, lambda size_bytes: False)
+        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
         w.give()
         await w.until(lambda: len(w.node.disk) == 2 * PER_CHUNK - 3)
         others |= set(w.shards(2))

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.service.node.readers import reader_session, session_server
-from tfquiver.service.node.readers.reader_shell import Reader
+from tfquiver.service.node.readers import session_server
+from tfquiver.service.node.readers.instructions import LeaseState, Send
+from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
+from tfquiver.service.node.readers.reader_shell import ReaderShell
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.wire import reader_frames as frames
@@ -54,12 +56,12 @@ async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_a
 async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     """What was ready for it has been given up already."""
     unused = cast(Any, None)
-    state = reader_session.ReaderSession(np.full(3, 100, np.uint64), 100, limits=reader_session.ReaderLimits())
+    state = ReaderSession(np.full(3, 100, np.uint64), 100, limits=ReaderLimits())
     state.opened((), ())
-    state.leased(reader_session.LeaseState.LEASED, [(0, ""), (1, "")], 0.0)
+    state.leased(LeaseState.LEASED, [(0, ""), (1, "")], 0.0)
     state.fetched(0)
-    assert reader_session.Send(1) not in state.fetched(1), "it waits for credit"
-    reader = Reader("", unused, unused, unused, unused, ("node", "1"), reader_session.ReaderLimits())
+    assert Send(1) not in state.fetched(1), "it waits for credit"
+    reader = ReaderShell("", unused, unused, unused, unused, ("node", "1"), ReaderLimits())
     reader._session = state
     reader._fetches = ShardFetches(unused, unused, unused, unused)
     reader._fetches.close()

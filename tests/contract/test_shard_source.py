@@ -319,15 +319,15 @@ async def test_a_full_owner_keeps_few_shards_for_a_slow_stand_in(tmp_path: Path)
         return let_go.wait(30)
 
     async with StoreNode(tmp_path / "cache", quota_bytes=8192) as node:
-        node.source._elsewhere = slow
+        node.source._handing_over._stands_in = slow
         node.disk.may_stand_in = lambda hash: True  # type: ignore[method-assign]
         shards = min(digest.num_shards, 150)
         for index in range(shards):
             assert is_shard(await node.source.get(digest, index, "node-a"), digest, index)
         assert shards > 100
-        assert 0 < len(node.source._handing) <= 32
+        assert 0 < len(node.source._handing_over) <= 32
         let_go.set()
-        while node.source._handing:
+        while node.source._handing_over:
             await asyncio.sleep(0.01)
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_disk_accounts import A, all_in, put, shards
-from tests.contract.test_disk_store import disk_bytes, noise, path_of, raw_of
+from tests.contract.test_disk_cache import disk_bytes, noise, path_of, raw_of
 from tests.support.disks import Disk, ext4
 from tests.support.privileges import needs_disks
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.disk.accounts import AccountTerms
-from tfquiver.service.node.disk.disk_store import DiskStore
-from tfquiver.service.node.disk.rules import KeepAll
+from tfquiver.service.node.disk.accounting.accounts import AccountTerms
+from tfquiver.service.node.disk.accounting.rules import KeepAll
+from tfquiver.service.node.disk.disk_cache import DiskCache
 
 pytestmark = needs_disks
 ENTRY_BYTES = 3 * 4096
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 def test_only_those_who_use_the_disk_wait_for_one_that_hangs(disk: Disk) -> None:
     made = shards(12)
-    store = DiskStore(disk.path / "cache", 8 * ENTRY_BYTES, mode="raw")
+    store = DiskCache(disk.path / "cache", 8 * ENTRY_BYTES, mode="raw")
     store.use(all_in(A, AccountTerms("a", 6 * ENTRY_BYTES, lru=True), made))
     put(store, made[:6])
     disk.freeze()
@@ -71,7 +71,7 @@ def test_only_those_who_use_the_disk_wait_for_one_that_hangs(disk: Disk) -> None
 
 def test_a_shard_that_is_evicted_and_inserted_again_stands(disk: Disk) -> None:
     (shard,) = shards(1)
-    store = DiskStore(disk.path / "cache", 8 * ENTRY_BYTES, mode="raw")
+    store = DiskCache(disk.path / "cache", 8 * ENTRY_BYTES, mode="raw")
     store.insert(shard)
     disk.freeze()
     with ThreadPoolExecutor(4) as pool:
@@ -91,7 +91,7 @@ def test_a_shard_that_is_evicted_and_inserted_again_stands(disk: Disk) -> None:
 def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
     made, clock = shards(30), ManualClock()
     told: dict[bytes, bool] = {}
-    store = DiskStore(
+    store = DiskCache(
         disk.path / "cache", 10 * ENTRY_BYTES, mode="raw", on_change=lambda *change: told.update([change]), clock=clock
     )
     store.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES, lru=True), made))
@@ -122,7 +122,7 @@ def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
 
 def test_a_disk_that_refuses_is_not_asked_again_at_once(disk: Disk) -> None:
     clock = ManualClock()
-    store = DiskStore(disk.path / "cache", 1 << 20, mode="raw", clock=clock)
+    store = DiskCache(disk.path / "cache", 1 << 20, mode="raw", clock=clock)
     store.insert(noise(100))
     disk.read_only()
     with pytest.raises(errors.ResourceExhaustedError, match="part: Read-only file system"):
@@ -138,9 +138,9 @@ def test_a_disk_that_refuses_is_not_asked_again_at_once(disk: Disk) -> None:
 def test_an_entry_whose_sectors_cannot_be_read_is_a_miss(disk: Disk) -> None:
     shard = noise(2 << 20)
     root = disk.path / "cache"
-    DiskStore(root, 1 << 30, mode="raw").insert(shard)
+    DiskCache(root, 1 << 30, mode="raw").insert(shard)
     disk.remount()
-    store = DiskStore(root, 1 << 30, mode="raw")
+    store = DiskCache(root, 1 << 30, mode="raw")
     disk.lose_sectors(shard.raw[4096 * 8 : 4096 * 8 + 64])
     opened = store.open_entry(shard.hash)
     if opened:  # its first page may be there
@@ -158,7 +158,7 @@ def test_files_that_vanish_while_they_come_back_never_take_another_with_them(tmp
     """Readers find an entry gone while others put it there again: what stands then is what is known."""
     made = shards(4)
     root = tmp_path / "cache"
-    store = DiskStore(root, 1 << 30, mode="raw")
+    store = DiskCache(root, 1 << 30, mode="raw")
     stop = threading.Event()
     rng = random.Random(seed)
 

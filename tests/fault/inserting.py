@@ -7,13 +7,13 @@ import random
 import sys
 from pathlib import Path
 
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 if __name__ == "__main__":
     root, seed = Path(sys.argv[1]), int(sys.argv[2])
     rng = random.Random(seed)
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     while True:
         raw = rng.randbytes(rng.randrange(1, 300_000)) if rng.random() < 0.5 else b"text" * rng.randrange(1, 200_000)
         shard = VerifiedShard.check(hashlib.sha256(raw).digest(), raw, "test")

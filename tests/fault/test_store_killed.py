@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.contract.test_disk_store import disk_bytes, raw_of
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tests.contract.test_disk_cache import disk_bytes, raw_of
+from tfquiver.service.node.disk.disk_cache import DiskCache
 
 
 def test_a_store_that_is_killed_while_it_inserts_comes_back_whole(tmp_path: Path, seed: int) -> None:
@@ -29,7 +29,7 @@ def test_a_store_that_is_killed_while_it_inserts_comes_back_whole(tmp_path: Path
         process.stdout.close()
         process.wait()
 
-        store = DiskStore(tmp_path, 1 << 30)
+        store = DiskCache(tmp_path, 1 << 30)
         assert stood <= set(store.hashes())
         for hash in store.hashes():
             raw = raw_of(store, hash)

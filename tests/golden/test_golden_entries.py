@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden.make_entries import HERE, RAW, entry_of
 from tfquiver.service.node.disk import codec, entry
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 
 
 def test_raw_entries_are_still_written_this_way() -> None:
@@ -24,7 +24,7 @@ def test_the_store_serves_them(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "objects" / hash.hex()[:2] / hash.hex()[2:4]
     folder.mkdir(parents=True)
     shutil.copy(HERE / name, folder / hash.hex())
-    opened = DiskStore(tmp_path, 1 << 20).open_entry(hash)
+    opened = DiskCache(tmp_path, 1 << 20).open_entry(hash)
     assert opened
     stored = opened.read_stored()
     raw = stored if opened.header.codec == entry.RAW else codec.decompress(stored, opened.header.raw_length, name)

@@ -29,10 +29,10 @@ def write_files(directory: Path, count: int = 5) -> None:
 def test_processes_build_the_same_digest(tmp_path: Path) -> None:
     write_files(tmp_path)
     files = listing.expand(str(tmp_path / "f-*"))
-    seen: list[digest_build.Progress] = []
+    seen: list[digest_build.BuildProgress] = []
     several = digest_build.build(files, SMALL_SHARDS, workers=2, journal_dir=tmp_path / "journal", progress=seen.append)
     assert several.to_bytes() == digest_build.build(files, SMALL_SHARDS).to_bytes()
-    assert seen[-1] == digest_build.Progress(5, 5, several.size_bytes, several.size_bytes, 4500)
+    assert seen[-1] == digest_build.BuildProgress(5, 5, several.size_bytes, several.size_bytes, 4500)
     again = digest_build.build(files, SMALL_SHARDS, workers=2, journal_dir=tmp_path / "journal")
     assert again.to_bytes() == several.to_bytes()
     assert multiprocessing.active_children() == []
@@ -60,7 +60,7 @@ def test_a_changed_file_among_many_is_named(tmp_path: Path) -> None:
 def test_stopping_from_progress_leaves_no_process(tmp_path: Path) -> None:
     write_files(tmp_path)
 
-    def stop(_: digest_build.Progress) -> None:
+    def stop(_: digest_build.BuildProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -72,7 +72,7 @@ def test_a_killed_process_is_told_and_can_be_gone_on_from(tmp_path: Path) -> Non
     write_files(tmp_path, 2)
     files = listing.expand(str(tmp_path / "f-*"))
 
-    def kill_one(_: digest_build.Progress) -> None:
+    def kill_one(_: digest_build.BuildProgress) -> None:
         for child in psutil.Process().children():
             if "spawn_main" in " ".join(child.cmdline()):
                 os.kill(child.pid, signal.SIGKILL)

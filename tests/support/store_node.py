@@ -17,9 +17,9 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning import digest_build, listing
 from tfquiver.service.node.datasets.file_tables import FileTables
-from tfquiver.service.node.datasets.scan import Progress, Scanner
+from tfquiver.service.node.datasets.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.origin.fetcher import Fetcher
@@ -56,7 +56,7 @@ class StoreNode:
         self.node_id, self.token = node_id, token
         self.members = members if members is not None else []
         self.digests = {digest.digest_id: digest for digest in digests}
-        self.disk = DiskStore(root, quota_bytes, mode=mode)
+        self.disk = DiskCache(root, quota_bytes, mode=mode)
         self.peers = PeerClient(node_id, lambda: self.members, token)
         self.meter = Meter(limit_bytes_per_s)
         self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
@@ -64,7 +64,7 @@ class StoreNode:
         self.store_for = store_for
         self.tables = FileTables(root / "files.db")
         self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)
-        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.elsewhere)
+        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.hand_over)
         self.port = DataPort(
             node_id,
             self.source,
@@ -76,7 +76,9 @@ class StoreNode:
         )
         self.address = ""
 
-    async def scan(self, files: Sequence[FileEntry], policy: CutPolicy, progress: Progress = lambda *_: None) -> Digest:
+    async def scan(
+        self, files: Sequence[FileEntry], policy: CutPolicy, progress: ScanReport = lambda *_: None
+    ) -> Digest:
         return await self.scanner.scan("data", files, ListingTerms(policy), progress, self.store_for)
 
     async def __aenter__(self) -> StoreNode:

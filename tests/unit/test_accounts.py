@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tfquiver import errors
-from tfquiver.service.node.disk.accounts import UNSET, Accounts, AccountTerms
+from tfquiver.service.node.disk.accounting.accounts import UNSET, Accounts, AccountTerms
+from tfquiver.service.node.disk.accounting.books import Books, Claim
+from tfquiver.service.node.disk.accounting.rules import Why
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 QUOTA = 1000
@@ -100,108 +103,118 @@ TERMS = {
 }
 
 
-class Store(RuleBasedStateMachine):
-    """As the disk store uses them: evict, reserve, then the entry stands or not; the quota is the store's own."""
+class Terms:
+    """Rules: what `keys` says of each hash, as far as there is such an account."""
+
+    def __init__(self, terms: dict[bytes, AccountTerms], keys: dict[bytes, list[bytes]]) -> None:
+        self.terms, self._keys = terms, keys
+
+    def accounts(self, hash: bytes, why: Why) -> list[bytes]:
+        return [key for key in self._keys[hash] if key == UNSET or key in self.terms] or [UNSET]
+
+    def accounts_of(self, hashes: Sequence[bytes]) -> list[list[bytes]]:
+        return [self.accounts(hash, Why.STANDS) for hash in hashes]
+
+
+class Entries(RuleBasedStateMachine):
+    """Accounts as the books use them: room is claimed, what must go goes, then the entry lands or does not."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.accounts = Accounts(random.Random(3))
+        self.keys: dict[bytes, list[bytes]] = {}
+        self.books = Books(QUOTA, lambda hash, held: None, random.Random(3))
         self.terms: dict[bytes, AccountTerms] = {}
-        self.entries: dict[bytes, tuple[bytes, int]] = {}
-        self.reserved: list[tuple[bytes, int]] = []
-        self.count = 0
+        self.books.use(Terms(self.terms, self.keys))
+        self.claims: list[Claim] = []
         self.settled = True
 
-    @property
-    def free(self) -> int:
-        return QUOTA - sum(size for _, size in [*self.entries.values(), *self.reserved])
+    def entries(self) -> dict[bytes, tuple[bytes, int]]:
+        return {hash: (self.books.accounts.key_of(hash), size) for hash, size in self.books.sizes.items()}
 
     def forget(self, hashes: list[bytes]) -> None:
         assert len(set(hashes)) == len(hashes)
-        for hash in hashes:
-            del self.entries[hash]
-            self.accounts.remove(hash)
+        for hash in self.books.take(hashes):
+            self.books.gone(hash)
 
     @rule(keys=st.lists(st.sampled_from([UNSET, A, B, C]), min_size=1, max_size=2), size=st.integers(1, 300))
-    def reserve(self, keys: list[bytes], size: int) -> None:
-        before = dict(self.entries)
+    def claim(self, keys: list[bytes], size: int) -> None:
+        hash = hash_of(len(self.keys) + 1)
+        self.keys[hash] = keys
+        before, free_bytes = self.entries(), self.books.ledger.free_bytes
+        used = {key: self.books.accounts.used_bytes(key) for key in (UNSET, *self.terms)}
         try:
-            key = self.accounts.choose(keys, size, self.free)
+            claim = self.books.claim(hash, size, Why.ASKED)
         except errors.ResourceExhaustedError:
             return
-        assert key in keys
-        victims = self.accounts.victims(key, size, self.free)
-        for hash in victims:
-            assert before[hash][0] == UNSET or (before[hash][0] == key and self.terms[key].lru)
-            assert before[hash][0] != UNSET or key != UNSET
-        self.forget(victims)
-        assert size <= self.free, "there is room now"
+        assert claim and claim.account in self.books.rules.accounts(hash, Why.ASKED)
+        victims, key = dict(claim.victims), claim.account
+        for victim in victims:
+            assert before[victim][0] == UNSET or (before[victim][0] == key and self.terms[key].lru)
+            assert before[victim][0] != UNSET or key != UNSET
+            self.books.victim_gone(claim, victim)
+        assert self.books.ledger.free_bytes == free_bytes + sum(victims.values()) - size >= 0
         if victims:
-            smaller = sum(before[hash][1] for hash in victims) - max(before[hash][1] for hash in victims)
-            lacking = size - (QUOTA - sum(s for _, s in [*before.values(), *self.reserved]))
+            smaller = sum(victims.values()) - max(victims.values())
             limit = self.terms[key].limit_bytes if key in self.terms else None
-            used = sum(s for k, s in [*before.values(), *self.reserved] if k == key)
-            over = used + size - limit if limit is not None else 0
-            assert smaller < max(lacking, 0) + max(over, 0), "no more than is needed goes"
-        self.accounts.reserve(key, size)
-        self.reserved.append((key, size))
+            over = used[key] + size - limit if limit is not None else 0
+            assert smaller < max(size - free_bytes, 0) + max(over, 0), "no more than is needed goes"
+        self.claims.append(claim)
 
     @rule(stands=st.booleans(), number=st.integers(0, 100))
     def land(self, stands: bool, number: int) -> None:
-        if not self.reserved:
+        if not self.claims:
             return
-        reserved_in, size = self.reserved.pop(number % len(self.reserved))
-        key = reserved_in if reserved_in in (UNSET, *self.terms) else UNSET
-        stands = stands and self.accounts.admits(key, size, reserved_in)
-        self.accounts.release(reserved_in, size)
-        if stands:
-            self.count += 1
-            self.accounts.add(hash_of(self.count), size, key)
-            self.entries[hash_of(self.count)] = (key, size)
+        claim = self.claims.pop(number % len(self.claims))
+        if stands and self.books.may_land(claim):
+            assert self.books.land(claim, True)
+        else:
+            self.books.abandon(claim, True)
 
     @rule(number=st.integers(0, 100), remove=st.booleans())
     def use(self, number: int, remove: bool) -> None:
-        if not self.entries:
+        if not self.books.sizes:
             return
-        hash = sorted(self.entries)[number % len(self.entries)]
+        hash = sorted(self.books.sizes)[number % len(self.books.sizes)]
         if remove:
             self.forget([hash])
         else:
-            self.accounts.touch(hash)
+            self.books.accounts.touch(hash)
 
     @rule(terms=st.fixed_dictionaries({}, optional=TERMS))
     def set_terms(self, terms: dict[bytes, AccountTerms]) -> None:
-        self.accounts.set_terms(terms)
+        before = self.entries()
         self.terms = terms
-        self.entries = {h: (k if k in terms else UNSET, size) for h, (k, size) in self.entries.items()}
+        self.books.use(Terms(terms, self.keys))
+        assert self.entries() == {h: (k if k in terms else UNSET, size) for h, (k, size) in before.items()}
         self.settled = False
 
     @rule()
     def settle(self) -> None:
-        victims = self.accounts.excess()
-        keys = {self.entries[hash][0] for hash in victims}
-        assert all(not self.terms[key].by_order for key in keys)
+        victims, before = self.books.accounts.excess(), self.entries()
+        assert all(not self.terms[before[hash][0]].by_order for hash in victims)
         self.forget(victims)
         self.settled = True
 
     @invariant()
     def every_byte_is_in_one_account(self) -> None:
-        used = Counter[bytes]()
-        for key, size in [*self.entries.values(), *self.reserved]:
-            used[key] += size
+        entries, reserved = Counter[bytes](), Counter[bytes]()
+        for key, size in self.entries().values():
+            entries[key] += size
+        for claim in self.claims:
+            reserved[claim.account] += claim.size_bytes
         for key in (UNSET, A, B, C):
-            assert self.accounts.used_bytes(key) == used[key]
-        assert all(self.accounts.key_of(hash) == key for hash, (key, _) in self.entries.items())
+            assert self.books.accounts.used_bytes(key) == entries[key] + reserved[key]
+        assert self.books.ledger.stored_bytes == entries.total()
+        assert self.books.ledger.reserved_bytes == reserved.total()
         if self.settled:
             for key, terms in self.terms.items():
-                reserved = sum(size for k, size in self.reserved if k == key)
-                entries = used[key] - reserved
+                used = entries[key] + reserved[key]
                 limit = terms.limit_bytes
-                assert limit is None or terms.by_order or used[key] <= limit or not entries
+                assert limit is None or terms.by_order or used <= limit or not entries[key]
 
 
-TestStore = Store.TestCase
-TestStore.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestEntries = Entries.TestCase
+TestEntries.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(0, 2000), st.integers(0, 99))

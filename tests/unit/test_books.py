@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.disk.accounts import AccountTerms
-from tfquiver.service.node.disk.books import Books, Claim
-from tfquiver.service.node.disk.rules import KeepAll, Why
+from tfquiver.service.node.disk.accounting.accounts import AccountTerms
+from tfquiver.service.node.disk.accounting.books import Books, Claim
+from tfquiver.service.node.disk.accounting.rules import KeepAll, Why
 from tfquiver.service.node.disk.setback import Setback
 
 A = b"a" * 32

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.digests import digest_of, numbered_digest
 from tfquiver.content import rendezvous, striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
-from tfquiver.service.node.disk.rules import Why
+from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.accounting.rules import Why
 from tfquiver.service.node.orders.cache_rules import CacheRules, DatasetRule, share_bytes, terms
 from tfquiver.service.node.orders.chunk_map import ChunkMap
 

@@ -19,8 +19,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.residency import Table
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.node.cluster import inventory
-from tfquiver.service.node.cluster.inventory import Inventory
+from tfquiver.service.node.cluster import inventory_reports
+from tfquiver.service.node.cluster.inventory_reports import InventoryReports
 
 NAMES = [n.to_bytes(8, "big") * 4 for n in range(21)]
 LASTING = digest_of(NAMES, "all of them")
@@ -62,7 +62,7 @@ class World:
 
     def restart(self) -> None:
         self.lives += 1
-        self.told = Inventory(lambda: set(self.held), lambda: None)
+        self.told = InventoryReports(lambda: set(self.held), lambda: None)
 
     def toggle(self, hash: bytes) -> None:
         if hash in self.held:
@@ -124,13 +124,13 @@ async def play(events: list[Event], folder: Path) -> None:
 
 
 def test_a_long_list_is_told_in_bounded_parts() -> None:
-    hashes = [n.to_bytes(32, "little") for n in range(inventory.MAX_HASHES * 2 + 1)]
-    told = Inventory(lambda: hashes, lambda: None)
+    hashes = [n.to_bytes(32, "little") for n in range(inventory_reports.MAX_HASHES * 2 + 1)]
+    told = InventoryReports(lambda: hashes, lambda: None)
     seen: set[bytes] = set()
     beats = 0
     while told.waiting:
         report = told.report()
-        assert len(report.added) <= inventory.MAX_HASHES
+        assert len(report.added) <= inventory_reports.MAX_HASHES
         assert report.more == (beats < 2)
         seen.update(report.added)
         told.arrived(resend=False)
@@ -141,5 +141,5 @@ def test_a_long_list_is_told_in_bounded_parts() -> None:
 
 def test_a_change_is_told_at_once() -> None:
     woken: list[bool] = []
-    Inventory(lambda: (), lambda: woken.append(True)).add(b"\0" * 32)
+    InventoryReports(lambda: (), lambda: woken.append(True)).add(b"\0" * 32)
     assert woken

@@ -1,4 +1,4 @@
-"""This node's line to the coordinator: heartbeats, the members they bring, and the readers' calls.
+"""This node's line to the coordinator: heartbeats, the members they bring, and orders; calls besides.
 
 While the coordinator is away calls are repeated; the first heartbeat after that says whether it is a new one, which
 readers must be opened at again. `on_lost` is told every few seconds for how long it has been away.
@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
-from tfquiver.service.node.cluster.inventory import Inventory
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.cluster.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
+from tfquiver.service.node.cluster.inventory_reports import InventoryReports
 from tfquiver.wire import rpc
 
-T = TypeVar("T")
-CALL_TIMEOUT_S = 10.0
-TICKET_DEADLINE_S = 2.0
 TELL_EVERY_S = 5.0
-_MISSING_DEADLINE_S = 2.0
-PART_BYTES = 1 << 20
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
 _SOONEST_NODES = 4  # where there are more nodes the pause is longer: a heartbeat costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
@@ -44,7 +37,7 @@ class CoordinatorPatience:
     lost_s: float = 600.0  # later
 
 
-class CoordinatorLink:
+class CoordinatorLink(CoordinatorCalls):
     """Args:
     node: this node as it is now (its used bytes change).
     on_new: the coordinator is another process than before: readers must be opened again.
@@ -67,15 +60,12 @@ class CoordinatorLink:
         on_members: Callable[[], None] = lambda: None,
         on_return: Callable[[], None] = lambda: None,
     ) -> None:
-        self.address, self.incarnation, self._node, self._patience = address, incarnation, node, patience
+        super().__init__(address, token, node, patience.lost_s)
+        self.incarnation, self._patience = incarnation, patience
         self._on_new, self._on_lost = on_new, on_lost
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
-        self.inventory: Inventory
-        self.digest_of: Callable[[bytes], Awaitable[Digest]]  # as this node has it
+        self.inventory: InventoryReports
         self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
-        self._metadata = rpc.metadata(token)
-        self._channel = rpc.aio_channel(address)
-        self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
         self._coordinator = ""
@@ -115,108 +105,6 @@ class CoordinatorLink:
             except grpc.RpcError as error:
                 logging.info("leaving: %s", error.code())
         await self._channel.close()
-
-    # Calls for readers.
-
-    async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
-        try:
-            reply: pb.OpenReaderReply = await self._call(self._stub.OpenReader, request)
-        except errors.DataLossError as error:
-            if not await self._mended(request.digest_id, error):
-                raise
-            reply = await self._call(self._stub.OpenReader, request)
-        return reply
-
-    async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
-        reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
-        return reply
-
-    async def ack(self, request: pb.AckRequest) -> None:
-        await self._call(self._stub.Ack, request)
-
-    async def close_reader(self, request: pb.CloseReaderRequest) -> None:
-        await self._call(self._stub.CloseReader, request)
-
-    async def ticket(self, request: pb.TicketRequest) -> pb.TicketReply:
-        """Soon, or UnavailableError: the dispatcher must not wait."""
-        reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)
-        return reply
-
-    # Callers.
-
-    async def identify(self, request: pb.IdentifyRequest, within_s: float) -> pb.IdentifyReply:
-        reply: pb.IdentifyReply = await self._call(self._stub.Identify, request, within_s, within_s)
-        return reply
-
-    # Orders.
-
-    async def missing(self, digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
-        """Those that no node, or another one, holds. Soon, or UnavailableError; NotFoundError: nothing is known."""
-        request = pb.MissingRequest(digest_id=digest_id, shards=shards, node_id=self._node().node_id)
-        soon_s = _MISSING_DEADLINE_S
-        reply: pb.MissingReply = await self._call(self._stub.Missing, request, soon_s, soon_s)
-        return reply
-
-    # Data sets.
-
-    async def removed_datasets(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:
-        """Those that were removed. Soon, or UnavailableError."""
-        request = pb.RemovedDatasetsRequest(digest_ids=digest_ids)
-        reply: pb.RemovedDatasetsReply = await self._call(
-            self._stub.RemovedDatasets, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S
-        )
-        return list(reply.digest_ids)
-
-    async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
-        try:
-            found: types_pb2.Dataset = await self._call(self._stub.FindDataset, request)
-        except errors.NotFoundError:
-            return None
-        return found
-
-    async def register_dataset(
-        self, name: str, listing_key: bytes, terms: ListingTerms, digest: bytes
-    ) -> types_pb2.Dataset:
-        async def parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
-            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms.message())
-            for at in range(0, len(digest), PART_BYTES):
-                yield pb.RegisterDatasetRequest(part=digest[at : at + PART_BYTES])
-
-        async def call() -> types_pb2.Dataset:
-            registered: types_pb2.Dataset = await self._stub.RegisterDataset(
-                parts(), timeout=self._patience.lost_s, metadata=self._metadata
-            )
-            return registered
-
-        return await rpc.retry(call, f"registering data set {name!r} with {self.address}", self._patience.lost_s)
-
-    async def _mended(self, digest_id: bytes, trouble: errors.DataLossError) -> bool:
-        """Whether this node had a sound copy of a digest that is damaged in the coordinator's directory."""
-        try:
-            digest = await self.digest_of(digest_id)
-            await self.register_dataset(digest.name, b"", ListingTerms(), await asyncio.to_thread(digest.to_bytes))
-        except errors.TfquiverError as error:
-            logging.warning("%s; nor is there a copy here: %s", str(trouble), str(error))
-            return False
-        logging.warning("%s; it has this node's copy now", str(trouble))
-        return True
-
-    async def digest_parts(self, digest_id: bytes) -> AsyncIterator[bytes]:
-        """The digest file as the coordinator streams it; typed errors, no retries."""
-        request = pb.GetDigestRequest(digest_id=digest_id)
-        try:
-            async for reply in self._stub.GetDigest(request, timeout=self._patience.lost_s, metadata=self._metadata):
-                yield reply.part
-        except grpc.RpcError as error:
-            raise rpc.from_rpc_error(error, f"digest {digest_id.hex()} from {self.address}") from error
-
-    async def _call(
-        self, method: Callable[..., Any], request: Any, timeout_s: float = CALL_TIMEOUT_S, patience_s: float = 0.0
-    ) -> Any:
-        async def call() -> Any:
-            return await method(request, timeout=timeout_s, metadata=self._metadata)
-
-        return await rpc.retry(call, f"coordinator {self.address}", patience_s or self._patience.lost_s)
 
     # Heartbeats.
 

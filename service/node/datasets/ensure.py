@@ -14,6 +14,7 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink
 from tfquiver.service.node.datasets.digest_cache import DigestCache
+from tfquiver.service.node.datasets.scan import ScanReport
 from tfquiver.stores import ObjectStore
 
 MAX_FILES = 1_000_000
@@ -25,8 +26,9 @@ _COMPRESSION = {
     types_pb2.COMPRESSION_GZIP: "gzip",
     types_pb2.COMPRESSION_ZLIB: "zlib",
 }
-Progress = Callable[[int, int, str], None]  # stored bytes and records so far, what is tried again
-Scanner = Callable[[str, Sequence[FileEntry], ListingTerms, Progress, Callable[[str], ObjectStore]], Awaitable[Digest]]
+ScanFiles = Callable[
+    [str, Sequence[FileEntry], ListingTerms, ScanReport, Callable[[str], ObjectStore]], Awaitable[Digest]
+]
 Requests = AsyncIterator[node_pb2.EnsureDatasetRequest]
 
 
@@ -63,7 +65,7 @@ class DatasetScans:
         self,
         link: CoordinatorLink,
         digests: DigestCache,
-        scanner: Scanner,
+        scanner: ScanFiles,
         store_for: Callable[[str, str, str], ObjectStore],
     ) -> None:
         self._link, self._digests, self._scanner, self._store_for = link, digests, scanner, store_for

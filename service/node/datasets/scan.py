@@ -23,7 +23,7 @@ from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts, on_retry
 
-Progress = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
+ScanReport = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
 StoreFor = Callable[[str], ObjectStore]
 _DAMAGED_S = 10.0  # a record whose CRC is wrong may have been damaged on the way: read again for so long
 
@@ -59,7 +59,7 @@ class Scanner:
         name: str,
         files: Sequence[FileEntry],
         terms: ListingTerms,
-        progress: Progress,
+        progress: ScanReport,
         store_for: StoreFor = stores.for_uri,
     ) -> Digest:
         """The digest of `files`. Cancelling it, or the first file that fails, stops all of them.
@@ -142,7 +142,7 @@ class Scanner:
 class _State:
     """What the threads of one scan share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, progress: Progress) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, progress: ScanReport) -> None:
         self.stop = threading.Event()
         self._loop, self._progress = loop, progress
         self._bytes = self._records = 0

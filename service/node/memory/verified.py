@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import google_crc32c
 
 from tfquiver import errors
-from tfquiver.scanning.digest_build import CutShard
+from tfquiver.scanning.file_cut import CutShard
 
 
 @dataclass(frozen=True, slots=True)

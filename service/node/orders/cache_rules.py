@@ -1,4 +1,4 @@
-"""What a node keeps of each data set, from the coordinator's newest orders: the rules of its store. Pure."""
+"""What a node keeps of each data set, from the coordinator's newest orders: the rules of its disk. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
-from tfquiver.service.node.disk.rules import Why
+from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.accounting.rules import Why
 from tfquiver.service.node.orders.chunk_map import ChunkMap
 
 # The one that keeps longest comes first where several data sets have the same shard.
@@ -46,7 +46,7 @@ class DatasetRule:
 
 
 class CacheRules:
-    """The store's `Rules`."""
+    """The disk's `Rules`."""
 
     def __init__(self, datasets: Sequence[DatasetRule] = ()) -> None:
         ranks = {mode: rank for rank, mode in enumerate(_ORDER)}

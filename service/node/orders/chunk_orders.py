@@ -1,14 +1,12 @@
-"""Carries out the coordinator's orders: settings to the store, chunks evicted, and loaded ahead of the readers.
+"""Carries out the coordinator's orders: settings to the disk, chunks evicted, and loaded (`chunk_loads`).
 
 The newest orders replace all before them, so that nothing has to be remembered over a restart, and what went wrong is
-tried again. Loads that some session waits for go first. The others take spare bandwidth of the store only: they are
-begun while no reader waits for the store, and within a rate; so is what a lost node leaves behind fetched again.
+tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,18 +19,16 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.orders import cache_rules
 from tfquiver.service.node.orders.cache_rules import CacheRules, DatasetRule
+from tfquiver.service.node.orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.orders.chunk_map import ChunkMap
-from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
-from tfquiver.service.node.origin.throttle import TokenBucket
+from tfquiver.service.node.orders.load_plan import ChunkLoad
 from tfquiver.service.node.shards.shard_source import ShardSource
 
-PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 _AT_ONCE_SHARDS = 1024
 _ASKED_SHARDS = 65536
-_BURST_S = 0.5
 LOOK_AGAIN_S = 5.0
 _TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest or because the disk refuses
 
@@ -56,8 +52,8 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """What there is to know of other nodes.
+class OtherNodes:
+    """What may be asked about them.
 
     Args:
       missing: of a data set's shards, those that no node, or another one, holds; raises TfquiverError.
@@ -74,28 +70,24 @@ class ChunkOrders:
     Args:
       digests: raises TfquiverError when a digest cannot be had.
       members: every live node, as the coordinator last said.
-      elsewhere: asked where there are several nodes that store; None: there never are.
+      others: asked where there are several nodes that store; None: there never are.
       refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
     """
 
     def __init__(
         self,
         node: types_pb2.NodeInfo,
-        disk: DiskStore,
+        disk: DiskCache,
         source: ShardSource,
         digests: Callable[[bytes], Awaitable[Digest]],
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
-        elsewhere: Elsewhere | None = None,
+        others: OtherNodes | None = None,
         refill_bytes_per_s: float = 0,
         clock: Clock | None = None,
     ) -> None:
         self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
         self._disk, self._source, self._digests, self._members = disk, source, digests, members
-        self._elsewhere, self._clock = elsewhere, clock or SystemClock()
-        self._bucket: TokenBucket | None = None
-        if refill_bytes_per_s:
-            self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, self._clock.now())
-        self._refill_from_s = 0.0
+        self._others = others
         self._newest: Sequence[pb.DatasetOrders] | None = None
         self._gone: dict[_Striped, frozenset[int]] = {}  # chunks that were ordered away, and not ordered in since
         self._known: dict[bytes, _Known] = {}
@@ -103,22 +95,20 @@ class ChunkOrders:
         self._quotas: dict[str, int] = {}
         self._look_over = True  # other nodes may hold what this one does
         self._look_again = False  # something is to be loaded, of which other nodes may get hold, or lose it
-        self._settled: object = None  # the settings and quotas that the store was last settled for
-        self._plan = LoadPlan(self._lacks, self._has_room)
-        self._landing_bytes = 0
-        self._changed, self._wake = asyncio.Event(), asyncio.Event()
-        self._loads: set[asyncio.Task[None]] = set()
+        self._settled: object = None  # the settings and quotas that the disk was last settled for
+        self._changed = asyncio.Event()
+        self._loads = ChunkLoads(disk, source, self._others_have_room, refill_bytes_per_s, clock or SystemClock())
         self._tasks: list[asyncio.Task[None]] = []
-        source.on_spare = self._wake.set
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._carry_out_on()), loop.create_task(self._load_on())]
+        self._tasks = [loop.create_task(self._carry_out_on()), loop.create_task(self._loads.run())]
 
     async def close(self) -> None:
-        for task in [*self._tasks, *self._loads]:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._loads, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._loads.close()
 
     def receive(self, orders: Sequence[pb.DatasetOrders]) -> None:
         """They replace all earlier ones."""
@@ -148,8 +138,6 @@ class ChunkOrders:
         """Meanwhile other nodes may have got what this one holds."""
         self._look_over = True
         self._changed.set()
-
-    # Orders.
 
     async def _carry_out_on(self) -> None:
         done = True
@@ -196,9 +184,8 @@ class ChunkOrders:
             failed = False
         loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
-        self._plan.replace(loads, self._clock.now())
+        self._loads.replace(loads, maps)
         self._look_again = bool(loads) and len(quotas) > 1
-        self._wake.set()
         return went and whole and not failed and len(maps) == len(newest)
 
     async def _know(self, orders: pb.DatasetOrders) -> _Known:
@@ -260,16 +247,16 @@ class ChunkOrders:
         Whether something is left for later, because nobody reads it now; and whether the coordinator did not answer.
         """
         left = False
-        if self._elsewhere is None:
+        if self._others is None:
             return False, False
         for rule in rules:
             if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE:
                 continue
             try:
-                await self._elsewhere.missing(rule.digest_id, [])
+                await self._others.missing(rule.digest_id, [])
                 shards = await asyncio.to_thread(rule.map.where, self._disk.__contains__)
                 for at in range(0, len(shards), _ASKED_SHARDS):
-                    reply = await self._elsewhere.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
+                    reply = await self._others.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
                     hashes = [rule.map.digest.hashes[shard].tobytes() for shard in reply.elsewhere]
                     await asyncio.to_thread(self._disk.give_up, hashes)
             except errors.NotFoundError:
@@ -281,75 +268,12 @@ class ChunkOrders:
 
     async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
         """Without those that another node holds, as after owners have changed. Raises TfquiverError."""
-        if not shards or self._elsewhere is None:
+        if not shards or self._others is None:
             return shards
-        missing = list((await self._elsewhere.missing(digest_id, shards)).shards)
+        missing = list((await self._others.missing(digest_id, shards)).shards)
         for shard in missing:
             self._source.is_missing(map.digest.hashes[shard].tobytes())
         return missing
 
-    # Loads.
-
-    def _lacks(self, digest_id: bytes, shard: int) -> bool:
-        hash = self._known[digest_id].map.digest.hashes[shard].tobytes()
-        return hash not in self._disk and not self._source.is_handed_over(hash)
-
-    def _has_room(self, digest_id: bytes, shard: int) -> bool:
-        map = self._known[digest_id].map
-        hash, size_bytes = map.digest.hashes[shard].tobytes(), int(map.entry_bytes[shard])
-        if self._disk.has_room(hash, size_bytes, self._landing_bytes):
-            return True
-        if self._elsewhere is None or not self._disk.may_stand_in(hash):
-            return False
-        return self._elsewhere.has_room(size_bytes + self._landing_bytes)
-
-    async def _load_on(self) -> None:
-        while True:
-            self._wake.clear()
-            try:
-                pause_s = self._start_loads()
-            except Exception:  # noqa: BLE001 - whatever it is, later loads must not wait for ever
-                logging.exception("loads")
-                pause_s = _TRY_AGAIN_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
-
-    def _start_loads(self) -> float | None:
-        """As many as may be under way now; seconds after which there may be more though nothing has happened."""
-        now = self._clock.now()
-        while len(self._loads) < PARALLEL_LOADS and (load := self._plan.next(now, urgent=True)):
-            self._start(load)
-        pause_s = self._plan.pause_s(now)
-        while len(self._loads) < PARALLEL_LOADS and not self._plan.under_way(urgent=True) and self._source.is_spare:
-            if now < self._refill_from_s:
-                wait_s = self._refill_from_s - now
-                return wait_s if pause_s is None else min(pause_s, wait_s)
-            load = self._plan.next(now, urgent=False)
-            if load is None:
-                break
-            self._start(load)
-            if self._bucket:
-                size_bytes = int(self._known[load.digest_id].map.digest.lengths[load.shard])
-                self._refill_from_s = now + self._bucket.take(size_bytes, now)
-        return pause_s
-
-    def _start(self, load: Load) -> None:
-        map = self._known[load.digest_id].map
-        size_bytes = int(map.entry_bytes[load.shard])
-        self._landing_bytes += size_bytes
-        task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
-        self._loads.add(task)
-        task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
-
-    def _landed(self, task: asyncio.Task[None], load: Load, size_bytes: int) -> None:
-        self._loads.discard(task)
-        self._landing_bytes -= size_bytes
-        trouble = None if task.cancelled() else task.exception()
-        if trouble is not None:
-            logging.log_every_n_seconds(
-                logging.WARNING, "shard %d of data set %s was not loaded: %s", 5,
-                load.shard, load.digest_id.hex(), trouble,
-            )  # fmt: skip
-        self._plan.ended(load, self._clock.now(), failed=task.cancelled() or trouble is not None)
-        self._wake.set()
+    def _others_have_room(self, disk_bytes: int) -> bool:
+        return self._others is not None and self._others.has_room(disk_bytes)

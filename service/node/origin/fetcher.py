@@ -47,7 +47,7 @@ class Fetcher:
         self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
 
     async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
-        """The shard; None: look in the disk store again, another reader's pass over its file has just gone by it.
+        """The shard; None: look on the disk again, another reader's pass over its file has just gone by it.
 
         Args:
           keep: whether the other shards of a compressed file are kept, too.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.origin.throttle import TokenBucket
-from tfquiver.stores import ObjectInfo, ObjectStore
+from tfquiver.stores import CountedStore, ObjectStore
 
 _BURST_S = 0.25
 
@@ -49,7 +49,7 @@ class Meter:
         self._stopped.set()
 
 
-class MeteredStore:
+class MeteredStore(CountedStore):
     """Args:
     report: told the size of every read that succeeded, in the reading thread; may raise to stop.
     """
@@ -57,24 +57,8 @@ class MeteredStore:
     def __init__(
         self, store: ObjectStore, meter: Meter, report: Callable[[int], None] = lambda size_bytes: None
     ) -> None:
-        self._store, self._meter, self._report = store, meter, report
+        def after(size_bytes: int) -> None:
+            meter.after(size_bytes)
+            report(size_bytes)
 
-    @property
-    def remote(self) -> bool:
-        return self._store.remote
-
-    def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._store.list(pattern)
-
-    def stat(self, uri: str) -> ObjectInfo:
-        return self._store.stat(uri)
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        self._meter.before(uri, length)
-        data = self._store.read(uri, offset, length, generation, deadline_s)
-        self._meter.after(length)
-        self._report(length)
-        return data
-
-    def close(self) -> None:
-        """The store is everybody's: it stays open."""
+        super().__init__(store, after, meter.before)

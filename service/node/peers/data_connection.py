@@ -15,7 +15,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers import data_frames as frames
 from tfquiver.service.node.peers.body_memory import BodyMemory
 from tfquiver.service.node.peers.body_receiver import BodyReceiver
@@ -39,7 +39,7 @@ class Services:
 
     node_id: str
     source: ShardSource
-    disk: DiskStore
+    disk: DiskCache
     digests: Callable[[bytes], Awaitable[Digest]]
     authority: Authority
     pool: Executor  # for what goes out

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.disk import entry
-from tfquiver.wire.frame_fields import MAX_STRING_BYTES, Fields, text
+from tfquiver.wire import frame_header
+from tfquiver.wire.frame_fields import Fields, text
+from tfquiver.wire.frame_fields import clipped as clipped
+from tfquiver.wire.frame_header import HEADER_BYTES as HEADER_BYTES
+from tfquiver.wire.frame_header import MAGIC as MAGIC
 
-MAGIC = 0x5154
 VERSION = 2
-HEADER_BYTES = 8
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_ITEMS = 1024
 _MAX_SMALL_BYTES = 32 << 10
@@ -26,7 +28,6 @@ HERE = 0
 NOT_HERE = 1
 NOT_THAT_SHARD = 2
 
-_HEADER = struct.Struct("<HBBI")
 _WANT = struct.Struct("<I32s")
 _BODY = struct.Struct("<BQQII")
 _FIRST_TYPE = 32
@@ -186,16 +187,12 @@ def _payload(frame: Frame) -> bytes:
 def encode(frame: Frame) -> bytes:
     """Header and payload."""
     payload = _payload(frame)
-    return _HEADER.pack(MAGIC, VERSION, _NUMBERS[type(frame)], len(payload)) + payload
+    return frame_header.packed(VERSION, _NUMBERS[type(frame)], len(payload)) + payload
 
 
 def decode_header(header: bytes) -> tuple[type[Frame], int]:
     """(type, bytes of payload that follow) of HEADER_BYTES bytes."""
-    magic, version, number, length = _HEADER.unpack(header)
-    if magic != MAGIC:
-        raise ProtocolError(f"a frame begins with {magic:#06x}, not {MAGIC:#06x}: is the peer a tfquiver node?")
-    if version != VERSION:
-        raise ProtocolError(f"a frame of protocol version {version}; this node speaks {VERSION}")
+    number, length = frame_header.unpacked(header, VERSION, "node")
     if number - _FIRST_TYPE not in range(len(_TYPES)):
         raise ProtocolError(f"the data port has no frame type {number}")
     cls = _TYPES[number - _FIRST_TYPE]
@@ -210,11 +207,6 @@ def decode_payload(cls: type[Frame], payload: bytes | bytearray) -> Frame:
     frame = _READ[cls](fields)
     fields.end()
     return frame
-
-
-def clipped(message: object) -> str:
-    """A message that fits a frame."""
-    return str(message).encode()[:MAX_STRING_BYTES].decode(errors="ignore")
 
 
 def put_reply(hash: bytes, error: TfquiverError | None) -> PutReply:

@@ -13,7 +13,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.connection_slots import to_give_way
 from tfquiver.service.node.peers.data_connection import DataConnection, Services
 from tfquiver.service.node.shards.shard_source import ShardSource
@@ -41,7 +41,7 @@ class DataPort:
         self,
         node_id: str,
         source: ShardSource,
-        disk: DiskStore,
+        disk: DiskCache,
         digests: Callable[[bytes], Awaitable[Digest]],
         authority: Authority,
         *,

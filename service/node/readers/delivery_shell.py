@@ -7,7 +7,6 @@ stays away the connection is closed, and the trainer says the last things again 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,7 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.readers.frame_socket import FrameSocket
+from tfquiver.service.node.readers.shell import Shell
 from tfquiver.wire import reader_frames as frames
 
 ACK_DELAY_S = 0.02
@@ -27,35 +26,23 @@ class Acks(Protocol):
     async def ack(self, request: pb.AckRequest) -> None: ...
 
 
-class Deliveries:
+class Deliveries(Shell):
+    peer = "a trainer's end"
+
     def __init__(self, coordinator: Acks) -> None:
         self._coordinator = coordinator
-        self.socket: FrameSocket
         self._waiting: dict[str, list[int]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
-        """Raises ProtocolError on a frame that does not belong here."""
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if descriptors:
-            raise errors.ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
-        match frame:
-            case frames.Ping():
-                return
-            case frames.Close():
-                self.socket.bid_farewell(None)
-            case frames.Delivered():
-                self._delivered(frame.session_id, frame.shards)
-            case _:
-                raise errors.ProtocolError(f"{type(frame).__name__} frame: not expected from a trainer's end here")
+    def take(self, frame: frames.Frame) -> bool:
+        if not isinstance(frame, frames.Delivered):
+            return False
+        self._delivered(frame.session_id, frame.shards)
+        return True
 
     def on_gone(self) -> None:
         """What was said last, often the end of an epoch, is still passed on."""
-
-    def on_blocked(self, blocked: bool) -> None:
-        """Nothing is sent."""
 
     def _delivered(self, session_id: str, shards: Sequence[int]) -> None:
         self._count += len(shards)

@@ -46,6 +46,13 @@ def peer_groups(sock: socket.socket) -> set[int]:
     return {gid, *others}
 
 
+def want_no_descriptors(frame: frames.Frame, descriptors: list[int]) -> None:
+    """Closes them. Raises ProtocolError when there are any."""
+    _close(*descriptors)
+    if descriptors:
+        raise ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
+
+
 class FrameSocket:
     """Args:
     sock: connected; owned from here on.

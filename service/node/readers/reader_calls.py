@@ -9,7 +9,7 @@ from typing import Protocol
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
-from tfquiver.service.node.readers.reader_session import Lease, LeaseState
+from tfquiver.service.node.readers.instructions import Lease, LeaseState
 from tfquiver.wire import reader_frames as frames
 
 _STATES = {

@@ -1,4 +1,4 @@
-"""The state of one reader: events in, instructions out (pure; the shell in session_server.py carries them out).
+"""The state of one reader: events in, instructions out (pure; `reader_shell` carries them out).
 
 A shard's way: leased (`_waiting`) -> fetched (`_ready`) -> sent (`_sent`) -> acknowledged -> acknowledgement durable.
 Shards are sent in the order in which they become ready, as long as credit is positive. To an `ordered` reader they are
@@ -17,13 +17,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.errors import ProtocolError, TfquiverError
+from tfquiver.service.node.readers.instructions import (
+    AcksWaiting,
+    Discard,
+    Fetch,
+    Instruction,
+    Lease,
+    LeaseState,
+    Send,
+    SendAcks,
+    SendDropped,
+    SendEnd,
+    Tell,
+)
 
 MAX_LEASE_SHARDS = 1024
 MAX_ACKS = 16384
@@ -32,75 +44,6 @@ FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
 WAIT_MS = 1000
 RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhaustedError, errors.CancelledError_)
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Ask the coordinator for shards; replaces the Lease under way, if any (same sequence, other terms)."""
-
-    sequence: int
-    max_shards: int
-    max_bytes: int
-    draining: bool
-    wait_ms: int
-    wanted: tuple[int, ...] = ()  # these, in this order, and no others
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    shard: int
-    owner: str
-    after_s: float = 0.0
-    drop_first: bool = False  # the reader found its bytes bad: drop the entry before getting it again
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    shard: int
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """The shard is no longer the reader's: stop fetching it, close what was fetched."""
-
-    shard: int
-
-
-@dataclass(frozen=True, slots=True)
-class AcksWaiting:
-    """Call `flush_acks` soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendAcks:
-    shards: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SendDropped:
-    shards: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SendEnd:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """An ERROR frame; a fatal one is the last thing the reader hears."""
-
-    error: TfquiverError
-    fatal: bool
-
-
-Instruction = Lease | Fetch | Send | Discard | AcksWaiting | SendAcks | SendDropped | SendEnd | Tell
-
-
-class LeaseState(Enum):
-    LEASED = 1
-    WAIT = 2
-    END = 3
 
 
 @dataclass(frozen=True, slots=True)

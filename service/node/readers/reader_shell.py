@@ -12,10 +12,12 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.service.node.readers import reader_session
-from tfquiver.service.node.readers.frame_socket import FrameSocket
+from tfquiver.service.node.readers import instructions
+from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
-from tfquiver.service.node.readers.shard_fetches import ShardFetches, Source, shard_name
+from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
+from tfquiver.service.node.readers.shard_fetches import ShardFetches, shard_name
+from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
 ACK_DELAY_S = 0.02
@@ -24,18 +26,18 @@ MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
 
 
-class Reader:
+class ReaderShell:
     """One reader's connection, from HELLO on. Lives on the loop; `finish` or the peer ends it."""
 
     def __init__(
         self,
         label: str,
         coordinator: Coordinator,
-        source: Source,
+        source: ShardSource,
         digests: Callable[[bytes], Awaitable[Digest]],
-        claim: Callable[[str, Reader], Awaitable[None]],
+        claim: Callable[[str, ReaderShell], Awaitable[None]],
         node: tuple[str, str],
-        limits: reader_session.ReaderLimits,
+        limits: ReaderLimits,
     ) -> None:
         self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
         self._claim, self._node, self._limits = claim, node, limits
@@ -43,7 +45,7 @@ class Reader:
         self.reader_id = ""
         self.served_bytes = 0
         self._calls: ReaderCalls | None = None
-        self._session: reader_session.ReaderSession | None = None
+        self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
         self._digest: Digest
         self._held: list[int] = []
@@ -61,15 +63,14 @@ class Reader:
 
     def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
         """Raises ProtocolError on a frame that does not belong here."""
-        try:
-            if isinstance(frame, frames.Open) and self._calls is None:
+        if isinstance(frame, frames.Open) and self._calls is None:
+            try:
                 self._on_open(frame, descriptors)
-                return
-            if descriptors:
-                raise errors.ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            return
+        want_no_descriptors(frame, descriptors)
         match frame:
             case frames.Ping():
                 return
@@ -149,7 +150,7 @@ class Reader:
             await asyncio.wait([self._reopen()])
             await calls.close(complete)
 
-    async def _settle_acks(self, session: reader_session.ReaderSession) -> None:
+    async def _settle_acks(self, session: ReaderSession) -> None:
         if self._ack_timer:
             self._ack_timer.cancel()
         self._flush_acks()
@@ -180,7 +181,7 @@ class Reader:
             return
         if reply.shards != digest.num_shards:
             raise errors.ProtocolError(f"{reply.shards} shards in the session, {digest.num_shards} in the digest")
-        self._session = session = reader_session.ReaderSession(
+        self._session = session = ReaderSession(
             digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits,
             ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
         )  # fmt: skip
@@ -207,29 +208,29 @@ class Reader:
 
     # Instructions.
 
-    def _apply(self, instructions: Iterable[reader_session.Instruction]) -> None:
+    def _apply(self, ordered: Iterable[instructions.Instruction]) -> None:
         fetches = self._fetches
         assert fetches
-        for instruction in instructions:
+        for instruction in ordered:
             match instruction:
-                case reader_session.Send():
+                case instructions.Send():
                     self._send(instruction.shard)
-                case reader_session.Fetch():
+                case instructions.Fetch():
                     fetches.start(instruction)
-                case reader_session.Lease():
+                case instructions.Lease():
                     self._start_lease(instruction)
-                case reader_session.AcksWaiting():
+                case instructions.AcksWaiting():
                     self._flush_acks_soon()
-                case reader_session.SendAcks():
+                case instructions.SendAcks():
                     self._spawn(self._ack(instruction.shards))
-                case reader_session.Discard():
+                case instructions.Discard():
                     fetches.discard(instruction.shard)
-                case reader_session.SendDropped():
+                case instructions.SendDropped():
                     for part in _parts(instruction.shards, frames.MAX_INDEXES):
                         self.socket.send(frames.Dropped(part))
-                case reader_session.SendEnd():
+                case instructions.SendEnd():
                     self.socket.send(frames.End())
-                case reader_session.Tell():
+                case instructions.Tell():
                     self.tell(instruction.error, instruction.fatal)
 
     def _send(self, shard: int) -> None:
@@ -246,13 +247,13 @@ class Reader:
         for shard in shards if self._calls.places else ():
             self._calls.places.pop(shard, None)
 
-    def _start_lease(self, order: reader_session.Lease) -> None:
+    def _start_lease(self, order: instructions.Lease) -> None:
         if self._lease_task:
             self._lease_task.cancel()
         if not self._closing:
             self._lease_task = self._spawn(self._lease(order))
 
-    async def _lease(self, order: reader_session.Lease) -> None:
+    async def _lease(self, order: instructions.Lease) -> None:
         assert self._session and self._calls
         earliest_s = self._now() + _MIN_WAIT_S
         try:
@@ -260,7 +261,7 @@ class Reader:
         except errors.NotFoundError:
             self._reopen()  # the session repeats this Lease after that
             return
-        if state is reader_session.LeaseState.WAIT:
+        if state is instructions.LeaseState.WAIT:
             await asyncio.sleep(max(earliest_s - self._now(), 0))
         self._lease_task = None
         self._apply(self._session.leased(state, leases, self._now()))

@@ -17,12 +17,12 @@ from tfquiver.service.node.readers.delivery_shell import Deliveries
 from tfquiver.service.node.readers.frame_socket import FrameSocket, peer_groups, peer_uid
 from tfquiver.service.node.readers.reader_calls import Coordinator
 from tfquiver.service.node.readers.reader_group import ReaderGroup
-from tfquiver.service.node.readers.reader_shell import Reader
-from tfquiver.service.node.readers.shard_fetches import Source
+from tfquiver.service.node.readers.reader_shell import ReaderShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
+from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
-Peer = Reader | TicketProvider | Deliveries
+Peer = ReaderShell | TicketProvider | Deliveries
 
 HELLO_DEADLINE_S = 10.0
 MAX_CONNECTIONS = 4096
@@ -42,7 +42,7 @@ class SessionServer:
         node: tuple[str, str],
         coordinator: Coordinator,
         office: TicketOffice,
-        source: Source,
+        source: ShardSource,
         digests: Callable[[bytes], Awaitable[Digest]],
         limits: reader_session.ReaderLimits,
         group: ReaderGroup | None = None,
@@ -52,8 +52,8 @@ class SessionServer:
         self._group = group
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
-        self._readers: set[Reader] = set()
-        self._by_id: dict[str, Reader] = {}
+        self._readers: set[ReaderShell] = set()
+        self._by_id: dict[str, ReaderShell] = {}
         self._served_bytes = 0
         self.last_use_s = 0.0
 
@@ -150,7 +150,7 @@ class SessionServer:
             return TicketProvider(self._office)
         if hello.role == frames.ROLE_DELIVERIES:
             return Deliveries(self._coordinator)
-        reader = Reader(
+        reader = ReaderShell(
             hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits
         )
         self._readers.add(reader)
@@ -162,17 +162,17 @@ class SessionServer:
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
         self._used()
-        if isinstance(peer, Reader):
+        if isinstance(peer, ReaderShell):
             peer.finish(complete=False).add_done_callback(lambda _: self._forget(peer))
 
-    def _forget(self, reader: Reader) -> None:
+    def _forget(self, reader: ReaderShell) -> None:
         if reader in self._readers:
             self._readers.discard(reader)
             self._served_bytes += reader.served_bytes
         if self._by_id.get(reader.reader_id) is reader:
             del self._by_id[reader.reader_id]
 
-    async def _claim(self, reader_id: str, reader: Reader) -> None:
+    async def _claim(self, reader_id: str, reader: ReaderShell) -> None:
         # A reader that reconnects may be faster than the news that its old connection is gone. Were the old one
         # closed at the coordinator after the new one was opened, the new one would lose its leases.
         while (other := self._by_id.get(reader_id)) not in (None, reader):

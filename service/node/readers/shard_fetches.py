@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.service.node.readers.reader_session import Fetch
-
-
-class ReadyShard(Protocol):
-    @property
-    def kind(self) -> int: ...
-    @property
-    def fd(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def length_bytes(self) -> int: ...
-    @property
-    def crc32c(self) -> int: ...
-    def close(self) -> None: ...
-
-
-class Source(Protocol):
-    async def get_raw(self, hashes: Sequence[bytes]) -> Mapping[bytes, ReadyShard]: ...
-    async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard: ...
-    async def drop(self, hash: bytes, reason: str) -> None: ...
+from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.readers.instructions import Fetch
+from tfquiver.service.node.shards.shard_source import ShardSource
 
 
 def shard_name(digest: Digest, shard: int) -> str:
@@ -52,7 +33,7 @@ class ShardFetches:
 
     def __init__(
         self,
-        source: Source,
+        source: ShardSource,
         digest: Digest,
         on_ready: Callable[[int], None],
         on_failed: Callable[[int, errors.TfquiverError], None],

@@ -7,13 +7,12 @@ non-fatal UNAVAILABLE, and the provider asks again.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Protocol
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.readers.frame_socket import FrameSocket
 from tfquiver.service.node.readers.reader_calls import order_of
+from tfquiver.service.node.readers.shell import Shell
 from tfquiver.wire import reader_frames as frames
 
 
@@ -21,34 +20,22 @@ class TicketOffice(Protocol):
     async def ticket(self, request: pb.TicketRequest) -> pb.TicketReply: ...
 
 
-class TicketProvider:
+class TicketProvider(Shell):
+    peer = "a ticket provider"
+
     def __init__(self, office: TicketOffice) -> None:
         self._office = office
-        self.socket: FrameSocket
         self._task: asyncio.Task[None] | None = None
 
-    def on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
-        """Raises ProtocolError on a frame that does not belong here."""
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if descriptors:
-            raise errors.ProtocolError(f"{type(frame).__name__} frame: it came with a descriptor")
-        match frame:
-            case frames.Ping():
-                return
-            case frames.Close():
-                self.socket.bid_farewell(None)
-            case frames.Ticket() if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._answer(frame))
-            case _:
-                raise errors.ProtocolError(f"{type(frame).__name__} frame: not expected from a ticket provider here")
+    def take(self, frame: frames.Frame) -> bool:
+        if not isinstance(frame, frames.Ticket) or self._task is not None:
+            return False
+        self._task = asyncio.get_running_loop().create_task(self._answer(frame))
+        return True
 
     def on_gone(self) -> None:
         if self._task:
             self._task.cancel()
-
-    def on_blocked(self, blocked: bool) -> None:
-        """One small reply at a time: nothing to hold back."""
 
     async def _answer(self, frame: frames.Ticket) -> None:
         request = pb.TicketRequest(

@@ -7,12 +7,12 @@ import asyncio
 from absl import logging
 
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 
-async def clear(disk: DiskStore, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
+async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
     """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
     hashes, before_bytes = disk.hashes(), disk.used_bytes
     await source.give_up(hashes)

@@ -1,4 +1,4 @@
-"""Shards on their way into a store: this node's own, or their owner's."""
+"""Shards on their way to where they belong: this node's disk, or their owner's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tfquiver import errors
 from tfquiver.content import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import codec, entry
-from tfquiver.service.node.disk.disk_store import DiskStore
-from tfquiver.service.node.disk.rules import Why
+from tfquiver.service.node.disk.accounting.rules import Why
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 _ASKED = 2
@@ -31,7 +31,7 @@ class Placer:
     def __init__(
         self,
         node_id: str,
-        disk: DiskStore,
+        disk: DiskCache,
         members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple,
         put: Callable[[str, VerifiedShard, bool], None] | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class Placer:
             return False
         return True
 
-    def elsewhere(self, shard: VerifiedShard) -> bool:
+    def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether another node keeps a shard now for which its owner, this node, has no room: hashing fills nodes
         unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
         if self._put is None or not self._disk.may_stand_in(shard.hash):
@@ -68,7 +68,7 @@ class Placer:
             return True
         return False
 
-    def room_elsewhere(self, disk_bytes: int) -> bool:
+    def others_have_room(self, disk_bytes: int) -> bool:
         """Whether another node has said that it has so much room."""
         return self._put is not None and any(
             node.node_id != self._node_id and node.quota_bytes - node.used_bytes >= disk_bytes
@@ -96,7 +96,7 @@ def memory_bytes(header: entry.Header) -> int:
     return 2 * header.raw_length + (header.stored_length if header.codec == entry.ZSTD else 0)
 
 
-def insert_received(disk: DiskStore, header: entry.Header, body: bytes, sender: str) -> None:
+def insert_received(disk: DiskCache, header: entry.Header, body: bytes, sender: str) -> None:
     """Inserts what another node sent; it is not trusted. Blocks.
 
     Raises:

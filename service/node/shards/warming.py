@@ -13,7 +13,7 @@ from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 PARALLEL = 8  # of the fetcher's threads: readers have some left
@@ -33,7 +33,7 @@ class Warming:
     def __init__(
         self,
         node_id: str,
-        disk: DiskStore,
+        disk: DiskCache,
         source: ShardSource,
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
         missing: Callable[[bytes, Sequence[int]], Awaitable[coordinator_pb2.MissingReply]],
@@ -97,7 +97,7 @@ def _owned(digest: Digest, node_id: str, storing: Sequence[str]) -> list[int]:
 class _Run:
     """One call's."""
 
-    def __init__(self, digest: Digest, owned: Sequence[int], disk: DiskStore, source: ShardSource) -> None:
+    def __init__(self, digest: Digest, owned: Sequence[int], disk: DiskCache, source: ShardSource) -> None:
         self._digest, self._owned, self._disk, self._source = digest, owned, disk, source
         self._total_bytes = int(digest.lengths[np.asarray(owned, np.int64)].sum(dtype=np.uint64))
         self.elsewhere: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Bytes of the store: reserved before they are written, committed when they stand, released when they do not (pure).
+"""Bytes of the quota: reserved before they are written, committed when they stand, released when they do not (pure).
 
 Invariant (I-4), at every moment: `stored_bytes + reserved_bytes + aside_bytes <= quota_bytes`, unless the quota was
 just reduced or more was set aside; until enough was removed nothing can be reserved then. Not thread-safe: its owner

@@ -1,4 +1,4 @@
-"""What the store knows of its entries: where each belongs, what is coming, what is going. No disk, no locks: pure.
+"""What is known of the entries: where each belongs, what is coming, what is going. No disk, no locks: pure.
 
 An entry is *here* (readers get it), or it is *going*: its file is about to be deleted, still takes its bytes, and comes
 back when the disk refuses. Bytes are given up only when the file is gone, and a file is forgotten only when it is gone
@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfquiver.service.node.disk.accounts import UNSET, Accounts, drawn
-from tfquiver.service.node.disk.ledger import Ledger
-from tfquiver.service.node.disk.rules import KeepAll, Rules, Why
+from tfquiver.service.node.disk.accounting.accounts import UNSET, Accounts, drawn
+from tfquiver.service.node.disk.accounting.ledger import Ledger
+from tfquiver.service.node.disk.accounting.rules import KeepAll, Rules, Why
 
 
 @dataclass(slots=True)

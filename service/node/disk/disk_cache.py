@@ -1,9 +1,8 @@
-"""The store on the disk: one file a shard, named by its hash. What stands under a hash has that hash (I-3)."""
+"""Shards on the disk: one file each, named by its hash. What stands under a hash has that hash (I-3)."""
 
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import random
 import threading
@@ -16,11 +15,11 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.disk import codec, entry, entry_file, free_room
-from tfquiver.service.node.disk.books import Books, Claim
+from tfquiver.service.node.disk.accounting.books import Books
+from tfquiver.service.node.disk.accounting.rules import Rules, Why
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
+from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
-from tfquiver.service.node.disk.rules import Rules, Why
-from tfquiver.service.node.disk.setback import Setback
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 
@@ -30,22 +29,22 @@ _DEFAULT_SHARE = 0.8
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
-class DiskStore:
+class DiskCache:
     """Thread-safe. One process has the directory (see directory.py).
 
     Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
-    is known of the entries (see books.py), and is never held over a call to the file system.
+    is known of the entries (see accounting/), and is never held over a call to the file system.
 
     Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
     miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in
-    one account (see accounts.py), which the rules name; until `use` gives it some, everything is kept. Nothing goes
+    one account, which the rules name; until `use` gives it some, everything is kept. Nothing goes
     for an entry that the disk does not take: its file is made first. Entries leave the last bytes of the file system to
     the files that say what they are for (see free_room.py).
 
     Args:
       quota_bytes: 0 stores nothing; None: 80 % of what is free, or an entry already. What a lower quota than last time
         has no room for is deleted, at random.
-      on_change: told, in order, of every hash that comes (True) or goes (False); called under the store's lock, so it
+      on_change: told, in order, of every hash that comes (True) or goes (False); called under the lock, so it
         must neither wait nor call back.
     """
 
@@ -63,13 +62,10 @@ class DiskStore:
         self._layout = Layout(root)
         self._mode: codec.Mode = mode
         self._on_change = on_change
-        self._clock = clock or SystemClock()
-        self._setback = Setback()  # of the disk: it failed
-        self._lacking = Setback()  # of room on the disk, for entries
         self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
-        self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
+        self._landing = Landing(root, self._layout, self._books, self._settled, clock or SystemClock(), self._unlinked)
         self.corrupt_entries = 0
         self.refused_inserts = 0
         self._recover(quota_bytes)
@@ -148,8 +144,7 @@ class DiskStore:
     def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""
         with self._lock:
-            now_s = self._clock.now()
-            if self._setback.trouble(now_s) or self._lacking.trouble(now_s):
+            if self._landing.trouble() or self._landing.lacks_room():
                 return False
             try:
                 self._books.choose(hash, disk_bytes + besides_bytes, Why.ASKED)
@@ -168,7 +163,7 @@ class DiskStore:
             return
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
-                if trouble := self._setback.trouble(self._clock.now()):
+                if trouble := self._landing.trouble():
                     raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
                 self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
             kind, stored = codec.compress(shard.raw, self._mode)
@@ -177,7 +172,7 @@ class DiskStore:
             with self._lock:
                 claim = self._books.claim(header.hash, header.disk_bytes, why)
             if claim is not None:
-                self._write(claim, header, stored)
+                self._landing.write(claim, header, stored)
         except errors.ResourceExhaustedError:
             self.refused_inserts += 1
             raise
@@ -188,7 +183,7 @@ class DiskStore:
             return
         try:
             with self._lock:
-                if trouble := self._setback.trouble(self._clock.now()):
+                if trouble := self._landing.trouble():
                     raise errors.ResourceExhaustedError(trouble)
                 self._books.choose(hash, disk_bytes, why)
         except errors.ResourceExhaustedError:
@@ -342,73 +337,3 @@ class DiskStore:
             stay += len(taken) - self._unlinked(taken)
             if not self._books.ledger.excess_bytes or stay >= _BATCH:
                 return
-
-    def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
-        """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
-        temporary = self._layout.temporary_path(claim.hash, next(self._numbers))
-        made = standing = False
-        try:
-            self._leave_free(claim)
-            fd = entry_file.create(temporary)
-            made = True
-            try:
-                self._make_way(claim)
-                entry_file.write_synced(fd, entry.encode(header), stored)
-            finally:
-                os.close(fd)
-            standing = self._land(claim, temporary)
-            with self._lock:
-                self._setback.over()
-                self._lacking.over()
-        except OSError as error:
-            why = f"{temporary}: {error.strerror}"
-            with self._lock:
-                self._setback.failed(why, self._clock.now())
-            raise errors.ResourceExhaustedError(f"{why}: the shard is not kept") from error
-        finally:
-            if not standing:
-                self._unmake(claim, temporary if made else None)
-
-    def _leave_free(self, claim: Claim) -> None:
-        """Raises ResourceExhaustedError when the entry would take what entries leave to others."""
-        free_bytes, kept_bytes = free_room.look(self._root)
-        with self._lock:
-            coming_bytes = self._books.ledger.reserved_bytes - claim.held_bytes  # of others, written in part
-            left_bytes = free_bytes + claim.victim_bytes - claim.size_bytes - coming_bytes
-            if left_bytes < kept_bytes:
-                why = f"{self._root}: {free_bytes} bytes of the disk are free, of which entries leave {kept_bytes}"
-                self._lacking.failed(why, self._clock.now())
-                raise errors.ResourceExhaustedError(f"{why}: the shard is not kept")
-
-    def _make_way(self, claim: Claim) -> None:
-        """Raises ResourceExhaustedError when the disk does not let something go."""
-        for victim in list(claim.victims):
-            if not entry_file.unlink(self._layout.path_of(victim)):
-                raise OSError(errno.EROFS, f"entry {victim.hex()} cannot be deleted to make room")
-            with self._settled:
-                self._books.victim_gone(claim, victim)
-                self._settled.notify_all()
-
-    def _land(self, claim: Claim, temporary: Path) -> bool:
-        """Gives the written file its name; False: it is not to be kept any more."""
-        with self._settled:
-            self._settled.wait_for(lambda: not self._books.is_going(claim.hash))
-            if not self._books.may_land(claim):
-                return False
-        renamed = False
-        path = self._layout.path_of(claim.hash)
-        try:
-            entry_file.rename(temporary, path)
-            renamed = True
-        finally:
-            with self._settled:
-                here = self._books.land(claim, renamed)
-        if renamed and not here:
-            self._unlinked([claim.hash])
-        return renamed
-
-    def _unmake(self, claim: Claim, temporary: Path | None) -> None:
-        gone = temporary is None or entry_file.unlink(temporary)
-        with self._settled:
-            self._books.abandon(claim, gone)
-            self._settled.notify_all()

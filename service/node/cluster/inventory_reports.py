@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 MAX_HASHES = 16384
 
 
-class Inventory:
+class InventoryReports:
     """Args:
     hashes: every hash that is held now; asked when everything has to be told.
     on_change: called (in the changing thread) when there is something new to tell.

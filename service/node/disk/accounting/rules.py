@@ -1,4 +1,4 @@
-"""Which entries the store keeps, and in whose account: what it is told by those who know the data sets. Pure."""
+"""Which entries the disk keeps, and in whose account: what it is told by those who know the data sets. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from tfquiver.service.node.disk.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
 
 
 class Why(Enum):
@@ -18,7 +18,7 @@ class Why(Enum):
 
 
 class Rules(Protocol):
-    """Does not change; whoever has others gives the store new ones."""
+    """Does not change; whoever has others gives the disk new ones."""
 
     @property
     def terms(self) -> Mapping[bytes, AccountTerms]:

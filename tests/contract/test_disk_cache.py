@@ -20,7 +20,7 @@ from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.node.disk import codec, entry
-from tfquiver.service.node.disk.disk_store import DiskStore
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 NOISE = random.Random(1)
@@ -34,7 +34,7 @@ def verified(raw: bytes) -> VerifiedShard:
     return VerifiedShard.check(hashlib.sha256(raw).digest(), raw, "test")
 
 
-def raw_of(store: DiskStore, hash: bytes) -> bytes | None:
+def raw_of(store: DiskCache, hash: bytes) -> bytes | None:
     opened = store.open_entry(hash)
     if opened is None:
         return None
@@ -65,11 +65,11 @@ def root(tmp_path: Path) -> Path:
 def test_what_goes_in_comes_out_also_after_a_restart(root: Path, mode: codec.Mode) -> None:
     shards = [noise(1), noise(5000), noise(2 << 20), verified(b"text " * 100_000)]
     told: list[tuple[bytes, bool]] = []
-    store = DiskStore(root, 1 << 30, mode=mode, on_change=lambda *change: told.append(change))
+    store = DiskCache(root, 1 << 30, mode=mode, on_change=lambda *change: told.append(change))
     for shard in [*shards, *shards]:
         store.insert(shard)
     assert told == [(shard.hash, True) for shard in shards]
-    for again in (store, DiskStore(root, 1 << 30)):
+    for again in (store, DiskCache(root, 1 << 30)):
         assert set(again.hashes()) == {shard.hash for shard in shards}
         assert [raw_of(again, shard.hash) for shard in shards] == [shard.raw for shard in shards]
         assert again.used_bytes == disk_bytes(root)
@@ -77,7 +77,7 @@ def test_what_goes_in_comes_out_also_after_a_restart(root: Path, mode: codec.Mod
 
 
 def test_nobody_else_can_look_inside(root: Path) -> None:
-    DiskStore(root, 1 << 30).insert(noise(100))
+    DiskCache(root, 1 << 30).insert(noise(100))
     for path in [root, *root.rglob("*")]:
         if path.is_dir() and path.parent in (root.parent, root):
             assert stat.S_IMODE(path.stat().st_mode) == 0o700
@@ -121,13 +121,13 @@ def flip(path: Path, at: int) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_damaged_entry_is_a_miss_and_can_be_stored_again(root: Path, damage: str, restart: bool) -> None:
     shard, other = noise(5000), noise(7000)
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     store.insert(shard)
     store.insert(other)
     DAMAGE[damage](path_of(root, shard.hash))
     gone: list[bytes] = []
     if restart:
-        store = DiskStore(root, 1 << 30)
+        store = DiskCache(root, 1 << 30)
     store._on_change = lambda hash, held: held or gone.append(hash)
     was_there = shard.hash in store
     assert raw_of(store, shard.hash) is None
@@ -144,7 +144,7 @@ def test_a_damaged_entry_is_a_miss_and_can_be_stored_again(root: Path, damage: s
 @pytest.mark.parametrize("mode", ["raw", "zstd"])
 def test_a_flipped_body_is_found_when_a_reader_complains(root: Path, mode: codec.Mode) -> None:
     shard = verified(b"some text " * 5000)
-    store = DiskStore(root, 1 << 30, mode=mode)
+    store = DiskCache(root, 1 << 30, mode=mode)
     store.insert(shard)
     assert not store.drop_if_damaged(shard.hash, "a reader that lies")
     flip(path_of(root, shard.hash), 4096 + 10)
@@ -157,7 +157,7 @@ def test_a_flipped_body_is_found_when_a_reader_complains(root: Path, mode: codec
 
 def test_an_entry_that_is_being_read_can_be_deleted(root: Path) -> None:
     shard = noise(50_000)
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     store.insert(shard)
     opened = store.open_entry(shard.hash)
     assert opened
@@ -174,7 +174,7 @@ def test_the_quota_holds_at_every_moment_and_a_lower_one_evicts(
     tmp_path: Path, sizes: list[int], quota_bytes: int, later_bytes: int, seed: int
 ) -> None:
     root = tmp_path / f"{NOISE.getrandbits(64):x}"
-    store = DiskStore(root, quota_bytes, mode="raw")
+    store = DiskCache(root, quota_bytes, mode="raw")
     kept = []
     for size in sizes:
         shard = noise(size)
@@ -187,16 +187,16 @@ def test_the_quota_holds_at_every_moment_and_a_lower_one_evicts(
             assert store.used_bytes + entry.disk_bytes(4096 + size) > quota_bytes
         assert store.used_bytes == disk_bytes(root) <= quota_bytes
     assert store.refused_inserts == len(sizes) - len(kept)
-    for smaller in (DiskStore(root, later_bytes, rng=random.Random(seed)), store):
+    for smaller in (DiskCache(root, later_bytes, rng=random.Random(seed)), store):
         smaller.resize(later_bytes)
         assert smaller.used_bytes <= later_bytes
-    store = DiskStore(root, later_bytes)
+    store = DiskCache(root, later_bytes)
     assert store.used_bytes == disk_bytes(root) <= later_bytes
     assert all(raw_of(store, shard.hash) in (shard.raw, None) for shard in kept)
 
 
 def test_the_quota_holds_while_many_insert_at_once(root: Path) -> None:
-    store = DiskStore(root, 200_000, mode="raw")
+    store = DiskCache(root, 200_000, mode="raw")
     shards = [noise(20_000) for _ in range(12)]
     most: list[int] = []
     stop = threading.Event()
@@ -230,7 +230,7 @@ def test_the_quota_holds_while_many_insert_at_once(root: Path) -> None:
 
 
 def test_a_start_deletes_what_a_kill_left_half_written_and_leaves_strangers_alone(root: Path) -> None:
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     shard = noise(100)
     store.insert(shard)
     half = root / "tmp" / f"{bytes(32).hex()}.7.part"
@@ -242,7 +242,7 @@ def test_a_start_deletes_what_a_kill_left_half_written_and_leaves_strangers_alon
     ]
     for path in strangers:
         path.write_bytes(b"mine")
-    assert DiskStore(root, 1 << 30).hashes() == [shard.hash]
+    assert DiskCache(root, 1 << 30).hashes() == [shard.hash]
     assert not half.exists()
     assert all(path.exists() for path in strangers)
 
@@ -252,7 +252,7 @@ def test_a_file_in_the_place_of_a_directory_is_named(root: Path, place: str) -> 
     (root / place).parent.mkdir(parents=True, exist_ok=True)
     (root / place).write_bytes(b"")
     with pytest.raises(errors.InvalidArgumentError, match=f"{root / place}: a file is in the way"):
-        DiskStore(root, 1 << 30)
+        DiskCache(root, 1 << 30)
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @needs_mounts
 def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
-    store = DiskStore(small_disk, 1 << 30, mode="raw")
+    store = DiskCache(small_disk, 1 << 30, mode="raw")
     kept = []
     with pytest.raises(errors.ResourceExhaustedError, match="bytes of the disk are free, of which entries leave 52428"):
         while True:
@@ -283,14 +283,14 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
 
 @needs_mounts
 def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
-    store = DiskStore(small_disk / "cache", 1 << 30)
+    store = DiskCache(small_disk / "cache", 1 << 30)
     shard = noise(1000)
     store.insert(shard)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(
         errors.PermissionError_, match=r"small/other: Read-only file system; the cache needs a directory"
     ):
-        DiskStore(small_disk / "other", 1 << 30)
+        DiskCache(small_disk / "other", 1 << 30)
     with pytest.raises(errors.ResourceExhaustedError, match="Read-only file system"):
         store.insert(noise(1000))
     assert raw_of(store, shard.hash) == shard.raw
@@ -299,7 +299,7 @@ def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
 @needs_mounts
 def test_objects_on_another_file_system_are_refused(small_disk: Path) -> None:
     with tmpfs(small_disk / "objects", 4096), pytest.raises(errors.InvalidArgumentError, match="different file system"):
-        DiskStore(small_disk, 1 << 30)
+        DiskCache(small_disk, 1 << 30)
 
 
 @pytest.mark.parametrize("place", ["objects", "tmp"])
@@ -309,13 +309,13 @@ def test_a_link_that_somebody_has_put_there_is_not_followed(root: Path, tmp_path
     root.mkdir()
     (root / place).symlink_to(target)
     with pytest.raises(errors.InvalidArgumentError, match=f"{root / place}: a symbolic link is in the way"):
-        DiskStore(root, 1 << 30)
+        DiskCache(root, 1 << 30)
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("part", ["objects", "tmp", "tmp and objects"])
 def test_what_is_deleted_under_a_running_store_comes_back(root: Path, part: str) -> None:
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     shard, other = noise(5000), noise(100)
     store.insert(shard)
     for name in part.split(" and "):
@@ -329,7 +329,7 @@ def test_what_is_deleted_under_a_running_store_comes_back(root: Path, part: str)
 
 
 def test_a_store_whose_directory_is_gone_does_not_make_it_again(root: Path) -> None:
-    store = DiskStore(root, 1 << 30)
+    store = DiskCache(root, 1 << 30)
     shutil.rmtree(root)
     with pytest.raises(errors.ResourceExhaustedError, match="No such file or directory"):
         store.insert(noise(10))
