@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.service import serving
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -63,6 +64,18 @@ def _flush() -> None:
     logging.flush()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+async def until_stopped(library: Library, server: str, **announced: object) -> None:
+    """Tells whoever waits for the ready line, and returns when this process is to stop, soon and whatever happens."""
+    stop = serving.stop_event()
+    serving.announce(server, **announced)
+    try:
+        await stop.wait()
+        logging.info("stopping")
+    finally:
+        leave_in_time(library)
+        library.stop_all()  # before a server's stop(), which waits for every iterator
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import flags
 
 from tfquiver import durable, errors
 from tfquiver.host.endpoints import running_node
@@ -25,7 +25,7 @@ from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts, a
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.node_child import NodeChild
-from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -158,15 +158,10 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> 
     port = int(server.target.rsplit(":", 1)[1])
     service.dispatcher_started(f"localhost:{port}")
     reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
-    stop = serving.stop_event()
     reaping.start()
-    serving.announce("dispatcher", port=port)
     try:
-        await stop.wait()
-        logging.info("stopping")
+        await until_stopped(library, "dispatcher", port=port)
     finally:
-        leave_in_time(library)
-        library.stop_all()
         await asyncio.to_thread(reaping.stop)
         service.close()
         news.close()

@@ -17,7 +17,7 @@ from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
 from tfquiver.service import serving
 from tfquiver.service.node_child import NodeChild
-from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, leave_in_time
+from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
@@ -183,14 +183,9 @@ async def _work(library: Library) -> None:
     port = int(server._address.rpartition(":")[2])
     address = worker_address.replace("%port%", str(port))
     library.set_label(address)
-    stop = serving.stop_event()
-    serving.announce("worker", port=port, address=address)
     try:
-        await stop.wait()
-        logging.info("stopping")
+        await until_stopped(library, "worker", port=port, address=address)
     finally:
-        leave_in_time(library)
-        library.stop_all()  # first: stop() waits for every iterator
         server.stop()
 
 

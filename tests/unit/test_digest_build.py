@@ -86,7 +86,7 @@ def test_a_build_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytes
     for stop_after in range(50, 1800, 150):
         store, journal = three_files(), tmp_path / str(stop_after)
 
-        def stop(now: digest_build.Progress, limit: int = stop_after) -> None:
+        def stop(now: digest_build.BuildProgress, limit: int = stop_after) -> None:
             if now.records >= limit:
                 raise Killed
 

@@ -22,6 +22,7 @@ from typing import BinaryIO
 import tfquiver
 from tfquiver import durable, errors
 from tfquiver.host import log_file, store_environment, up_file
+from tfquiver.host.greeting import greeted
 from tfquiver.host.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.wire import reader_frames as frames
 
@@ -94,13 +95,9 @@ def _whole(endpoint: NodeEndpoint) -> bool:
 
 def _greet(endpoint: NodeEndpoint) -> socket.socket:
     """A connection on which the node has answered. Raises OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection, answer = greeted(endpoint.socket, _CONNECT_S)
     try:
-        connection.settimeout(_CONNECT_S)
-        connection.connect(endpoint.socket)
-        connection.send(frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "")))
-        welcome = frames.decode(connection.recv(frames.MAX_FRAME_BYTES))
-        if welcome != frames.Welcome(endpoint.node_id):
+        if frames.decode(answer) != frames.Welcome(endpoint.node_id):
             raise ConnectionError(f"{endpoint.socket}: not node {endpoint.node_id}")
         connection.settimeout(None)
     except (OSError, errors.ProtocolError) as error:

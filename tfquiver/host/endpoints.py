@@ -21,6 +21,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.host.daemon import find
+from tfquiver.host.greeting import greeted
 from tfquiver.host.node_endpoint import NodeEndpoint
 from tfquiver.wire import reader_frames as frames
 
@@ -97,15 +98,9 @@ class KeptEndpoint:
 
     def _connect(self) -> tuple[NodeEndpoint, socket.socket]:
         endpoint = self._locate()
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            connection.settimeout(_CONNECT_S)
-            connection.connect(endpoint.socket)
-            connection.send(frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "")))
-            if not connection.recv(frames.MAX_FRAME_BYTES):
-                raise ConnectionResetError("the node closed the connection")
+            connection, _ = greeted(endpoint.socket, _CONNECT_S)
         except OSError as error:
-            connection.close()
             raise errors.UnavailableError(f"the node at {endpoint.socket} does not answer: {error}") from error
         for found in _told_when_found:
             found(self._name, endpoint)

@@ -22,7 +22,7 @@ _INLINE_BYTES = 32 << 20  # less than this is scanned sooner than processes star
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BuildProgress:
     """How far a build is. Bytes are stored bytes; those that a journal saved from being read again count as done."""
 
     files_done: int
@@ -40,7 +40,7 @@ def build(
     store_for: Callable[[str], ObjectStore] = stores.for_uri,
     journal_dir: Path | None = None,
     workers: int = 1,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[BuildProgress], None] = lambda _: None,
 ) -> Digest:
     """The digest of `files` (as listing.expand gives them), every record's CRCs checked.
 
@@ -66,7 +66,7 @@ def build(
         nonlocal done_bytes, records
         done_bytes += more_bytes
         records += more_records
-        progress(Progress(files_done, len(files), done_bytes, total_bytes, records))
+        progress(BuildProgress(files_done, len(files), done_bytes, total_bytes, records))
 
     scanned: list[ScannedFile] = []
     if workers <= 1 or len(files) <= 1 or total_bytes < _INLINE_BYTES:

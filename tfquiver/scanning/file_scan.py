@@ -11,7 +11,7 @@ from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import streams
 from tfquiver.scanning.file_cut import cut_file
 from tfquiver.scanning.scan_journal import Rows, ScanJournal, to_rows
-from tfquiver.stores import ObjectInfo, ObjectStore
+from tfquiver.stores import CountedStore, ObjectStore
 
 Report = Callable[[int, int], None]  # (stored bytes, records) more than at the last call; may raise to stop the scan
 _FLUSH_ROWS = 4096
@@ -24,29 +24,6 @@ class ScannedFile:
     rows: Rows
 
 
-class CountedStore:
-    """A store that tells of every read: progress counts stored bytes, whatever the compression."""
-
-    def __init__(self, store: ObjectStore, report: Report) -> None:
-        self._store = store
-        self._report = report
-        self.remote = store.remote
-
-    def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._store.list(pattern)
-
-    def stat(self, uri: str) -> ObjectInfo:
-        return self._store.stat(uri)
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        data = self._store.read(uri, offset, length, generation, deadline_s)
-        self._report(length, 0)
-        return data
-
-    def close(self) -> None:
-        pass
-
-
 def scan_file(
     entry: FileEntry, store: ObjectStore, policy: CutPolicy, journal_dir: Path | None, report: Report
 ) -> ScannedFile:
@@ -54,7 +31,7 @@ def scan_file(
     # Without a generation nothing says that the file is still the one the journal is about.
     if journal_dir is None or not entry.generation:
         entry = streams.resolve(entry, store)
-        shards = cut_file(entry, CountedStore(store, report), policy, keep_data=False)
+        shards = cut_file(entry, _counted(store, report), policy, keep_data=False)
         rows = []
         for shard in shards:
             report(0, shard.records)
@@ -81,7 +58,7 @@ def _scan_on(
     if plain:
         report(done_bytes, records)
     # A compressed stream has no way in but its start: what the journal has of it is cut again and skipped.
-    shards = cut_file(entry, CountedStore(store, report), policy, start=done_bytes if plain else 0, keep_data=False)
+    shards = cut_file(entry, _counted(store, report), policy, start=done_bytes if plain else 0, keep_data=False)
     fresh: list[tuple[bytes, int, int, int]] = []
     unwritten_bytes = 0
     for shard in shards:
@@ -96,3 +73,8 @@ def _scan_on(
     journal.append(fresh)
     journal.finish(entry.compression)
     return ScannedFile(entry, journal.rows)
+
+
+def _counted(store: ObjectStore, report: Report) -> CountedStore:
+    """Reads are reported in stored bytes, whatever the compression."""
+    return CountedStore(store, lambda size_bytes: report(size_bytes, 0))

@@ -6,60 +6,18 @@ as the version that was asked for, or an error does.
 
 from __future__ import annotations
 
-import re
 import threading
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tfquiver import errors
 from tfquiver.stores.access import Access
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
-    """`generation` names this version of the object: it changes when the object does. "": the store has none."""
-
-    uri: str
-    size_bytes: int
-    generation: str
-
-
-class ObjectStore(Protocol):
-    """Thread-safe; every call blocks. Messages of all errors name the object."""
-
-    @property
-    def remote(self) -> bool:
-        """Whether a read is a round trip that is worth starting early."""
-
-    def list(self, pattern: str) -> list[ObjectInfo]:
-        """Objects that match a glob (`*`, `?`, `[...]` within a name, `**` across `/`), sorted by URI."""
-
-    def stat(self, uri: str) -> ObjectInfo:
-        """Raises NotFoundError, PermissionError_, UnauthenticatedError, UnavailableError."""
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        """Exactly `length` bytes from `offset` of that generation ("": of whichever is there).
-
-        Retries with backoff inside `deadline_s` seconds.
-
-        Raises:
-          StaleDigestError: the object is gone, is of another generation, or is shorter.
-          NotFoundError: no generation was asked for and the object is not there.
-          PermissionError_, UnauthenticatedError: the store refused; no credentials, or wrong ones.
-          UnavailableError: the store could not be reached, or failed, until the deadline.
-        """
-
-    def close(self) -> None: ...
-
+from tfquiver.stores.object_store import CountedStore as CountedStore
+from tfquiver.stores.object_store import ObjectInfo as ObjectInfo
+from tfquiver.stores.object_store import ObjectStore as ObjectStore
+from tfquiver.stores.object_store import scheme_of as scheme_of
 
 _lock = threading.Lock()
 _stores: dict[str, ObjectStore] = {}
-
-
-def scheme_of(uri: str) -> str:
-    """ "gs" of gs://bucket/name; "file" of a plain path."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", uri)
-    return match[1].lower() if match else "file"
 
 
 def for_uri(uri: str) -> ObjectStore:

@@ -96,16 +96,16 @@ def resolve(scheme: str) -> Access | None:
             return None
         case "gs":
             try:
-                from tfquiver.stores import google_login
+                from tfquiver.stores.login import google
             except ImportError:
                 return None  # `stores` says what to install
-            fields, expires_at_s = google_login.resolve()
+            fields, expires_at_s = google.resolve()
         case "s3" | "s3a":
             try:
-                from tfquiver.stores import s3_login
+                from tfquiver.stores.login import s3
             except ImportError:
                 return None  # `stores` says what to install
-            fields, expires_at_s = s3_login.resolve(_fsspec_options(scheme))
+            fields, expires_at_s = s3.resolve(_fsspec_options(scheme))
         case _:
             fields, expires_at_s = _azure(scheme) | _fsspec_options(scheme), 0.0
             if not fields:

@@ -18,8 +18,9 @@ import fsspec.asyn
 from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
-from tfquiver.stores import ObjectInfo, scheme_of
+from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.object_store import ObjectInfo, scheme_of
 from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
@@ -83,25 +84,10 @@ class FsspecStore:
             if not generation and len(data) == length:
                 return data
             now = self._stat(uri, max(give_up_at - time.monotonic(), 0.001))
-            if generation and now.generation != generation:
-                raise errors.StaleDigestError(
-                    f"{uri}: the object has changed since the digest was built (it was {generation}, it is "
-                    f"{now.generation}); build the digest again"
-                )
-            if offset + length > now.size_bytes:
-                raise errors.StaleDigestError(
-                    f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {now.size_bytes}"
-                )
-            if len(data) != length:
-                raise Transient(f"{len(data)} bytes came where {length} were asked for at offset {offset}")
-            return data
+            return versions.checked(uri, data, offset, length, generation, now)
 
-        try:
+        with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
-        except errors.NotFoundError as error:
-            if generation:
-                raise errors.StaleDigestError(f"{uri}: the object is gone since the digest was built") from error
-            raise
 
     def close(self) -> None:
         self._attempts.stop()

@@ -18,8 +18,10 @@ from google.api_core import exceptions
 from google.cloud import storage
 
 from tfquiver import errors
-from tfquiver.stores import ObjectInfo, globs, google_login
+from tfquiver.stores import globs, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.login.google import EMULATOR, WHAT_TO_DO, default_credentials
+from tfquiver.stores.object_store import ObjectInfo
 
 T = TypeVar("T")
 _LIST_DEADLINE_S = 60.0
@@ -41,14 +43,14 @@ _TRANSIENT = (
 
 class GcsStore:
     """Args:
-    options: as google_login.resolve gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
+    options: as login/google.py gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
       credentials, which renew themselves.
     """
 
     remote = True
 
     def __init__(self, options: dict[str, Any] | None = None, attempts: Attempts | None = None) -> None:
-        endpoint = os.environ.get(google_login.EMULATOR) if options is None else options.get("endpoint")
+        endpoint = os.environ.get(EMULATOR) if options is None else options.get("endpoint")
         named = f"; STORAGE_EMULATOR_HOST is {endpoint}" if endpoint else ""
         self._attempts = attempts or Attempts(hint=f"check the network{named}")
         if endpoint:
@@ -120,8 +122,7 @@ class GcsStore:
         def attempt(left_s: float) -> bytes:
             blob = self._client.bucket(bucket).blob(name, generation=int(generation) if generation else None)
             data = self._body(blob, offset, length, left_s)
-            if len(data) != length:
-                raise Transient(f"{len(data)} bytes came where {length} were asked for at offset {offset}")
+            versions.check_length(data, offset, length)
             return data
 
         return self._run(uri, deadline_s, attempt, missing)
@@ -168,11 +169,11 @@ class GcsStore:
                 if error.retryable:
                     raise Transient(f"{type(error).__name__}: {error}") from error
                 raise errors.UnauthenticatedError(
-                    f"{what}: the credentials are not taken: {error}; {google_login.WHAT_TO_DO}"
+                    f"{what}: the credentials are not taken: {error}; {WHAT_TO_DO}"
                 ) from error
             except exceptions.Unauthorized as error:
                 raise errors.UnauthenticatedError(
-                    f"{what}: the store refused the credentials: {error}; {google_login.WHAT_TO_DO}"
+                    f"{what}: the store refused the credentials: {error}; {WHAT_TO_DO}"
                 ) from error
             except exceptions.Forbidden as error:
                 raise errors.PermissionError_(
@@ -188,7 +189,7 @@ def _credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
     if endpoint:
         return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
     if options is None:
-        return google_login.default()
+        return default_credentials()
     token, project = options.get("token"), options.get("quota_project")
     return google.oauth2.credentials.Credentials(token, quota_project_id=project)  # type: ignore[no-untyped-call]
 

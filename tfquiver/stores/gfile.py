@@ -11,8 +11,9 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from tfquiver import errors
-from tfquiver.stores import ObjectInfo
+from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores.object_store import ObjectInfo
 from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
@@ -60,25 +61,10 @@ class GfileStore:
                 file.seek(offset)
                 data: bytes = file.read(length)
             now = _info(uri, self._gfile.stat(uri))
-            if generation and now.generation != generation:
-                raise errors.StaleDigestError(
-                    f"{uri}: the object has changed since the digest was built (it was {generation}, it is "
-                    f"{now.generation}); build the digest again"
-                )
-            if offset + length > now.size_bytes:
-                raise errors.StaleDigestError(
-                    f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {now.size_bytes}"
-                )
-            if len(data) != length:
-                raise Transient(f"{len(data)} bytes came where {length} were asked for at offset {offset}")
-            return data
+            return versions.checked(uri, data, offset, length, generation, now)
 
-        try:
+        with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
-        except errors.NotFoundError as error:
-            if generation:
-                raise errors.StaleDigestError(f"{uri}: the object is gone since the digest was built") from error
-            raise
 
     def close(self) -> None:
         self._attempts.stop()

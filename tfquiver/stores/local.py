@@ -9,7 +9,8 @@ import stat
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.stores import ObjectInfo
+from tfquiver.stores import versions
+from tfquiver.stores.object_store import ObjectInfo
 from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
@@ -68,31 +69,20 @@ class LocalStore:
         path = path_of(uri)
         try:
             with Path(path).open("rb", buffering=0) as file:
-                self._check(uri, generation, os.fstat(file.fileno()))
+                versions.check(uri, "file", generation, _generation(os.fstat(file.fileno())))
                 data = os.pread(file.fileno(), length, offset)
                 while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
                     data += more
                 # After the read: a file rewritten in place while it was read must not pass for the old one.
-                self._check(uri, generation, os.fstat(file.fileno()))
+                versions.check(uri, "file", generation, _generation(os.fstat(file.fileno())))
         except FileNotFoundError as error:
             if generation:
                 raise errors.StaleDigestError(f"{uri}: the file is gone since the digest was built") from error
             raise errors.from_os_error(error, uri) from error
         except OSError as error:
             raise errors.from_os_error(error, uri) from error
-        if len(data) != length:
-            raise errors.StaleDigestError(
-                f"{uri}: bytes {offset} to {offset + length} were asked for; it ends at {offset + len(data)}"
-            )
+        versions.check_end(uri, offset, length, offset + len(data))
         return data
-
-    @staticmethod
-    def _check(uri: str, generation: str, found: os.stat_result) -> None:
-        if generation and _generation(found) != generation:
-            raise errors.StaleDigestError(
-                f"{uri}: the file has changed since the digest was built (it was {generation}, it is "
-                f"{_generation(found)}); build the digest again"
-            )
 
 
 def _stat(name: str) -> os.stat_result:

@@ -68,6 +68,11 @@ class Fields:
             raise ProtocolError(f"{self.frame} frame: {len(self._payload) - self._at} bytes too many")
 
 
+def clipped(message: object) -> str:
+    """A message that fits a frame."""
+    return str(message).encode()[:MAX_STRING_BYTES].decode(errors="ignore")
+
+
 def text(value: str) -> bytes:
     data = value.encode()
     if len(data) > MAX_STRING_BYTES:

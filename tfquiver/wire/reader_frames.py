@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
+from tfquiver.wire import frame_header
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
 from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
-from tfquiver.wire.frame_fields import Fields, text
+from tfquiver.wire.frame_fields import Fields, clipped, text
+from tfquiver.wire.frame_header import HEADER_BYTES
+from tfquiver.wire.frame_header import MAGIC as MAGIC
 
-MAGIC = 0x5154
 VERSION = 1
 MAX_FRAME_BYTES = 65536
 MAX_BYTES = 1 << 62
@@ -27,13 +29,11 @@ PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
 KIND_FILE = 0
 KIND_MEMORY = 1
 
-_HEADER = struct.Struct("<HBBI")
 _SHARD = struct.Struct("<HBBIIBQQIIIQIII")
 _U8 = struct.Struct("<B")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_HEADER_BYTES = _HEADER.size
-_SHARD_BYTES = _SHARD.size - _HEADER_BYTES
+_SHARD_BYTES = _SHARD.size - HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +306,7 @@ def _payload(frame: Frame) -> bytes:
 
 def error(error: TfquiverError, fatal: bool) -> Error:
     """The ERROR frame for an exception; a message too long for a frame is cut."""
-    message = str(error).encode()[:MAX_STRING_BYTES].decode(errors="ignore")
-    return Error(code_number(error), fatal, message)
+    return Error(code_number(error), fatal, clipped(error))
 
 
 def encode(frame: Frame) -> bytes:
@@ -320,25 +319,21 @@ def encode(frame: Frame) -> bytes:
             place.unit, place.position, place.offset, place.block_records, place.block_shards,
         )  # fmt: skip
     payload = _payload(frame)
-    return _HEADER.pack(MAGIC, VERSION, _NUMBERS[type(frame)], len(payload)) + payload
+    return frame_header.packed(VERSION, _NUMBERS[type(frame)], len(payload)) + payload
 
 
 def decode(message: bytes | bytearray | memoryview) -> Frame:
     """The value of one whole message. Raises ProtocolError when it is anything but one well-formed frame."""
     view = memoryview(message)
-    if not _HEADER_BYTES <= len(view) <= MAX_FRAME_BYTES:
-        raise ProtocolError(f"a message of {len(view)} bytes is not a frame ({_HEADER_BYTES} to {MAX_FRAME_BYTES})")
-    magic, version, number, length = _HEADER.unpack_from(view)
-    if magic != MAGIC:
-        raise ProtocolError(f"a frame begins with {magic:#06x}, not {MAGIC:#06x}: is the peer a tfquiver op?")
-    if version != VERSION:
-        raise ProtocolError(f"a frame of protocol version {version}; this node speaks {VERSION}")
+    if not HEADER_BYTES <= len(view) <= MAX_FRAME_BYTES:
+        raise ProtocolError(f"a message of {len(view)} bytes is not a frame ({HEADER_BYTES} to {MAX_FRAME_BYTES})")
+    number, length = frame_header.unpacked(view, VERSION, "op")
     if not 1 <= number <= len(_TYPES):
         raise ProtocolError(f"there is no frame type {number}")
     cls = _TYPES[number - 1]
-    if length != len(view) - _HEADER_BYTES:
-        raise ProtocolError(f"{cls.__name__} frame: its header says {length} bytes, {len(view) - _HEADER_BYTES} came")
-    fields = Fields(cls.__name__, view[_HEADER_BYTES:])
+    if length != len(view) - HEADER_BYTES:
+        raise ProtocolError(f"{cls.__name__} frame: its header says {length} bytes, {len(view) - HEADER_BYTES} came")
+    fields = Fields(cls.__name__, view[HEADER_BYTES:])
     frame = _READ[cls](fields)
     fields.end()
     return frame

@@ -29,7 +29,7 @@ def resolve() -> tuple[dict[str, Any], float]:
     """
     if endpoint := os.environ.get(EMULATOR):
         return {"endpoint": endpoint}, 0.0
-    credentials = default()
+    credentials = default_credentials()
     try:
         credentials.refresh(google.auth.transport.requests.Request(session=_Impatient()))
     except google.auth.exceptions.TransportError as error:
@@ -41,7 +41,7 @@ def resolve() -> tuple[dict[str, Any], float]:
     return fields, float(calendar.timegm(expiry.timetuple())) if expiry else 0.0
 
 
-def default() -> Any:
+def default_credentials() -> Any:
     """Application default credentials. Raises UnauthenticatedError that says which file is wrong."""
     try:
         credentials, _ = google.auth.default(scopes=[SCOPE])

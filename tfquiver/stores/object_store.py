@@ -1,0 +1,83 @@
+"""What a store is to those who use one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+def scheme_of(uri: str) -> str:
+    """ "gs" of gs://bucket/name; "file" of a plain path."""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", uri)
+    return match[1].lower() if match else "file"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """`generation` names this version of the object: it changes when the object does. "": the store has none."""
+
+    uri: str
+    size_bytes: int
+    generation: str
+
+
+class ObjectStore(Protocol):
+    """Thread-safe; every call blocks. Messages of all errors name the object."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether a read is a round trip that is worth starting early."""
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        """Objects that match a glob (`*`, `?`, `[...]` within a name, `**` across `/`), sorted by URI."""
+
+    def stat(self, uri: str) -> ObjectInfo:
+        """Raises NotFoundError, PermissionError_, UnauthenticatedError, UnavailableError."""
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        """Exactly `length` bytes from `offset` of that generation ("": of whichever is there).
+
+        Retries with backoff inside `deadline_s` seconds.
+
+        Raises:
+          StaleDigestError: the object is gone, is of another generation, or is shorter.
+          NotFoundError: no generation was asked for and the object is not there.
+          PermissionError_, UnauthenticatedError: the store refused; no credentials, or wrong ones.
+          UnavailableError: the store could not be reached, or failed, until the deadline.
+        """
+
+    def close(self) -> None: ...
+
+
+class CountedStore:
+    """A store that tells of every read. Closing it leaves the other one open: that is everybody's.
+
+    Args:
+      before: told the URI and size of each read that is about to be; may wait, or raise to stop.
+      after: told the size of each that succeeded, in the reading thread; may raise to stop.
+    """
+
+    def __init__(
+        self, store: ObjectStore, after: Callable[[int], None], before: Callable[[str, int], None] = lambda *_: None
+    ) -> None:
+        self._store, self._after, self._before = store, after, before
+
+    @property
+    def remote(self) -> bool:
+        return self._store.remote
+
+    def list(self, pattern: str) -> list[ObjectInfo]:
+        return self._store.list(pattern)
+
+    def stat(self, uri: str) -> ObjectInfo:
+        return self._store.stat(uri)
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        self._before(uri, length)
+        data = self._store.read(uri, offset, length, generation, deadline_s)
+        self._after(length)
+        return data
+
+    def close(self) -> None: ...
