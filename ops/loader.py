@@ -41,7 +41,7 @@ class Library:
         Args:
           digest_id: 32 raw bytes.
           session_key: unique for each time a pipeline is distributed.
-          options: of the op (ops/core/options.h).
+          options: of the op (ops/core/reader/options.h).
           num_records: in the data set.
         """
         text = json.dumps(options, separators=(",", ":"), sort_keys=True)

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/shard_records.h"
-#include "ops/core/tfrecord.h"
-#include "ops/core/unix_socket.h"
+#include "ops/core/format/tfrecord.h"
+#include "ops/core/shards/shard_records.h"
+#include "ops/core/wire/unix_socket.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -1,9 +1,9 @@
 #ifndef TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 #define TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 
-#include "ops/core/checkpoint.h"
-#include "ops/core/crc32c.h"
-#include "ops/core/shard_records.h"
+#include "ops/core/format/crc32c.h"
+#include "ops/core/position/checkpoint.h"
+#include "ops/core/shards/shard_records.h"
 
 namespace tfquiver {
 

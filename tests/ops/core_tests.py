@@ -20,17 +20,17 @@ def build(sanitizer: str) -> Path:
     folder = ROOT / "build" / "core-tests" / sanitizer
     folder.mkdir(parents=True, exist_ok=True)
     folders = (ROOT / "ops" / "core", ROOT / "ops" / "testing")
-    newest_header = max(header.stat().st_mtime for folder in folders for header in folder.glob("*.h"))
+    newest_header = max(header.stat().st_mtime for folder in folders for header in folder.rglob("*.h"))
 
     def compile_one(source: Path) -> str:
-        target = folder / f"{source.stem}.o"
+        target = folder / "_".join(source.relative_to(ROOT / "ops").with_suffix(".o").parts)
         if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, newest_header):
             subprocess.run(["g++", *flags, "-c", str(source), "-o", f"{target}.part"], check=True)
             Path(f"{target}.part").replace(target)
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = list(pool.map(compile_one, sorted(source for folder in folders for source in folder.glob("*.cc"))))
+        objects = list(pool.map(compile_one, sorted(source for folder in folders for source in folder.rglob("*.cc"))))
     program = folder / "core_tests"
     subprocess.run(["g++", *flags, "-o", str(program), *objects, "-pthread"], check=True)
     return program

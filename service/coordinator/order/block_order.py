@@ -23,7 +23,7 @@ _MASK = (1 << 64) - 1
 
 
 def order_seed(seed: int, epoch: int) -> int:
-    """Of an epoch's order; never 0. The op makes the same number (ops/core/reader.cc)."""
+    """Of an epoch's order; never 0. The op makes the same number (ops/core/reader/reader.cc)."""
     mixed = np.array([(seed + epoch * _GOLDEN) & _MASK], np.uint64)
     return int(_mixed(mixed)[0]) or 1
 

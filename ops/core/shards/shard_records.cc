@@ -1,0 +1,118 @@
+#include "ops/core/shards/shard_records.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ops/core/format/record_tag.h"
+#include "ops/core/format/tfrecord.h"
+
+namespace tfquiver {
+namespace {
+
+// In a block every record is its size and its bytes.
+constexpr size_t kSizeBytes = sizeof(uint64_t);
+
+}  // namespace
+
+ShardRecords::~ShardRecords() {
+  std::vector<BlockPool::Block> retired;
+  Discard(&retired);
+  for (auto& block : retired) blocks_->Put(std::move(block));
+}
+
+void ShardRecords::AppendSmall(const char* data, size_t size) {
+  const size_t needed = kSizeBytes + size;
+  if (packed_.empty() || packed_.back().size - used_bytes_.back() < needed) {
+    // A block no larger than the shard: there may be many thousand shards of one record here.
+    const size_t room = std::min<uint64_t>(BlockPool::kBlockBytes, to_pack_bytes_);
+    packed_.push_back(blocks_->Get(std::max(needed, room)));
+    used_bytes_.push_back(0);
+  }
+  char* to = packed_.back().bytes.get() + used_bytes_.back();
+  const uint64_t stored_size = size;
+  std::memcpy(to, &stored_size, kSizeBytes);
+  if (size > 0) std::memcpy(to + kSizeBytes, data, size);
+  used_bytes_.back() += needed;
+  to_pack_bytes_ -= std::min<uint64_t>(to_pack_bytes_, needed);
+  left_bytes_ += size + kRecordFramingBytes;
+  ++records_;
+}
+
+char* ShardRecords::AppendLarge(size_t size) {
+  Large large{nullptr, nullptr, size};
+  large.blob = blobs_->New(size, &large.data);
+  large_.push_back(large);
+  left_bytes_ += size + kRecordFramingBytes;
+  ++records_;
+  return large.data;
+}
+
+void ShardRecords::Order(const std::vector<uint32_t>& order) {
+  std::vector<Large> ordered;
+  ordered.reserve(large_.size());
+  for (uint32_t index : order) ordered.push_back(large_[index]);
+  large_ = std::move(ordered);
+}
+
+void ShardRecords::CountSkipped(uint32_t skipped) {
+  if (!large_.empty()) {
+    // Large records were read whole to check them: the skipped ones are here and go now.
+    for (; next_large_ < skipped; ++next_large_) {
+      left_bytes_ -= large_[next_large_].size + kRecordFramingBytes;
+      blobs_->Delete(large_[next_large_].blob);
+    }
+  } else {
+    records_ += skipped;
+  }
+  taken_ += skipped;
+}
+
+Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
+  uint64_t tag = 0;
+  if (!tag_order_.empty()) {
+    const uint32_t index = tag_order_[taken_];
+    tag = MakeTag(shard_, index, index + 1 == tag_order_.size());
+  }
+  ++taken_;
+  if (!large_.empty()) {
+    const Large& large = large_[next_large_++];
+    left_bytes_ -= large.size + kRecordFramingBytes;
+    return Record{large.blob, large.data, large.size, tag};
+  }
+  if (at_ == used_bytes_[block_]) {
+    ++block_;
+    at_ = 0;
+  }
+  BlockPool::Block& block = packed_[block_];
+  uint64_t size;
+  std::memcpy(&size, block.bytes.get() + at_, kSizeBytes);
+  const Record record{nullptr, block.bytes.get() + at_ + kSizeBytes, static_cast<size_t>(size),
+                      tag};
+  at_ += kSizeBytes + size;
+  left_bytes_ -= size + kRecordFramingBytes;
+  if (at_ == used_bytes_[block_]) {
+    retired->push_back(std::move(block));
+  } else {
+    // The shard's next turn comes after many other shards': have its record in the cache by then.
+    __builtin_prefetch(block.bytes.get() + at_);
+    __builtin_prefetch(block.bytes.get() + at_ + 64);
+    __builtin_prefetch(block.bytes.get() + at_ + 128);
+    __builtin_prefetch(block.bytes.get() + at_ + 192);
+  }
+  return record;
+}
+
+void ShardRecords::Discard(std::vector<BlockPool::Block>* retired) {
+  for (; next_large_ < large_.size(); ++next_large_) blobs_->Delete(large_[next_large_].blob);
+  for (auto& block : packed_) {
+    if (block.bytes != nullptr) retired->push_back(std::move(block));
+  }
+  packed_.clear();
+  used_bytes_.clear();
+  block_ = at_ = 0;
+  taken_ = records_;
+  left_bytes_ = 0;
+}
+
+}  // namespace tfquiver
