@@ -1,43 +1,14 @@
 #include "ops/core/delivery/delivery_ledger.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "ops/core/format/bytes.h"
 #include "ops/core/format/record_tag.h"
-#include "ops/core/wire/frame.h"
 
 namespace tfquiver {
 namespace {
 
-constexpr std::string_view kMagic = "TQDL";
-constexpr uint8_t kVersion = 1;
-
-template <typename T>
-void Put(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-template <typename T>
-bool Get(std::string_view* in, T* value) {
-  if (in->size() < sizeof(T)) return false;
-  std::memcpy(value, in->data(), sizeof(T));
-  in->remove_prefix(sizeof(T));
-  return true;
-}
-
-bool GetBytes(std::string_view* in, std::string_view* bytes) {
-  uint32_t size;
-  if (!Get(in, &size) || in->size() < size) return false;
-  *bytes = in->substr(0, size);
-  in->remove_prefix(size);
-  return true;
-}
-
-void PutBytes(std::string_view bytes, std::string* out) {
-  Put(static_cast<uint32_t>(bytes.size()), out);
-  out->append(bytes);
-}
+constexpr Signature kSignature{"TQDL", 1};
 
 uint64_t Ones(const std::vector<uint8_t>& bits) {
   uint64_t ones = 0;
@@ -99,46 +70,41 @@ uint64_t DeliveryLedger::memory_bytes() const {
 std::string DeliveryLedger::Write(std::string_view digest_id, Crc32cExtend crc,
                                   ZlibCodec codec) const {
   const std::vector<uint8_t>& done = progress_.marks().done;
-  std::string out(kMagic);
-  Put(kVersion, &out);
+  std::string out;
+  PutSignature(kSignature, &out);
   out.append(digest_id);
   Put(records_, &out);
   Put(progress_.shards(), &out);
   Put(delivered_, &out);
-  PutBytes(codec.deflate(std::string(done.begin(), done.end())), &out);
+  PutSized<uint32_t>(codec.deflate(std::string(done.begin(), done.end())), &out);
   Put(static_cast<uint32_t>(open_.size()), &out);
   for (const auto& [shard, open] : open_) {
     Put(shard, &out);
     Put(static_cast<uint32_t>(open.records), &out);
-    PutBytes(std::string_view(reinterpret_cast<const char*>(open.bits.data()), open.bits.size()),
-             &out);
+    PutSized<uint32_t>(
+        std::string_view(reinterpret_cast<const char*>(open.bits.data()), open.bits.size()), &out);
   }
-  Put(crc(0, out.data(), out.size()), &out);
+  PutChecksum(crc, &out);
   return out;
 }
 
 Status DeliveryLedger::Read(std::string_view bytes, std::string_view digest_id, Crc32cExtend crc,
                             ZlibCodec codec) {
   const Status malformed(Code::kInvalidArgument, "the checkpoint of what was delivered is damaged");
-  uint32_t stored_crc;
-  if (bytes.size() < kMagic.size() + sizeof(stored_crc)) return malformed;
-  std::string_view in = bytes.substr(0, bytes.size() - sizeof(stored_crc));
-  std::memcpy(&stored_crc, bytes.data() + in.size(), sizeof(stored_crc));
-  if (in.substr(0, kMagic.size()) != kMagic || crc(0, in.data(), in.size()) != stored_crc) {
+  std::string_view in = bytes;
+  uint8_t version;
+  std::string_view of_digest;
+  if (!CutChecksum(crc, &in) || !GetSignature(kSignature, &in, &version) ||
+      version != kSignature.version || !GetRaw(&in, kIdBytes, &of_digest)) {
     return malformed;
   }
-  in.remove_prefix(kMagic.size());
-  uint8_t version;
-  if (!Get(&in, &version) || version != kVersion || in.size() < kIdBytes) return malformed;
-  const bool same_data = in.substr(0, kIdBytes) == digest_id;
-  in.remove_prefix(kIdBytes);
   uint64_t records;
   uint64_t shards;
   uint64_t delivered;
   std::string_view zlib;
   uint32_t count;
   if (!Get(&in, &records) || !Get(&in, &shards) || !Get(&in, &delivered)) return malformed;
-  if (!same_data || records != records_ || shards != progress_.shards()) {
+  if (of_digest != digest_id || records != records_ || shards != progress_.shards()) {
     return Status(Code::kInvalidArgument,
                   "the checkpoint of what was delivered is of another data set: restore it into a "
                   "pipeline over the data it was taken from");
@@ -146,7 +112,8 @@ Status DeliveryLedger::Read(std::string_view bytes, std::string_view digest_id, 
   Marks marks;
   marks.shards = shards;
   std::string done;
-  if (!GetBytes(&in, &zlib) || !codec.inflate(zlib, (shards + 7) / 8, &done) || !Get(&in, &count)) {
+  if (!GetSized<uint32_t>(&in, &zlib) || !codec.inflate(zlib, (shards + 7) / 8, &done) ||
+      !Get(&in, &count)) {
     return malformed;
   }
   marks.done.assign(done.begin(), done.end());
@@ -164,7 +131,7 @@ bool DeliveryLedger::ReadOpen(std::string_view* in) {
   uint32_t shard;
   uint32_t records;
   std::string_view bits;
-  if (!Get(in, &shard) || !Get(in, &records) || !GetBytes(in, &bits)) return false;
+  if (!Get(in, &shard) || !Get(in, &records) || !GetSized<uint32_t>(in, &bits)) return false;
   if (shard >= progress_.shards()) return false;
   Open& open = open_[shard];
   open.records = records;

@@ -11,13 +11,12 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/core/wire/frame.h"
+#include "ops/core/format/bytes.h"
 
 namespace tfquiver {
 namespace {
 
-constexpr std::string_view kMagic = "TQOL";
-constexpr uint8_t kVersion = 1;
+constexpr Signature kSignature{"TQOL", 1};
 constexpr uint8_t kRestored = 1;
 constexpr uint8_t kHomogeneous = 2;
 constexpr uint64_t kLeaves = uint64_t{1} << 63;
@@ -26,22 +25,9 @@ constexpr size_t kPrefixBytes = 8;
 constexpr size_t kHeaderBytes = kPrefixBytes + kIdBytes + 6 * sizeof(uint64_t) + sizeof(uint32_t);
 constexpr size_t kEntryBytes = 4 + 8 + 4;
 
-template <typename T>
-void Put(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-template <typename T>
-T Get(std::string_view* in) {
-  T value;
-  std::memcpy(&value, in->data(), sizeof(T));
-  in->remove_prefix(sizeof(T));
-  return value;
-}
-
 std::string Bytes(const OrderHeader& header, Crc32cExtend crc) {
-  std::string out(kMagic);
-  Put(kVersion, &out);
+  std::string out;
+  PutSignature(kSignature, &out);
   Put<uint8_t>((header.restored ? kRestored : 0) | (header.homogeneous ? kHomogeneous : 0), &out);
   Put<uint16_t>(0, &out);
   out += header.digest_id;
@@ -49,7 +35,7 @@ std::string Bytes(const OrderHeader& header, Crc32cExtend crc) {
                           header.readahead_bytes, header.shards}) {
     Put(number, &out);
   }
-  Put(crc(0, out.data(), out.size()), &out);
+  PutChecksum(crc, &out);
   return out;
 }
 
@@ -82,44 +68,58 @@ Status ReadFile(const std::string& path, std::string* bytes) {
   return Status();
 }
 
+bool GetHeader(std::string_view* in, uint32_t crc, OrderHeader* header) {
+  uint8_t flags;
+  uint16_t zero;
+  std::string_view digest_id;
+  if (!Get(in, &flags) || !Get(in, &zero) || !GetRaw(in, kIdBytes, &digest_id)) return false;
+  header->restored = (flags & kRestored) != 0;
+  header->homogeneous = (flags & kHomogeneous) != 0;
+  header->digest_id = std::string(digest_id);
+  for (uint64_t* number : {&header->epoch, &header->draw_seed, &header->order_seed,
+                           &header->shuffle_bytes, &header->readahead_bytes, &header->shards}) {
+    if (!Get(in, number)) return false;
+  }
+  uint32_t stored_crc;
+  return Get(in, &stored_crc) && stored_crc == crc;
+}
+
+// False when it is damaged, or does not follow on what *chain is of.
+bool GetEntry(std::string_view* in, Crc32cExtend crc, uint32_t* chain, OrderEntry* entry) {
+  *chain = crc(*chain, in->data(), kEntryBytes - sizeof(*chain));
+  uint64_t drawn;
+  uint32_t stored_chain;
+  if (!Get(in, &entry->shard) || !Get(in, &drawn) || !Get(in, &stored_chain)) return false;
+  entry->drawn = drawn & ~kLeaves;
+  entry->leaves = (drawn & kLeaves) != 0;
+  return stored_chain == *chain;
+}
+
 Status Parse(std::string_view in, const std::string& path, Crc32cExtend crc, OrderLog* log) {
   const std::string what = "order log " + path;
-  if (in.size() < kHeaderBytes || in.substr(0, kMagic.size()) != kMagic) {
+  const std::string_view whole = in;
+  uint8_t version;
+  if (in.size() < kHeaderBytes || !GetSignature(kSignature, &in, &version)) {
     return Status(Code::kInvalidArgument, what +
                                               ": this is not an order log, or not all of its "
                                               "header");
   }
-  const auto version = static_cast<uint8_t>(in[kMagic.size()]);
-  if (version != kVersion) {
+  if (version != kSignature.version) {
     return Status(Code::kInvalidArgument, what + " has version " + std::to_string(version) +
-                                              "; this tfquiver reads " + std::to_string(kVersion));
+                                              "; this tfquiver reads " +
+                                              std::to_string(kSignature.version));
   }
-  uint32_t chain = crc(0, in.data(), kHeaderBytes - sizeof(uint32_t));
-  const auto flags = static_cast<uint8_t>(in[kMagic.size() + 1]);
-  const size_t size = in.size();
-  in.remove_prefix(kPrefixBytes);
-  OrderHeader& header = log->header;
-  header.restored = (flags & kRestored) != 0;
-  header.homogeneous = (flags & kHomogeneous) != 0;
-  header.digest_id = std::string(in.substr(0, kIdBytes));
-  in.remove_prefix(kIdBytes);
-  for (uint64_t* number : {&header.epoch, &header.draw_seed, &header.order_seed,
-                           &header.shuffle_bytes, &header.readahead_bytes, &header.shards}) {
-    *number = Get<uint64_t>(&in);
+  uint32_t chain = crc(0, whole.data(), kHeaderBytes - sizeof(uint32_t));
+  if (!GetHeader(&in, chain, &log->header)) {
+    return Status(Code::kDataLoss, what + ": its header is damaged");
   }
-  if (Get<uint32_t>(&in) != chain) return Status(Code::kDataLoss, what + ": its header is damaged");
   uint64_t drawn_before = 0;
   while (in.size() >= kEntryBytes && !log->whole) {
-    const size_t at = size - in.size();
-    chain = crc(chain, in.data(), kEntryBytes - sizeof(uint32_t));
+    const size_t at = whole.size() - in.size();
     OrderEntry entry;
-    entry.shard = Get<uint32_t>(&in);
-    const auto drawn = Get<uint64_t>(&in);
-    entry.drawn = drawn & ~kLeaves;
-    entry.leaves = (drawn & kLeaves) != 0;
+    const bool sound = GetEntry(&in, crc, &chain, &entry);
     const bool is_end = entry.shard == kEnd;
-    if (Get<uint32_t>(&in) != chain || (!is_end && entry.shard >= header.shards) ||
-        entry.drawn < drawn_before) {
+    if (!sound || (!is_end && entry.shard >= log->header.shards) || entry.drawn < drawn_before) {
       return Status(Code::kDataLoss, what + ": it is damaged at byte " + std::to_string(at));
     }
     drawn_before = entry.drawn;
@@ -127,8 +127,8 @@ Status Parse(std::string_view in, const std::string& path, Crc32cExtend crc, Ord
     if (!is_end) log->entries.push_back(entry);
   }
   if (log->whole && !in.empty()) {
-    return Status(Code::kDataLoss,
-                  what + ": it goes on after its end, at byte " + std::to_string(size - in.size()));
+    return Status(Code::kDataLoss, what + ": it goes on after its end, at byte " +
+                                       std::to_string(whole.size() - in.size()));
   }
   return Status();
 }

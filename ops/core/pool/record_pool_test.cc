@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "ops/core/position/rewind.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"
 

@@ -1,19 +1,15 @@
 #include "ops/core/position/checkpoint.h"
 
-#include <algorithm>
-#include <cstring>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "ops/core/wire/frame.h"
+#include "ops/core/format/bytes.h"
 
 namespace tfquiver {
 namespace {
 
-constexpr std::string_view kMagic = "TQIT";
-constexpr uint8_t kVersion = 2;
+constexpr Signature kSignature{"TQIT", 2};
 constexpr uint8_t kWithoutScript = 1;  // a version
 constexpr uint8_t kEnded = 1;
 constexpr uint8_t kShuffled = 2;
@@ -22,47 +18,16 @@ constexpr uint64_t kMostShards = uint64_t{1} << 28;
 constexpr uint64_t kMostEpochs = uint64_t{1} << 62;
 constexpr uint64_t kMostCreditBytes = uint64_t{1} << 52;
 
-template <typename T>
-void Put(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void PutVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
-
-template <typename T>
-bool Get(std::string_view* in, T* value) {
-  if (in->size() < sizeof(T)) return false;
-  std::memcpy(value, in->data(), sizeof(T));
-  in->remove_prefix(sizeof(T));
-  return true;
-}
-
-bool GetVarint(std::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 63 && !in->empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(in->front());
-    in->remove_prefix(1);
-    *value |= uint64_t{byte & 0x7fu} << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
 bool GetMarks(std::string_view* from, ZlibCodec codec, Marks* marks) {
   std::string_view& in = *from;
-  uint32_t zlib_bytes;
-  if (marks->shards > kMostShards || !Get(&in, &zlib_bytes) || in.size() < zlib_bytes) return false;
+  std::string_view zlib;
+  if (marks->shards > kMostShards || !GetSized<uint32_t>(&in, &zlib)) return false;
   std::string done;
-  const size_t done_bytes = (marks->shards + 7) / 8;
-  if (!codec.inflate(in.substr(0, zlib_bytes), done_bytes, &done)) return false;
+  if (!codec.inflate(zlib, (marks->shards + 7) / 8, &done)) return false;
   marks->done.assign(done.begin(), done.end());
   if (marks->shards % 8 != 0 && static_cast<uint8_t>(done.back()) >> marks->shards % 8 != 0) {
     return false;
   }
-  in.remove_prefix(zlib_bytes);
   uint64_t count;
   if (!GetVarint(&in, &count)) return false;
   uint64_t shard = 0;
@@ -117,43 +82,10 @@ void PutScript(const Script& script, std::string* out) {
 
 }  // namespace
 
-void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint) {
-  if (steps.empty()) return;
-  std::map<uint32_t, uint32_t> joined;  // by shard
-  std::vector<uint32_t> draws;
-  Script& script = checkpoint->script;
-  draws.reserve(steps.size() + script.draws.size());
-  Marks& marks = checkpoint->marks;
-  for (const Step& step : steps) {
-    draws.push_back(step.shard);
-    if (!joined.emplace(step.shard, step.joined).second) continue;
-    // Its first step: so many of its records had been emitted before.
-    const auto bit = static_cast<uint8_t>(1u << step.shard % 8);
-    marks.done[step.shard / 8] = static_cast<uint8_t>(marks.done[step.shard / 8] & ~bit);
-    if (step.index > 0) {
-      marks.partly[step.shard] = step.index;
-    } else {
-      marks.partly.erase(step.shard);
-    }
-  }
-  // What was wanted joins, and is numbered, in that order and before all else.
-  for (size_t i = 0; i < script.wanted.size(); ++i) {
-    joined.emplace(script.wanted[i], static_cast<uint32_t>(i));
-  }
-  draws.insert(draws.end(), script.draws.begin(), script.draws.end());
-  std::vector<uint32_t> wanted;
-  for (const auto& [shard, when] : joined) wanted.push_back(shard);
-  std::sort(wanted.begin(), wanted.end(),
-            [&joined](uint32_t a, uint32_t b) { return joined.at(a) < joined.at(b); });
-  script.wanted = std::move(wanted);
-  script.draws = std::move(draws);
-}
-
 std::string WriteCheckpoint(const Checkpoint& checkpoint, Crc32cExtend crc, ZlibCodec codec) {
   const Marks& marks = checkpoint.marks;
-  const std::string done_zlib = codec.deflate(std::string(marks.done.begin(), marks.done.end()));
-  std::string out(kMagic);
-  Put(kVersion, &out);
+  std::string out;
+  PutSignature(kSignature, &out);
   Put<uint8_t>((checkpoint.ended ? kEnded : 0) | (checkpoint.shuffled ? kShuffled : 0) |
                    (checkpoint.epoch >= 0 ? kEpochKnown : 0),
                &out);
@@ -161,8 +93,7 @@ std::string WriteCheckpoint(const Checkpoint& checkpoint, Crc32cExtend crc, Zlib
   Put(checkpoint.order_seed, &out);
   Put<uint64_t>(checkpoint.epoch >= 0 ? static_cast<uint64_t>(checkpoint.epoch) : 0, &out);
   Put(marks.shards, &out);
-  Put(static_cast<uint32_t>(done_zlib.size()), &out);
-  out += done_zlib;
+  PutSized<uint32_t>(codec.deflate(std::string(marks.done.begin(), marks.done.end())), &out);
   PutVarint(marks.partly.size(), &out);
   uint32_t previous = 0;
   for (const auto& [shard, emitted] : marks.partly) {
@@ -171,37 +102,38 @@ std::string WriteCheckpoint(const Checkpoint& checkpoint, Crc32cExtend crc, Zlib
     previous = shard;
   }
   PutScript(checkpoint.script, &out);
-  Put(crc(0, out.data(), out.size()), &out);
+  PutChecksum(crc, &out);
   return out;
 }
 
-bool IsCheckpoint(std::string_view bytes) { return bytes.substr(0, kMagic.size()) == kMagic; }
+bool IsCheckpoint(std::string_view bytes) {
+  return bytes.substr(0, kSignature.magic.size()) == kSignature.magic;
+}
 
 Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32cExtend crc,
                       ZlibCodec codec, Checkpoint* checkpoint) {
   const Status malformed(Code::kInvalidArgument, "the iterator checkpoint is damaged");
-  uint32_t stored_crc;
-  if (bytes.size() < kMagic.size() + sizeof(stored_crc)) return malformed;
-  if (bytes.substr(0, kMagic.size()) != kMagic) {
+  if (bytes.size() < kSignature.magic.size() + sizeof(uint32_t)) return malformed;
+  if (!IsCheckpoint(bytes)) {
     return Status(Code::kInvalidArgument, "this is not the checkpoint of a tfquiver iterator");
   }
-  std::string_view in = bytes.substr(0, bytes.size() - sizeof(stored_crc));
-  std::memcpy(&stored_crc, bytes.data() + in.size(), sizeof(stored_crc));
-  if (crc(0, in.data(), in.size()) != stored_crc) return malformed;
-  in.remove_prefix(kMagic.size());
+  std::string_view in = bytes;
   uint8_t version;
   uint8_t flags;
-  if (!Get(&in, &version) || !Get(&in, &flags)) return malformed;
+  if (!CutChecksum(crc, &in) || !GetSignature(kSignature, &in, &version) || !Get(&in, &flags)) {
+    return malformed;
+  }
   const bool has_script = version != kWithoutScript;
-  if (has_script && version != kVersion) {
+  if (has_script && version != kSignature.version) {
     return Status(Code::kInvalidArgument, "the iterator checkpoint has version " +
                                               std::to_string(version) + "; this tfquiver reads " +
                                               std::to_string(kWithoutScript) + " and " +
-                                              std::to_string(kVersion));
+                                              std::to_string(kSignature.version));
   }
   if (flags > (kEnded | kShuffled | (has_script ? kEpochKnown : 0))) return malformed;
-  if (in.size() < kIdBytes) return malformed;
-  if (in.substr(0, kIdBytes) != digest_id) {
+  std::string_view of_digest;
+  if (!GetRaw(&in, kIdBytes, &of_digest)) return malformed;
+  if (of_digest != digest_id) {
     return Status(Code::kInvalidArgument,
                   "the iterator checkpoint is of another data set (its digest differs): restore it "
                   "into a pipeline over the data it was taken from");
@@ -210,7 +142,6 @@ Status ReadCheckpoint(std::string_view bytes, std::string_view digest_id, Crc32c
   read.ended = (flags & kEnded) != 0;
   read.shuffled = (flags & kShuffled) != 0;
   read.digest_id = std::string(digest_id);
-  in.remove_prefix(kIdBytes);
   uint64_t epoch = 0;
   if (!Get(&in, &read.order_seed) || (has_script && !Get(&in, &epoch))) return malformed;
   if (epoch > kMostEpochs || !Get(&in, &read.marks.shards)) return malformed;

@@ -9,7 +9,6 @@
 
 #include "ops/core/format/crc32c.h"
 #include "ops/core/position/progress.h"
-#include "ops/core/position/trail.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
@@ -38,10 +37,6 @@ struct Checkpoint {
   Marks marks;  // marks.shards 0: nothing was read yet
   Script script;
 };
-
-// From where it is to where it was before `steps`: those are to come again, before what
-// `checkpoint` already says.
-void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint);
 
 // The text of a checkpoint:
 //

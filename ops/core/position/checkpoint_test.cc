@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 
+#include "ops/core/position/rewind.h"
 #include "ops/core/random.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"

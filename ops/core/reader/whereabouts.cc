@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "ops/core/position/rewind.h"
+
 namespace tfquiver {
 
 void Whereabouts::Follow(const Reader* reader) {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/core/format/bytes.h"
 #include "ops/core/status.h"
 #include "ops/core/wire/place.h"
 
@@ -20,7 +21,6 @@ inline constexpr size_t kMaxFrameBytes = 65536;
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxStringBytes = 8192;
 inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD, WANT and DROPPED
-inline constexpr size_t kIdBytes = 32;
 
 enum class Role : uint8_t { kReader = 0, kTickets = 1, kDeliveries = 2 };
 enum class ShardKind : uint8_t { kFile = 0, kMemory = 1 };
