@@ -20,7 +20,7 @@ class GateTest : public ::testing::Test {
     options.shuffle_bytes = shuffle_bytes;
     options.capacity_bytes = shuffle_bytes + 1000;
     options.patience = std::chrono::milliseconds(1);
-    pool_ = std::make_unique<RecordPool>(options, std::move(restored), &blocks_, &blobs_, [] {});
+    pool_ = std::make_unique<RecordPool>(options, std::move(restored), &blocks_, [] {});
     pool_->SetOrder(std::move(gate), kDrawSeed, kOrderSeed, /*logged=*/true);
     ASSERT_TRUE(pool_->SetShards(100));
   }
@@ -38,7 +38,7 @@ class GateTest : public ::testing::Test {
   }
 
   std::vector<std::string> Draw(size_t want) {
-    RecordPool::Drawn drawn;
+    Drawn drawn;
     bool end = false;
     const Status status = pool_->Draw(want, &drawn, &end, [this] { pool_->CancelDraw(); });
     code_ = status.code();

@@ -4,20 +4,20 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ops/core/order/gate.h"
+#include "ops/core/order/mixture.h"
 #include "ops/core/order/order_log.h"
+#include "ops/core/pool/credit.h"
+#include "ops/core/pool/filling.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/position/trail.h"
-#include "ops/core/random.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/status.h"
@@ -37,32 +37,25 @@ struct PoolOptions {
 };
 
 // Where records wait between the thread that receives shards (the feeder) and the one that emits
-// them (the taker; one at a time). A draw takes a record at random from all that are here, which
-// are about `shuffle_bytes` of raw TFRecord bytes. Invariants: the bytes here never exceed what the
-// feeder was given credit for; every shard that was added is reported to Progress exactly once,
-// when its last record leaves; a wait ends when there is a record, an end, an error, or Cancel.
+// them (the taker; one at a time), and these two for each other: about `shuffle_bytes` of raw
+// TFRecord bytes. Which record comes next is the Mixture's to say. Invariants: the bytes here never
+// exceed what the feeder was given credit for; every shard that was added is reported to Progress
+// exactly once, when its last record leaves; a wait ends when there is a record, an end, an error,
+// or Cancel.
 class RecordPool {
  public:
   // `wake_feeder` is called (without locks held) when the feeder has something to send.
-  RecordPool(const PoolOptions& options, Marks restored, BlockPool* blocks, BlobFactory* blobs,
+  RecordPool(const PoolOptions& options, Marks restored, BlockPool* blocks,
              std::function<void()> wake_feeder);
-  ~RecordPool();
 
-  // Before the first shard: where records come from decides `gate` (none: each shard joins when it
-  // comes). `draw_seed` replaces that of the options; `order_seed` is of the blocks' orders. From
-  // then on, if `logged`, TakeJoined tells what joined and left, and when.
+  // Before the first shard; see Mixture.
   void SetOrder(std::unique_ptr<Gate> gate, uint64_t draw_seed, uint64_t order_seed, bool logged);
 
-  // Before the first draw: every record that is drawn becomes a step of `trail`.
-  void KeepTrail(std::shared_ptr<Trail> trail) { trail_ = std::move(trail); }
+  // Before the first draw; see Mixture.
+  void KeepTrail(std::shared_ptr<Trail> trail) { mixture_.KeepTrail(std::move(trail)); }
 
   // The taker's side.
 
-  struct Drawn {
-    std::vector<Record> records;
-    std::vector<BlockPool::Block> retired;
-    std::vector<int64_t> positions;  // of the records, in sessions that hand out blocks
-  };
   // Appends records to drawn->records until there are `want`; fewer only when *end. Waits for the
   // first of them as the class comment says, and again whenever the pool runs dry; `before_wait` is
   // called (without locks held) once before the first wait. One call makes one element of the op.
@@ -121,77 +114,37 @@ class RecordPool {
   std::vector<OrderEntry> TakeJoined(uint64_t* drawn, bool* all);
 
  private:
-  static constexpr uint32_t kAbsent =
-      ~uint32_t{0};  // in place of a slot: read by others, or before
-
+  // Lets in what may join.
+  void Admit();
+  // What is wrong with the mixture is wrong with the pool.
+  void Heed();
   bool Filled() const;
-  // The script wants a record whose shard is not here.
-  bool Stuck() const { return !script_.empty() && slot_of_.count(script_.front()) == 0; }
-  // Nothing may be drawn until a certain shard has come.
-  bool Shut() const { return Stuck() || (gate_ != nullptr && gate_->MayDraw(drawn_) == 0); }
-  void PassOver();
   Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
                       std::function<void()>* before_wait);
-  void TakeOne(Drawn* drawn);
-  // Lets in what the gate lets in now.
-  void Admit();
-  void AdmitBlock(Joining* joining);
-  uint32_t Join(std::unique_ptr<ShardRecords> records);
-  std::unique_ptr<ShardRecords> Leave(uint32_t shard);
+  void TakeUpTo(size_t want, Drawn* drawn);
   void Discard(std::unique_ptr<ShardRecords> records);
-  std::vector<const ShardRecords*> Waiting() const;
-  void Finish(uint32_t slot);
   // True once for each reason to wake the feeder.
   bool MustWake();
 
   const PoolOptions options_;
-  const uint64_t credit_quantum_bytes_;
   BlockPool* const blocks_;
-  BlobFactory* const blobs_;
   const std::function<void()> wake_feeder_;
 
   mutable std::mutex mu_;
   std::condition_variable changed_;
+  Mixture mixture_;
   Progress progress_;
-  Random random_;
-  std::vector<std::unique_ptr<ShardRecords>> slots_;
-  std::unordered_map<uint32_t, uint32_t> slot_of_;  // by shard
-  std::vector<uint32_t> free_slots_;
-  std::vector<uint32_t> joined_as_;  // by slot: which shard to join it is
-  uint32_t shards_joined_ = 0;
-  struct Scripted {
-    uint32_t left = 0;    // so many of its records are still in the script
-    uint32_t joined = 0;  // its place among the shards wanted
-  };
-  std::deque<uint32_t> script_;                      // shards: what is drawn next
-  std::unordered_map<uint32_t, Scripted> scripted_;  // by shard
-  std::shared_ptr<Trail> trail_;
-  // Shuffled: one slot number for each record here that is not in the script. Of a block: of each
-  // of its records that is still to come, last first.
-  std::vector<uint32_t> tickets_;
-  std::deque<uint32_t> queue_;               // in order: slots
+  Credit credit_;
+  Filling filling_;
   std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying
-  std::unique_ptr<Gate> gate_;
-  uint64_t order_seed_ = 0;
-  bool in_blocks_ = false;  // the tickets are a block's
-  uint64_t block_end_ = 0;  // position after its last record
-  bool logged_ = false;
-  std::vector<OrderEntry> joined_;
-  uint64_t drawn_ = 0;         // records, ever
-  uint64_t records_ = 0;       // that can be drawn
-  uint64_t pooled_bytes_ = 0;  // here, those that wait at the gate included
-  uint64_t owed_credit_bytes_ = 0;
   uint64_t elements_ = 0;
-  uint64_t shards_expected_ = ~uint64_t{0};
   bool draw_cancelled_ = false;
-  bool filled_once_ = false;
   bool waiting_ = false;
   bool feeder_called_ = false;
   bool told_empty_ = false;
   bool end_delivered_ = false;
   bool ended_ = false;
   Status error_;
-  std::chrono::steady_clock::time_point last_arrival_;
 };
 
 }  // namespace tfquiver

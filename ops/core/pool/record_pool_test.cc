@@ -23,8 +23,8 @@ class RecordPoolTest : public ::testing::Test {
     options.capacity_bytes = shuffle_bytes + 1000;
     options.hold_back = hold_back;
     options.patience = std::chrono::milliseconds(5);
-    pool_ = std::make_unique<RecordPool>(options, std::move(restored), &blocks_, &blobs_,
-                                         [this] { ++wakes_; });
+    pool_ =
+        std::make_unique<RecordPool>(options, std::move(restored), &blocks_, [this] { ++wakes_; });
   }
 
   // Shard `shard` with records "shard.0", "shard.1", ...
@@ -42,7 +42,7 @@ class RecordPoolTest : public ::testing::Test {
   }
 
   std::vector<std::string> Draw(size_t want, bool* end = nullptr) {
-    RecordPool::Drawn drawn;
+    Drawn drawn;
     bool ended = false;
     const Status status = pool_->Draw(want, &drawn, end == nullptr ? &ended : end);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -155,7 +155,7 @@ TEST_F(RecordPoolTest, PartOfABatchAtTheEnd) {
 TEST_F(RecordPoolTest, CancelEndsTheWait) {
   Make(1000);
   std::thread other([this] { pool_->Cancel("enough"); });
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kCancelled);
   other.join();
@@ -165,7 +165,7 @@ TEST_F(RecordPoolTest, CancelDrawEndsOneDrawAndTheNextGoesOnWithIt) {
   Make(0);
   ASSERT_TRUE(pool_->SetShards(2));
   Add(0, 2);
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   int waits = 0;
   const auto cancel = [this, &waits] {
@@ -185,7 +185,7 @@ TEST_F(RecordPoolTest, CancelComesAfterAnyFailure) {
   Make(1000);
   pool_->Fail(Status(Code::kDataLoss, "first"));
   pool_->Cancel("enough");
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kCancelled);
 }
@@ -196,7 +196,7 @@ TEST_F(RecordPoolTest, FailureEndsTheWaitAndTheFirstOneStays) {
     pool_->Fail(Status(Code::kDataLoss, "first"));
     pool_->Fail(Status(Code::kInternal, "second"));
   });
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kDataLoss);
   other.join();
@@ -308,7 +308,7 @@ TEST_F(RecordPoolTest, AScriptThatDoesNotFitIsAnErrorAndOneOfWhatIsGoneIsPassedO
   Make(1000, 0, {}, script);
   ASSERT_TRUE(pool_->SetShards(2));
   Add(1, 2);
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kInvalidArgument);
   Make(1000, 0, {}, script);

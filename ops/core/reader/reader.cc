@@ -95,7 +95,7 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       shuffled_(checkpoint.marks.shards > 0 ? checkpoint.shuffled : options.shuffle_bytes > 0),
       blocks_(CreditBytes(options) / BlockPool::kBlockBytes + 64),
       pool_(PoolOptionsOf(options, session, checkpoint, seed_), checkpoint.marks, &blocks_,
-            parts.blobs, [this] { wake_.Signal(); }),
+            [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
       client_(
           SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),

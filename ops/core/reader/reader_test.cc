@@ -246,7 +246,7 @@ class ReaderTest : public ::testing::Test {
   std::map<std::string, int> ReadAll(size_t batch) {
     std::map<std::string, int> counts;
     bool end = false;
-    RecordPool::Drawn drawn;
+    Drawn drawn;
     while (!end) {
       const Status status = reader_->pool().Draw(batch, &drawn, &end);
       EXPECT_TRUE(status.ok()) << status.message();
@@ -313,7 +313,7 @@ TEST_F(ReaderTest, StopsWhileItWaits) {
   node_.silent = true;
   node_.Start();
   Make(50'000);
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   const auto cancel = [this] { reader_->pool().CancelDraw(); };
   EXPECT_EQ(reader_->pool().Draw(1, &drawn, &end, cancel).code(), Code::kCancelled);
@@ -324,7 +324,7 @@ TEST_F(ReaderTest, StopsWhileItWaits) {
 TEST_F(ReaderTest, StopsInTheMiddle) {
   node_.Start();
   Make(50'000);
-  RecordPool::Drawn drawn;
+  Drawn drawn;
   bool end = false;
   ASSERT_TRUE(reader_->pool().Draw(100, &drawn, &end).ok());
   for (const Record& record : drawn.records) blobs_.Text(record);

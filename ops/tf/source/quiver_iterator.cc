@@ -443,7 +443,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   Trail::Mark boundary_;                      // after the last whole element
   bool ended_ = false;
   bool told_failure_ = false;
-  RecordPool::Drawn drawn_;
+  Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
   std::string late_id_;     // by which the coordinator knows how long this one has asked for one
 
