@@ -5,13 +5,15 @@
 #include <chrono>
 #include <cstdint>
 
+#include "ops/core/clock.h"
+
 namespace tfquiver {
 
 // How long a draw waits for a pool that is being filled, because records mix the better the more of
 // them are there. Is told the time. Not thread-safe.
 class Filling {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = Clock::time_point;
 
   struct Limits {
     uint64_t full_bytes = 0;

@@ -114,7 +114,7 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
     }
     waiting_ = true;
     if (mixture_.left() > 0 && !mixture_.Shut()) {
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = Clock::now();
       if (since == Filling::Time{}) since = now;
       const auto until = filling_.GiveUp(since);
       if (now >= until) break;
@@ -195,7 +195,7 @@ void RecordPool::Add(std::unique_ptr<ShardRecords> records, uint64_t length_byte
   bool notify;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    filling_.Arrived(std::chrono::steady_clock::now());
+    filling_.Arrived(Clock::now());
     credit_.Came(length_bytes, records->left_bytes());
     if (records->left() == 0) {
       progress_.ShardSpent(records->shard());

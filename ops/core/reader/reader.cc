@@ -97,9 +97,10 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       pool_(PoolOptionsOf(options, session, checkpoint, seed_), checkpoint.marks, &blocks_,
             [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
+      intake_(&pool_, &loader_, &stop_),
       client_(
           SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
-          std::move(parts.socket_path), &pool_, &loader_, &stop_, &wake_, std::move(parts.warn),
+          std::move(parts.socket_path), &pool_, &intake_, &stop_, &wake_, std::move(parts.warn),
           [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
           [this] { WriteLog(); }) {
   loader_.set_tagged(options.tagged);

@@ -13,6 +13,7 @@
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/session/session_client.h"
+#include "ops/core/session/shard_intake.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_loader.h"
 #include "ops/core/wire/unix_socket.h"
@@ -78,6 +79,7 @@ class Reader {
   BlockPool blocks_;
   RecordPool pool_;
   ShardLoader loader_;
+  ShardIntake intake_;
   SessionClient client_;
 };
 

@@ -1,15 +1,13 @@
 #ifndef TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
 #define TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
+#include "ops/core/clock.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
-
-using Clock = std::chrono::steady_clock;
 
 // Owns a file descriptor.
 class UniqueFd {
