@@ -11,9 +11,9 @@
 #include "ops/core/delivery/delivery_ledger.h"
 #include "ops/core/delivery/delivery_reporter.h"
 #include "ops/core/delivery/delivery_stats.h"
-#include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/process.h"
 #include "ops/tf/once/feed.h"
+#include "ops/tf/once/mop_up.h"
 #include "ops/tf/once/quiver_once_dataset.h"
 #include "ops/tf/once/row_filter.h"
 #include "ops/tf/status_conversion.h"
@@ -27,7 +27,6 @@ namespace tfquiver {
 namespace {
 
 using tensorflow::Tensor;
-using tensorflow::TensorShape;
 using tensorflow::tstring;
 using tensorflow::data::DatasetIterator;
 using tensorflow::data::IteratorBase;
@@ -35,7 +34,6 @@ using tensorflow::data::IteratorContext;
 using tensorflow::data::IteratorStateReader;
 using tensorflow::data::IteratorStateWriter;
 using tensorflow::data::SerializationContext;
-using tensorflow::data::SplitProvider;
 
 constexpr char kLedger[] = "ledger";
 // The reporter's turn when there is nothing to tell; whoever has something wakes it.
@@ -58,32 +56,6 @@ bool MayBeReadHere(const absl::Status& status) {
       return false;
   }
 }
-
-// One split, for the QuiverDataset in the mop-up's pipeline: where its iterator begins.
-class Beginning : public SplitProvider {
- public:
-  explicit Beginning(std::string checkpoint) : checkpoint_(std::move(checkpoint)) {}
-
-  absl::Status GetNext(Tensor* split, bool* end_of_splits) override {
-    *end_of_splits = given_.exchange(true);
-    if (!*end_of_splits) {
-      *split = Tensor(tensorflow::DT_STRING, TensorShape({}));
-      split->scalar<tstring>()() = checkpoint_;
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Reset() override { return absl::OkStatus(); }
-  absl::Status Save(std::function<std::string(std::string)>, IteratorStateWriter*) override {
-    return absl::UnimplementedError("tfquiver: a mop-up is begun anew");
-  }
-  absl::Status Restore(std::function<std::string(std::string)>, IteratorStateReader*) override {
-    return absl::UnimplementedError("tfquiver: a mop-up is begun anew");
-  }
-
- private:
-  const std::string checkpoint_;
-  std::atomic<bool> given_{false};
-};
 
 // Where the records come from, in this order.
 enum class Stage { kInput, kMopUp, kEnd };
@@ -200,18 +172,14 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
   }
 
   absl::Status FromMopUp(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
-    IteratorContext::Params params(ctx);
-    params.split_providers.clear();
     if (mop_up_ == nullptr) {
-      IteratorContext::Params beginning = params;
-      beginning.split_providers.push_back(std::make_shared<Beginning>(Rest()));
-      IteratorContext nested(std::move(beginning));
-      TF_RETURN_IF_ERROR(
-          dataset()->mop_up().MakeIterator(&nested, this, prefix() + "[mop_up]", &mop_up_));
+      LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
+                << dataset()->delivery().num_records << " records: reading them here";
+      TF_RETURN_IF_ERROR(MopUp::Begin(ctx, this, dataset()->mop_up(), prefix(),
+                                      dataset()->delivery().digest_id, ledger_.Done(), &mop_up_));
     }
-    IteratorContext nested(std::move(params));
     bool end = false;
-    TF_RETURN_IF_ERROR(mop_up_->GetNext(&nested, element, &end));
+    TF_RETURN_IF_ERROR(mop_up_->GetNext(ctx, element, &end));
     *any = !end;
     if (*any || ledger_.complete()) return absl::OkStatus();
     mop_up_.reset();
@@ -220,18 +188,6 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
         std::to_string(dataset()->delivery().num_records) +
         " records came neither from the workers nor from this process: does the transformation "
         "drop or reorder records?");
-  }
-
-  // The checkpoint of an iterator that has read what the ledger has whole.
-  std::string Rest() {
-    Checkpoint rest;
-    rest.shuffled = true;
-    rest.order_seed = RandomSeed();
-    rest.digest_id = dataset()->delivery().digest_id;
-    rest.marks = ledger_.Done();
-    LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
-              << dataset()->delivery().num_records << " records: reading them here";
-    return WriteCheckpoint(rest, Crc32c(), Zlib());
   }
 
   void End() {
@@ -322,7 +278,7 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
   std::atomic<bool> stop_{false};
   DeliveryReporter reporter_;
   std::unique_ptr<Feed> feed_;
-  std::unique_ptr<IteratorBase> mop_up_;
+  std::unique_ptr<MopUp> mop_up_;
   std::unique_ptr<tensorflow::Thread> companion_;  // joins when destroyed
 };
 

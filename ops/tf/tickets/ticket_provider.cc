@@ -26,7 +26,8 @@ std::string ProviderId() {
 
 TicketProvider::TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
                                std::string job, const SessionWish& wish, int64_t cardinality)
-    : endpoint_(std::move(endpoint)),
+    : UnsavedSplits("the coordinator keeps the state of a session"),
+      endpoint_(std::move(endpoint)),
       session_key_(std::move(session_key)),
       digest_id_(std::move(digest_id)),
       job_(std::move(job)),
@@ -73,16 +74,6 @@ absl::Status TicketProvider::Reset() {
   std::lock_guard<std::mutex> lock(mu_);
   ++repetition_;
   return absl::OkStatus();
-}
-
-absl::Status TicketProvider::Save(std::function<std::string(std::string)>,
-                                  tensorflow::data::IteratorStateWriter*) {
-  return absl::UnimplementedError("tfquiver: the coordinator keeps the state of a session");
-}
-
-absl::Status TicketProvider::Restore(std::function<std::string(std::string)>,
-                                     tensorflow::data::IteratorStateReader*) {
-  return absl::UnimplementedError("tfquiver: the coordinator keeps the state of a session");
 }
 
 }  // namespace tfquiver

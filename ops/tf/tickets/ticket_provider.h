@@ -2,11 +2,11 @@
 #define TFQUIVER_OPS_TF_TICKETS_TICKET_PROVIDER_H_
 
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <string>
 
 #include "ops/core/wire/frame.h"
+#include "ops/tf/tickets/unsaved_splits.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {
@@ -15,7 +15,7 @@ namespace tfquiver {
 // service iteration share. Lives in the dispatcher, which makes one for every iteration, calls it
 // under its one lock for all jobs, and never frees it: hence no thread, no open connection, and at
 // most kLimit of waiting, and none while the node is known to hang. Thread-safe.
-class TicketProvider : public tensorflow::data::SplitProvider {
+class TicketProvider : public UnsavedSplits {
  public:
   TicketProvider(std::string endpoint, std::string session_key, std::string digest_id,
                  std::string job, const SessionWish& wish, int64_t cardinality);
@@ -23,10 +23,6 @@ class TicketProvider : public tensorflow::data::SplitProvider {
   // kUnavailable (workers try again) when the node does not answer in time.
   absl::Status GetNext(tensorflow::Tensor* split, bool* end_of_splits) override;
   absl::Status Reset() override;
-  absl::Status Save(std::function<std::string(std::string)> full_name,
-                    tensorflow::data::IteratorStateWriter* writer) override;
-  absl::Status Restore(std::function<std::string(std::string)> full_name,
-                       tensorflow::data::IteratorStateReader* reader) override;
   // Finite: distributed_save would otherwise count by drawing for ever.
   int64_t Cardinality() const override { return cardinality_; }
   // A restarted dispatcher must not replay tickets: the session's state is the coordinator's.

@@ -1,4 +1,4 @@
-#include "ops/tf/source/live_position.h"
+#include "ops/tf/positions/live_position.h"
 
 #include <algorithm>
 #include <utility>

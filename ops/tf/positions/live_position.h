@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_SOURCE_LIVE_POSITION_H_
-#define TFQUIVER_OPS_TF_SOURCE_LIVE_POSITION_H_
+#ifndef TFQUIVER_OPS_TF_POSITIONS_LIVE_POSITION_H_
+#define TFQUIVER_OPS_TF_POSITIONS_LIVE_POSITION_H_
 
 #include <memory>
 #include <string>
@@ -39,4 +39,4 @@ class LivePosition {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_SOURCE_LIVE_POSITION_H_
+#endif  // TFQUIVER_OPS_TF_POSITIONS_LIVE_POSITION_H_

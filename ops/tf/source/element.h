@@ -1,0 +1,26 @@
+#ifndef TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_
+#define TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "ops/core/order/mixture.h"
+#include "ops/core/reader/options.h"
+#include "tensorflow/core/framework/dataset.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tfquiver {
+
+// Appends what the op emits for these records: their positions, where asked for; the records, a
+// string [n] (or a scalar, without batch_size); where they are tagged, the tags and the session
+// that they came by. The bytes leave *drawn, whose records are then good for nothing.
+void EmitElement(tensorflow::data::IteratorContext* ctx, const Options& options,
+                 const std::string& session_id, const Drawn& drawn,
+                 std::vector<tensorflow::Tensor>* out_tensors);
+
+// Instead of that: nobody gets these records.
+void DeleteBlobs(const Drawn& drawn);
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_

@@ -1,0 +1,87 @@
+#include "ops/tf/tickets/reader_ticket.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "ops/core/clock.h"
+#include "ops/core/reader/process.h"
+#include "ops/core/wire/frame.h"
+#include "ops/core/wire/ticket_client.h"
+#include "ops/tf/status_conversion.h"
+#include "ops/tf/tensor_parts.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace tfquiver {
+namespace {
+
+// Added to the job's name, for display, where a reader reads what others did not deliver.
+constexpr char kMopUp[] = " (mop-up)";
+// Added to the key: what is before the colon says whose the session is.
+constexpr std::string_view kMopUpKey = ":mop-up";
+constexpr size_t kMostJobBytes = 256;
+// Of a ticket that no split provider gave: for one call, before the next one (twice as long each
+// time: thousands of workers may ask at once), and for all of them.
+constexpr std::chrono::milliseconds kTicketCall{1000};
+constexpr std::chrono::milliseconds kTicketPause{100};
+constexpr std::chrono::milliseconds kLongestTicketPause{1000};
+constexpr std::chrono::seconds kLateTicket{15};
+
+}  // namespace
+
+absl::Status ReadSplit(std::string_view split, SessionOptions* session, Options* options,
+                       Checkpoint* start) {
+  if (!IsCheckpoint(split)) {
+    session->session_id = std::string(split);
+    return absl::OkStatus();
+  }
+  Checkpoint checkpoint;
+  const Status read = ReadCheckpoint(split, start->digest_id, Crc32c(), Zlib(), &checkpoint);
+  if (!read.ok()) return ToAbsl(read);
+  *start = std::move(checkpoint);
+  if (!session->session_key.empty()) session->session_key += kMopUpKey;
+  options->job = options->job.substr(0, kMostJobBytes) + kMopUp;
+  return absl::OkStatus();
+}
+
+absl::Status AskForLateTicket(const Source& source,
+                              const std::function<bool(std::chrono::milliseconds)>& pause,
+                              std::string* session_id, bool* late) {
+  TicketFields ticket;
+  ticket.session_key = source.session_key;
+  ticket.provider_id = UniqueId();
+  ticket.asker = Asker::kLateReader;
+  ticket.digest_id = source.digest_id;
+  ticket.job = source.options.job;
+  const Process& process = Process::Get();
+  const auto give_up_at = Clock::now() + kLateTicket;
+  std::chrono::milliseconds next_pause{0};
+  TicketReply reply;
+  Status asked;
+  do {
+    asked = AskForTicket(process.SocketPath(source.options.endpoint), process.label(), ticket,
+                         kTicketCall, &reply);
+    if (asked.ok()) {
+      *session_id = std::move(reply.session_id);
+      *late = !reply.end;
+      return absl::OkStatus();
+    }
+    next_pause = std::clamp(2 * next_pause, kTicketPause, kLongestTicketPause);
+  } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && pause(next_pause));
+  if (asked.code() == Code::kUnavailable) return ToAbsl(asked);
+  LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
+               << asked.message();
+  return absl::OkStatus();
+}
+
+void TellOfTheEnd(tensorflow::data::SplitProvider* provider) {
+  tensorflow::Tensor split;
+  bool end = false;
+  const absl::Status status = provider->GetNext(&split, &end);
+  if (!status.ok()) {
+    LOG(WARNING) << "tfquiver: the dispatcher was not told of the end: " << status;
+  }
+}
+
+}  // namespace tfquiver

@@ -1,0 +1,39 @@
+#ifndef TFQUIVER_OPS_TF_TICKETS_READER_TICKET_H_
+#define TFQUIVER_OPS_TF_TICKETS_READER_TICKET_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "ops/core/position/checkpoint.h"
+#include "ops/core/reader/options.h"
+#include "ops/core/session/session_protocol.h"
+#include "ops/tf/source/quiver_dataset.h"
+#include "tensorflow/core/framework/dataset.h"
+
+namespace tfquiver {
+
+// How the reader of a tf.data worker, or of a mop-up, comes by its session.
+
+// A split is a ticket, or, from the QuiverOnceDataset that this is to complete, what is done: then
+// this is a reader by itself, of a session that no ticket may lead to. *start, which is of this
+// data set, becomes where it begins; it stays as it is for a ticket.
+absl::Status ReadSplit(std::string_view split, SessionOptions* session, Options* options,
+                       Checkpoint* start);
+
+// The worker came, or came back, after the epoch's end: readers that were lost since then, its own
+// perhaps, have not delivered all that they had emitted. (Of tagged records the trainer knows by
+// itself which are missing.) *late is false when nothing is. While nobody can be asked, or `pause`
+// says false (the iterator was stopped), that is unknown and no end: the client repeats what is
+// UNAVAILABLE.
+absl::Status AskForLateTicket(const Source& source,
+                              const std::function<bool(std::chrono::milliseconds)>& pause,
+                              std::string* session_id, bool* late);
+
+// Asked once more after the end, so that the dispatcher learns of it and tells late workers.
+void TellOfTheEnd(tensorflow::data::SplitProvider* provider);
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_TF_TICKETS_READER_TICKET_H_

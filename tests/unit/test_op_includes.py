@@ -1,0 +1,56 @@
+"""Who may include whom in ops/: what import-linter is for Python."""
+
+from __future__ import annotations
+
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+OPS = Path(__file__).resolve().parents[2] / "ops"
+INCLUDE = re.compile(r'^#include "ops/([^"]+)"$', re.MULTILINE)
+# From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
+CORE = ("", "format", "wire", "position", "shards", "order", "pool", "session", "delivery", "reader")
+
+
+def sources() -> dict[str, list[str]]:
+    """Path under ops/ -> what it includes of ops/, of all C++ but tests."""
+    found = [*OPS.rglob("*.cc"), *OPS.rglob("*.h")]
+    return {
+        str(path.relative_to(OPS)): INCLUDE.findall(path.read_text())
+        for path in found
+        if not path.name.endswith("_test.cc") and path.name != "test_support.h"
+    }
+
+
+def core_folder(path: str) -> str | None:
+    parts = Path(path).parts
+    return None if parts[0] != "core" else "/".join(parts[1:-1])
+
+
+def test_every_include_is_there() -> None:
+    assert sources()
+    assert {name for names in sources().values() for name in names if not (OPS / name).is_file()} == set()
+
+
+def test_headers_do_not_include_one_another_in_a_circle() -> None:
+    TopologicalSorter(sources()).prepare()  # raises CycleError, which names the circle
+
+
+def test_core_folders_include_lower_ones_only() -> None:
+    wrong = []
+    for path, names in sources().items():
+        folder = core_folder(path)
+        if folder is None:
+            continue
+        allowed = CORE[: CORE.index(folder) + 1]
+        wrong += [f"{path}: {name}" for name in names if core_folder(name) not in allowed]
+    assert wrong == []
+
+
+def test_folders_say_what_they_are_for_and_stay_small() -> None:
+    folders = [folder for top in ("core", "tf") for folder in (OPS / top, *(OPS / top).rglob("*")) if folder.is_dir()]
+    assert len(folders) > 10
+    for folder in folders:
+        assert (folder / "README.md").is_file(), folder
+        code = [path for path in folder.iterdir() if path.suffix in (".cc", ".h")]
+        assert len([path for path in code if not path.name.endswith("_test.cc")]) <= 14, folder
