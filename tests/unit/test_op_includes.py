@@ -18,7 +18,7 @@ def sources() -> dict[str, list[str]]:
     return {
         str(path.relative_to(OPS)): INCLUDE.findall(path.read_text())
         for path in found
-        if not path.name.endswith("_test.cc") and path.name != "test_support.h"
+        if not path.name.endswith("_test.cc") and not path.name.startswith("test_")
     }
 
 

@@ -2,20 +2,15 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "ops/core/reader/process.h"
+#include "ops/core/test_listener.h"
 #include "ops/core/test_support.h"
-#include "ops/core/wire/ticket_client.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {
@@ -45,17 +40,6 @@ std::string Text(const std::string& text) {
 class FakeNode {
  public:
   FakeNode() {
-    // Not TempDir(): Bazel's is longer than a socket's path may be.
-    std::string pattern = P_tmpdir "/tfqXXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    path_ = pattern + "/socket";
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path_.data(), path_.size());
-    listener_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    EXPECT_EQ(::listen(listener_.get(), 4), 0);
     for (int shard = 0; shard < kShards; ++shard) {
       std::vector<std::string> records;
       for (int i = 0; i < kRecords; ++i) {
@@ -70,14 +54,12 @@ class FakeNode {
   ~FakeNode() {
     stop_.Signal();
     if (thread_.joinable()) thread_.join();
-    ::unlink(path_.c_str());
-    ::rmdir(folder_.c_str());
   }
   void Start() {
     thread_ = std::thread([this] { Accept(); });
   }
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return listener_.path(); }
   const std::set<std::string>& expected() const { return expected_; }
 
   int hang_ups = 0;
@@ -207,9 +189,7 @@ class FakeNode {
     }
   }
 
-  std::string folder_;
-  std::string path_;
-  UniqueFd listener_;
+  TestListener listener_;
   WakeFd stop_;
   std::thread thread_;
   std::vector<std::string> shards_;
@@ -332,111 +312,6 @@ TEST_F(ReaderTest, StopsInTheMiddle) {
   Finish();
   EXPECT_EQ(node_.complete, 0);
 }
-
-TEST(TicketClient, NobodyThere) {
-  TicketReply reply;
-  const auto limit = std::chrono::milliseconds(100);
-  EXPECT_EQ(AskForTicket("", "", TicketFields{}, limit, &reply).code(), Code::kUnavailable);
-  EXPECT_EQ(AskForTicket("/nonexistent/socket", "", TicketFields{}, limit, &reply).code(),
-            Code::kUnavailable);
-}
-
-TEST(TicketClient, AnswersInTimeWhenTheNodeDoesNot) {
-  FakeNode node;  // listens, accepts nothing
-  TicketReply reply;
-  TicketFields ticket;
-  ticket.digest_id = std::string(kIdBytes, 'd');
-  const Status status =
-      AskForTicket(node.path(), "", ticket, std::chrono::milliseconds(50), &reply);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_NE(status.message().find("no ticket in time"), std::string::npos);
-}
-
-TEST(SlowNodes, AreNotAskedForAWhileAndThenProbedByOne) {
-  using std::chrono::milliseconds;
-  SlowNodes slow;
-  const Clock::time_point start{};
-  const milliseconds limit(1000);
-  EXPECT_EQ(slow.Limit("a", start, limit), limit);
-  slow.Called("a", start + limit, true);
-  EXPECT_EQ(slow.Limit("a", start + limit + SlowNodes::kPause / 2, limit), milliseconds(0));
-  EXPECT_EQ(slow.Limit("b", start + limit, limit), limit);
-  const auto later = start + limit + SlowNodes::kPause;
-  EXPECT_EQ(slow.Limit("a", later, limit), SlowNodes::kProbe);
-  EXPECT_EQ(slow.Limit("a", later, limit), milliseconds(0));
-  slow.Called("a", later + SlowNodes::kProbe, true);
-  EXPECT_EQ(slow.Limit("a", later + SlowNodes::kProbe, limit), milliseconds(0));
-  const auto at_last = later + SlowNodes::kProbe + SlowNodes::kPause;
-  EXPECT_EQ(slow.Limit("a", at_last, limit), SlowNodes::kProbe);
-  slow.Called("a", at_last, false);
-  EXPECT_EQ(slow.Limit("a", at_last, limit), limit);
-}
-
-// A trainer's forked children (loaders, loggers) live on when it is killed: its node must not take
-// them for it.
-TEST(UnixSocketTest, AForkedChildDoesNotKeepTheConnection) {
-  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
-  std::string path = P_tmpdir "/tfqforkXXXXXX";
-  ASSERT_NE(::mkdtemp(path.data()), nullptr);
-  const std::string socket_path = path + "/s";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  UnixSocket socket;
-  ASSERT_TRUE(UnixSocket::Connect(socket_path, &socket).ok());
-  UniqueFd peer(::accept(listener.get(), nullptr, nullptr));
-  int block[2];
-  ASSERT_EQ(::pipe(block), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(block[1]);
-    char byte;
-    (void)!::read(block[0], &byte, 1);  // until the parent has gone on
-    ::_exit(socket.Send("x") == UnixSocket::Outcome::kLost ? 0 : 1);
-  }
-  socket.Close();
-  pollfd hung_up{peer.get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&hung_up, 1, 10'000), 1);
-  char byte;
-  EXPECT_EQ(::recv(peer.get(), &byte, 1, MSG_DONTWAIT), 0);
-  ::close(block[0]);
-  ::close(block[1]);
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  ::unlink(socket_path.c_str());
-  ::rmdir(path.c_str());
-}
-
-TEST(Process, StopReachesWhoIsThereAndWhoComesLater) {
-  Process& process = Process::Get();
-  int stopped = 0;
-  {
-    Process::OnStop before([&stopped] { ++stopped; });
-    process.StopAll();
-    EXPECT_EQ(stopped, 1);
-    Process::OnStop after([&stopped] { ++stopped; });
-    EXPECT_EQ(stopped, 2);
-  }
-  process.ResumeAll();
-  Process::OnStop later([&stopped] { ++stopped; });
-  EXPECT_EQ(stopped, 2);
-}
-
-TEST(Process, EndpointsFallBackToTheDefault) {
-  Process& process = Process::Get();
-  EXPECT_EQ(process.SocketPath("test-a"), "");
-  process.SetEndpoint("test-a", "/a");
-  EXPECT_EQ(process.SocketPath("test-a"), "/a");
-  EXPECT_EQ(process.SocketPath("test-b"), "");
-  process.SetEndpoint("", "/default");
-  EXPECT_EQ(process.SocketPath("test-b"), "/default");
-  process.SetEndpoint("", "");
-}
-
-TEST(UniqueId, Differs) { EXPECT_NE(UniqueId(), UniqueId()); }
 
 }  // namespace
 }  // namespace tfquiver
