@@ -202,8 +202,10 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     }
     bool late = false;
     if (!options->tagged) {
+      if (late_id_.empty()) late_id_ = UniqueId();
       const auto pause = [this](std::chrono::milliseconds pause) { return stopping_.Pause(pause); };
-      TF_RETURN_IF_ERROR(AskForLateTicket(dataset()->source(), pause, &session->session_id, &late));
+      TF_RETURN_IF_ERROR(
+          AskForLateTicket(dataset()->source(), late_id_, pause, &session->session_id, &late));
     }
     ended_ = !late;
     return absl::OkStatus();
@@ -216,6 +218,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   bool told_failure_ = false;
   Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
+  std::string late_id_;     // by which the coordinator knows how long this one has asked for one
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
   Stopping stopping_;                           // destroyed first

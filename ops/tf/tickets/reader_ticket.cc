@@ -45,12 +45,12 @@ absl::Status ReadSplit(std::string_view split, SessionOptions* session, Options*
   return absl::OkStatus();
 }
 
-absl::Status AskForLateTicket(const Source& source,
+absl::Status AskForLateTicket(const Source& source, const std::string& asker_id,
                               const std::function<bool(std::chrono::milliseconds)>& pause,
                               std::string* session_id, bool* late) {
   TicketFields ticket;
   ticket.session_key = source.session_key;
-  ticket.provider_id = UniqueId();
+  ticket.provider_id = asker_id;
   ticket.asker = Asker::kLateReader;
   ticket.digest_id = source.digest_id;
   ticket.job = source.options.job;

@@ -26,8 +26,8 @@ absl::Status ReadSplit(std::string_view split, SessionOptions* session, Options*
 // perhaps, have not delivered all that they had emitted. (Of tagged records the trainer knows by
 // itself which are missing.) *late is false when nothing is. While nobody can be asked, or `pause`
 // says false (the iterator was stopped), that is unknown and no end: the client repeats what is
-// UNAVAILABLE.
-absl::Status AskForLateTicket(const Source& source,
+// UNAVAILABLE. `asker_id`: by which the coordinator knows who asks.
+absl::Status AskForLateTicket(const Source& source, const std::string& asker_id,
                               const std::function<bool(std::chrono::milliseconds)>& pause,
                               std::string* session_id, bool* late);
 
