@@ -205,7 +205,10 @@ Marks RecordPool::Snapshot(Script* script, const Trail::Mark* mark,
   if (script != nullptr && !script_.empty()) {
     script->draws.assign(script_.begin(), script_.end());
     for (uint32_t shard : options_.script.wanted) {
-      if (scripted_.at(shard).left > 0) script->wanted.push_back(shard);
+      const Scripted& scripted = scripted_.at(shard);
+      if (scripted.left == 0) continue;
+      script->wanted.push_back(shard);
+      script->joined.push_back(scripted.joined);
     }
   }
   Marks marks = progress_.marks();
