@@ -50,7 +50,7 @@ def _class_of(ours: type[errors.TfquiverError]) -> Any:
     code = kinds[max(len(kinds) - 2, 0)].code
     theirs = getattr(tf.errors, "".join(word.title() for word in code.name.split("_")) + "Error")
 
-    # With TensorFlow's own arguments: autograph makes an error again, by them, to add where in a user's function it was.
+    # TensorFlow's own arguments: by them autograph makes an error again, to add where in a user's function it was.
     def init(self: Any, node_def: Any, op: Any, message: str, *more: Any) -> None:
         theirs.__init__(self, node_def, op, message, *more)
 
