@@ -26,6 +26,7 @@ from tests.fault.test_service_killed import (
 )
 from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
+from tests.support.worker_forks import WorkerForks
 
 FILES, RECORDS_A_FILE = 4, 2000
 TOTAL = FILES * RECORDS_A_FILE
@@ -61,8 +62,8 @@ def data_set(paths: list[str], job: str, coordinator: str, dispatcher: str) -> t
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster", workers=2) as running:
+def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", workers=2, fork=forks.server) as running:
         yield running
 
 
