@@ -11,8 +11,9 @@ TENSORFLOW ?= tensorflow==2.21.*
 JOBS ?= $(shell expr $$(nproc) + 1)
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 KINDS := unit contract ops integration fault golden
+QUICK := unit contract golden
 
-.PHONY: demo test $(KINDS:%=test-%) lint docs bazel bench bench-quick package clean
+.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package clean
 
 # The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
 $(VENV)/bin/python:
@@ -35,6 +36,10 @@ demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
 test test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
+
+# Within two minutes: what needs no servers, and little of TensorFlow.
+test-quick: $(VENV)/.test
+	$(PYTEST) $(SIDE_BY_SIDE) $(QUICK:%=tests/%) $(ARGS)
 
 test: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(KINDS:%=tests/%) $(ARGS)
