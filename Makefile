@@ -11,8 +11,9 @@ TENSORFLOW ?= tensorflow==2.21.*
 JOBS ?= $(shell expr $$(nproc) + 1)
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 KINDS := unit contract ops integration fault golden
+QUICK := unit contract golden
 
-.PHONY: demo test $(KINDS:%=test-%) lint bazel bench bench-quick package clean
+.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package clean
 
 # The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
 $(VENV)/bin/python:
@@ -28,13 +29,17 @@ $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
 
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) '$(TENSORFLOW)'
-	$(PIP) --no-build-isolation -e '.[demo,test,fsspec]'
+	$(PIP) --no-build-isolation -e '.[demo,test,docs,fsspec]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
 test test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
+
+# Within two minutes: what needs no servers, and little of TensorFlow.
+test-quick: $(VENV)/.test
+	$(PYTEST) $(SIDE_BY_SIDE) $(QUICK:%=tests/%) $(ARGS)
 
 test: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(KINDS:%=tests/%) $(ARGS)
@@ -44,6 +49,10 @@ $(KINDS:%=test-%): test-%: $(VENV)/.test
 
 lint: $(VENV)/.test
 	PATH="$(abspath $(BIN)):$$PATH" .ci/check
+
+# Into build/site; any warning fails.
+docs: $(VENV)/.test
+	PATH="$(abspath $(BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 bazel: $(VENV)/.test
 	PATH="$(abspath $(BIN)):$$PATH" .ci/bazel/test

@@ -34,6 +34,24 @@ def sources(half: str) -> list[Path]:
     return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
+def _units(half: str, scratch: Path) -> list[Path]:
+    """What is compiled: the core's sources; of "tf", for each folder in it one file that includes all of its sources.
+
+    Most of compiling those is reading TensorFlow's headers, which is so done once a folder. (Bazel does each alone.)
+    """
+    units, by_folder = [], dict[Path, list[Path]]()
+    for source in sources(half):
+        if half == "core" or source.parent == OPS / half:
+            units.append(source)
+        else:
+            by_folder.setdefault(source.parent.relative_to(OPS), []).append(source)
+    for folder, found in by_folder.items():
+        unit = scratch / f"{'_'.join(folder.parts)}.cc"
+        unit.write_text("".join(f'#include "ops/{source.relative_to(OPS)}"\n' for source in found))
+        units.append(unit)
+    return units
+
+
 def compiler() -> list[str]:
     """The command of the compiler: CXX, which may be several words, else g++."""
     return shlex.split(os.environ.get("CXX", "")) or ["g++"]
@@ -55,7 +73,10 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path) -> list[Path]:
             if flags not in started:
                 folder = Path(scratch) / str(len(started))
                 folder.mkdir()
-                started[flags] = [pool.submit(_compile, source, flags, folder) for source in sources(half)]
+                started[flags] = [
+                    pool.submit(_compile, unit, flags, folder / f"{number}.o")
+                    for number, unit in enumerate(_units(half, folder))
+                ]
             return started[flags]
 
         try:
@@ -85,10 +106,9 @@ def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
     return (*FLAGS, *defines, *quiet, f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{target.version}"')
 
 
-def _compile(source: Path, flags: tuple[str, ...], folder: Path) -> str:
-    name = "_".join(source.relative_to(OPS).with_suffix(".o").parts)
-    _run([*compiler(), *flags, "-c", str(source), "-o", str(folder / name)])
-    return str(folder / name)
+def _compile(unit: Path, flags: tuple[str, ...], object_: Path) -> str:
+    _run([*compiler(), *flags, "-c", str(unit), "-o", str(object_)])
+    return str(object_)
 
 
 def _link(objects: list[str], target: TensorFlow, scratch: Path, lib_dir: Path) -> Path:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import grpc.aio
 
-from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
@@ -67,10 +66,7 @@ class CoordinatorServer:
     async def _listen(self, servicer: CoordinatorServicer, authority: Authority, address: str) -> int:
         server = rpc.new_server(authority)
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+        port = rpc.listen(server, address)
         await server.start()
         self._servers.append(server)
         return port

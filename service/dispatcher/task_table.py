@@ -4,7 +4,7 @@ An iteration (one client's epoch) ends for its clients when every task of it is 
 never returns never is. A task finishes by itself only when its source said END, and a QuiverDataset says END only when
 the whole session has been read by somebody. So once any task of an iteration is finished, the tasks of lost workers
 have nothing left to give and may be called finished for them. While none is, they may not: then records are still
-unread, and calling the tasks finished would end the epoch short. (docs/decisions/0005 tells the one exception.)
+unread, and calling the tasks finished would end the epoch short. (docs/decisions/0005 and 0021 tell the exceptions.)
 
 A worker may also be killed after its client was given the end of a task, and before the dispatcher was told: when it is
 back, it has a task again that its client asks for no more. `tasks_at_the_end` are those of which this may be so.

@@ -272,10 +272,7 @@ class Node:
         if options.control_port is not None:
             listened.append(addresses.joined(options.bind_host, options.control_port))
         for address in listened:
-            try:
-                port = server.add_insecure_port(address)
-            except RuntimeError as error:
-                raise errors.UnavailableError(f"--port, --bind_host: cannot listen on {address}: {error}") from error
+            port = rpc.listen(server, address)
             if not address.startswith("unix:"):
                 self.port, self.control = port, addresses.joined(options.advertise_host, port)
         await server.start()

@@ -20,6 +20,7 @@ from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.orders import chunk_orders
 from tfquiver.service.node.orders.chunk_map import ChunkMap
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
 from tfquiver.stores.local import LocalStore
@@ -331,6 +332,32 @@ async def test_a_node_that_was_away_gives_up_what_others_hold_by_now(tmp_path: P
         w.orders.was_away()
         await w.until(lambda: w.held(2) == 0)
         assert w.held(1) == PER_CHUNK - 3
+
+
+@on_loop
+async def test_what_other_nodes_got_hold_of_meanwhile_does_not_keep_the_room_of_what_is_to_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a lost node came back while this one loaded in its place."""
+    monkeypatch.setattr(chunk_orders, "LOOK_AGAIN_S", 0.1)
+    async with world(tmp_path, others=("other",), quota_bytes=PER_CHUNK * rotating.ENTRY_BYTES) as w:
+        others: set[int] = set()
+
+        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+            return pb.MissingReply(
+                shards=[s for s in shards if s not in others], elsewhere=[s for s in shards if s in others]
+            )
+
+        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        for shard in w.shards(1):
+            assert await w.read(shard)
+        w.give(load=[1])
+        await w.until(lambda: not w.orders._look_over)
+        others |= set(w.shards(1)[:6])
+        own = set(w.digest_map.own_shards(2, w.node.node_id, ("other", w.node.node_id)))
+        assert len(own) > 2
+        w.give(load=[1, 2], urgent=2)
+        await w.until(lambda: w.held(1) == PER_CHUNK - 6 and w.held(2) == min(6, len(own)))
 
 
 @pytest.mark.parametrize("mode", ["NONE", "UNIFORM", "LRU"])

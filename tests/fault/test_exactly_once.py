@@ -29,16 +29,10 @@ BATCH = 20
 TAKEOVER_S = 1.5
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerForks]:
-    with WorkerForks(tmp_path_factory.mktemp("forks") / "log") as running:
-        yield running
-
-
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
-    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True, flags=flags) as running:
+    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True, flags=flags, fork=forks.server) as running:
         yield running
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered, rotating
+from tests.support.cluster import wait_until
 from tests.support.op_source import drop_iterators
 from tfquiver.host import daemon, endpoints
 
@@ -74,12 +75,15 @@ def test_labels_and_predictions_agree_with_tensorflows_own_to_the_last_digit(tmp
     train = tfquiver.dataset(files, cache_dir=cache_dir, batch_size=BATCH).map(parse)
     ours = tfquiver.dataset(files, cache_dir=cache_dir, batch_size=BATCH, order="files").map(parse)
     stock = tf.data.TFRecordDataset(sorted(tf.io.gfile.glob(files))).batch(BATCH).map(parse)
+    stock = stock.apply(
+        tf.data.experimental.assert_cardinality(int(ours.cardinality()))
+    )  # Keras warns where it has none
 
     tf.keras.utils.set_random_seed(1)
     model = tf.keras.Sequential([tf.keras.Input([FEATURES]), tf.keras.layers.Dense(CLASSES)])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"])
-    model.fit(train, epochs=3, verbose=0)
+    model.fit(train, epochs=3, verbose=0, shuffle=False)
 
     labels = np.concatenate([labels for _, labels in ours.as_numpy_iterator()])
     np.testing.assert_array_equal(labels, np.concatenate([labels for _, labels in stock.as_numpy_iterator()]))
@@ -125,7 +129,9 @@ def test_a_run_that_stopped_goes_on_at_a_shard_that_it_had_not_delivered(paths: 
             reading=tfquiver.Reading(readahead_bytes=50_000, hold_back=0),
         )  # fmt: skip
 
-    assert numbers(made().take(700)) == STORED[:700]
+    stopped = made()
+    assert numbers(stopped.take(700)) == STORED[:700]
+    wait_until(lambda: bool(stopped._tfquiver_resumable.now().done_bitmap), "the news of what was delivered")
     rest = numbers(made())
     assert rest == STORED[-len(rest) :]
     assert TOTAL - 700 <= len(rest) < TOTAL

@@ -25,7 +25,7 @@ from tfquiver.host import endpoints, up_file
 from tfquiver.host.up_file import Ports
 
 RECORDS = 300
-READY_S = 120.0
+READY_S = 240.0
 ANY_PORTS = ("--port=0", "--dispatcher_port=0")
 
 
@@ -152,7 +152,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
 
 def test_a_server_that_does_not_start_ends_it_all_with_its_last_words(tmp_path: Path) -> None:
     with up(tmp_path / "cache", "--workers=0", "--port=0", "--node_flag=--codec=none") as running:
-        assert running.process.wait(60) == 1
+        assert running.process.wait(READY_S) == 1
         said = running.said.read_text()
     assert "the node did not start" in said and "--codec" in said
     assert "Traceback" not in said

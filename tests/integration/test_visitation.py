@@ -180,7 +180,8 @@ def step(records):
 mine, together = [], []
 for records in strategy.distribute_datasets_from_function(lambda _: data):
     together.append(int(step(records)))
-    mine += numbered.read([records.numpy()]).tolist()
+    for here in strategy.experimental_local_results(records):
+        mine += numbered.read([here.numpy()]).tolist()
 print(json.dumps({"mine": mine, "together": together}))
 """
 
@@ -208,11 +209,12 @@ def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp
         command = [sys.executable, "-c", _SYNCHRONOUS_TRAINER, json.dumps(told)]
         trainers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
     try:
-        seen = [json.loads(trainer.communicate(timeout=90)[0]) for trainer in trainers]
+        told_by = [trainer.communicate(timeout=90)[0] for trainer in trainers]
     finally:
         for trainer in trainers:
             trainer.kill()
             trainer.wait()
+    seen = [json.loads(text) for text in told_by]
     numbered.assert_each_once(np.array(seen[0]["mine"] + seen[1]["mine"]), 2000)
     assert seen[0]["mine"] and seen[1]["mine"]
     assert seen[0]["together"] == seen[1]["together"]

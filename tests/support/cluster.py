@@ -186,6 +186,7 @@ class Cluster:
       quota: of each caching node.
       env: added to the servers' environment.
       flags: server name ("coordinator", "node", "dispatcher", "worker") -> further flags.
+      fork: makes dispatcher and workers, as WorkerForks.server does: they start without importing TensorFlow.
     """
 
     def __init__(
@@ -197,11 +198,12 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
         dispatcher: bool = False,
+        fork: Callable[[str, Sequence[str], Path], Server] | None = None,
     ) -> None:
         self._base = base
         self._with_dispatcher = dispatcher or workers > 0
         self._quota = quota
-        self._env = dict(env or {})
+        self._env, self._fork = dict(env or {}), fork
         self._flags = {name: list(more) for name, more in (flags or {}).items()}
         self._shared_node = shared_node
         self._servers: list[Server] = []
@@ -232,7 +234,10 @@ class Cluster:
         """A server of this cluster, not yet started: `kind` is "coordinator", "node", "dispatcher" or "worker"."""
         all_arguments = ["--port=0", *arguments, *self._flags.get(kind, ())]
         log = self._base / "log" / f"{name or kind}.log"
-        server = Server(f"tfquiver.service.{kind}.main", all_arguments, log, self._env)
+        if self._fork and kind in ("dispatcher", "worker"):
+            server = self._fork(kind, all_arguments, log)
+        else:
+            server = Server(f"tfquiver.service.{kind}.main", all_arguments, log, self._env)
         self._servers.append(server)
         return server
 

@@ -85,13 +85,17 @@ class Job(threading.Thread):
             self._socket, self._dataset.digest_id, session_key=self.name, job=self.name, credit_bytes=64 << 10,
             timeout_s=60.0,
         )  # fmt: skip
-        while not client.ended:
-            try:
-                for _, data in client.shards():
-                    read.update(split_records(data))
-                    self.shards += 1
-                    time.sleep(self._step_s)
-            except ReaderGoneError:
-                self.reconnects += 1
-                client.reconnect()
+        try:
+            while not client.ended:
+                try:
+                    for _, data in client.shards():
+                        read.update(split_records(data))
+                        self.shards += 1
+                        time.sleep(self._step_s)
+                except ReaderGoneError:
+                    self.reconnects += 1
+                    client.reconnect()
+        except BaseException:
+            client.connection.close()
+            raise
         client.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -21,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, cast
 
-from tests.support.cluster import die_with_parent, tensorflow_env
+from tests.support.cluster import Server, die_with_parent, tensorflow_env
 
 _READY_S = 60.0
 
@@ -88,6 +89,58 @@ class Worker:
         return True
 
 
+class ForkedProcess:
+    """What tests ask of a subprocess.Popen, of a process that the fork server has started."""
+
+    def __init__(self, forks: WorkerForks, pid: int, stdout: IO[bytes]) -> None:
+        self._forks, self.pid, self.stdout = forks, pid, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._forks.exit_code(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises subprocess.TimeoutExpired."""
+        if self.poll() is None:
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                select.select([descriptor], [], [], timeout)
+            finally:
+                os.close(descriptor)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired("a forked server", timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkedServer(Server):
+    """A dispatcher or worker of a Cluster that is forked. `kind` as for `Cluster.add`."""
+
+    def __init__(self, forks: WorkerForks, kind: str, arguments: Sequence[str], log: Path) -> None:
+        super().__init__(f"tfquiver.service.{kind}.main", arguments, log)
+        self._forks, self._kind = forks, kind
+
+    def launch(self) -> ForkedServer:
+        assert not self.running, f"{self.module} runs already"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        reading, writing = os.pipe()
+        try:
+            pid = self._forks.fork(self._kind, self.arguments, self.log, writing)
+        finally:
+            os.close(writing)
+        self._process = cast("subprocess.Popen[bytes]", ForkedProcess(self._forks, pid, os.fdopen(reading, "rb")))
+        return self
+
+
 class WorkerForks:
     """The fork server's process. Use as a context manager; its workers end with it. Not thread-safe."""
 
@@ -128,6 +181,10 @@ class WorkerForks:
         """Not yet launched."""
         return Worker(self, "dispatcher", arguments, log)
 
+    def server(self, kind: str, arguments: Sequence[str], log: Path) -> ForkedServer:
+        """For `Cluster(fork=)`."""
+        return ForkedServer(self, kind, arguments, log)
+
     def fork(self, server: str, arguments: Sequence[str], log: Path, ready: int) -> int:
         """The pid. `ready`: an open pipe of this process, where the child writes its ready line."""
         pipe = f"/proc/{os.getpid()}/fd/{ready}"
@@ -135,6 +192,11 @@ class WorkerForks:
 
     def kill(self, pid: int) -> None:
         self._ask({"kill": pid})
+
+    def exit_code(self, pid: int) -> int | None:
+        """As subprocess.Popen.returncode; None: it runs. Ask once after its end."""
+        code = self._ask({"ended": pid})["code"]
+        return None if code is None else int(code)
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -180,6 +242,11 @@ def _serve() -> None:
     children: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
+        if "ended" in request:
+            pid, status = os.waitpid(request["ended"], os.WNOHANG)
+            children.discard(pid)
+            print(json.dumps({"code": os.waitstatus_to_exitcode(status) if pid else None}), flush=True)
+            continue
         if "kill" in request:
             pid = request["kill"]
             if pid in children:

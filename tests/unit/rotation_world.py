@@ -41,6 +41,7 @@ class World:
         self.read: dict[str, set[int]] = {}
         self.in_hand: dict[str, set[int]] = {}
         self.names = 0
+        self.full = False  # of what the coordinator does not know of: nothing that is fetched stands
         self.decision = Decision()
         self.kept: set[int] = set()
         self.since: dict[int, float] = {}  # of each kept chunk: when it was complete, or the first finished it
@@ -93,7 +94,7 @@ class World:
         fresh = [shard for shard in shards if not self.resident[shard] and self.cache.keeps(shard)]
         assert not set(shards) & (self.read[session] | self.in_hand[session]), "handed out twice"
         self.in_hand[session].update(shards)
-        self.arrive(fresh)
+        self.arrive([] if self.full else fresh)
         return shards
 
     def give_back(self, session: str, shards: list[int]) -> None:
@@ -123,7 +124,7 @@ class World:
         """The nodes bring in a few shards of what is to be loaded."""
         layout = self.cache.layout
         wanted = [shard for chunk in self.decision.load for shard in self._shards(layout, chunk)]
-        self.arrive([shard for shard in wanted if not self.resident[shard]][:n])
+        self.arrive([] if self.full else [shard for shard in wanted if not self.resident[shard]][:n])
 
     def evict(self, n: int) -> None:
         layout = self.cache.layout

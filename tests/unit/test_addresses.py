@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tfquiver.wire import addresses
@@ -35,3 +37,21 @@ def test_loopback(host: str, loopback: bool) -> None:
 @pytest.mark.parametrize(("host", "all_of_them"), [("[::]", True), ("::", True), ("0.0.0.0", True), ("::1", False)])
 def test_all(host: str, all_of_them: bool) -> None:
     assert addresses.is_all(host) == all_of_them
+
+
+@pytest.mark.parametrize(
+    ("host", "numbers"), [("[::]", ["::"]), ("0.0.0.0", ["0.0.0.0"]), ("127.0.0.1", ["127.0.0.1"])]
+)
+def test_what_is_listened_on(host: str, numbers: list[str]) -> None:
+    assert addresses.to_bind(host) == numbers
+
+
+def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ::1 where the kernel has no IPv6; where it is the only one, listening says what is wrong."""
+    named = ["192.0.2.1", "127.0.0.1"]
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: [(socket.AF_INET, 1, 6, "", (number, 0)) for number in named]
+    )
+    assert addresses.to_bind("localhost") == ["127.0.0.1"]
+    del named[1]
+    assert addresses.to_bind("localhost") == ["192.0.2.1"]

@@ -60,6 +60,18 @@ def test_ports_asked_for_then_those_of_last_time_then_the_usual_ones_then_any() 
         ports.choose(None, 9, Ports(), set[int]().__contains__)
 
 
+def test_a_port_that_lasts_is_none_of_those_that_connections_get(tmp_path: Path) -> None:
+    own = tmp_path / "range"
+    own.write_text("10010\t60999\n")
+    assert {ports.lasting(lambda port: True, own) for _ in range(200)} == set(range(10_000, 10_010))
+    assert ports.lasting(lambda port: port == 10_003, own) == 10_003
+    assert ports.lasting(lambda port: False, own) == 0
+    for text in ("10000 60999", "1024 65535", "", "x"):
+        own.write_text(text)
+        assert ports.lasting(lambda port: True, own) == 0, "any will do where it is not known"
+    assert ports.lasting(lambda port: True, tmp_path / "none") == 0
+
+
 def test_pauses_grow_while_it_does_not_start() -> None:
     one = Restarts()
     pauses = []

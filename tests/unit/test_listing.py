@@ -73,6 +73,7 @@ def test_the_key_depends_on_everything_that_matters() -> None:
         ("a[]x]c", ["a]c", "axc"], ["a[c"]),
         ("a[x", ["a[x"], ["ax"]),
         ("a[[x]", ["a[", "ax"], ["a"]),
+        ("a[--0x]", ["a-", "a.", "ax"], ["a1", "a/"]),
         ("a.b", ["a.b"], ["axb"]),
     ],
 )

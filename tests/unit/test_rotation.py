@@ -195,6 +195,22 @@ def test_a_chunk_that_cannot_be_completed_does_not_stop_the_others(order: str) -
     assert len(world.read[session]) >= readable
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_chunks_that_find_no_room_are_waited_for_by_nobody_who_has_read_them(order: str) -> None:
+    """Nodes may be full of what the allocation does not know of: nothing that is to be loaded ever stands."""
+    world = World(order, shards=60, chunks=6, share=0.34, seed=4, left=frozenset())
+    world.full = True
+    session = world.open()
+    for _ in range(100):
+        if shards := world.take(session, 1):
+            world.finish_reading(session, shards)
+        else:
+            world.wait(TIMEOUT_S / 100)
+        if session not in world.samplers:
+            return
+    raise AssertionError(f"{len(world.read[session])} of 60 are read after {world.now} s")
+
+
 def test_relevance_makes_room_for_who_will_soon_have_nothing_left_and_not_before() -> None:
     board = Board([10] * 6, 30)
     rotation = Relevance(board, TIMEOUT_S)

@@ -158,6 +158,25 @@ def test_a_session_costs_two_bits_a_shard_and_looks_at_all_of_them_seldom(monkey
     assert draws <= 2 + 32_000 / slots.MOST_DRAWN * 1.1
 
 
+def test_what_comes_back_in_crowds_does_not_stay_in_a_window() -> None:
+    """Of readers that are lost at the end of an epoch: the few shards that were left are all in the window."""
+    shards, cohort = 1_000_000, 50_000
+    pending = np.zeros(shards, np.bool_)
+    pending[:10] = True
+    resident, lengths = bytearray(shards), np.ones(shards, np.uint64)
+    tracemalloc.start()
+    subject = ResidentFirst(pending, resident, lengths, random.Random(1))
+    taken = subject.take(1, 1)
+    for first in range(10, shards, cohort):
+        subject.give_back(range(first, min(shards, first + cohort)))
+        taken += subject.take(1, 1)
+    assert len(set(taken)) == len(taken) == 1 + len(range(10, shards, cohort))
+    ours = [tracemalloc.Filter(True, str(module.__file__)) for module in (sampler_module, slots)]
+    kept_bytes = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(ours).traces)
+    tracemalloc.stop()
+    assert kept_bytes < shards / 4 + 400_000
+
+
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 50), st.integers(0, 99))
 def test_numbers_are_drawn_from_bits(mask: list[bool], most: int, seed: int) -> None:
     subject = slots.Slots(np.array(mask, np.bool_))

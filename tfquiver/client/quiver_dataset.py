@@ -72,13 +72,13 @@ def dataset(
       first_use: `tfquiver.FirstUse(...)`: name, cutting and progress where nobody has used the files before.
       connection: `tfquiver.Connection(...)`: token and timeouts.
 
-    Raises, all but ImportError also of the class of `tf.errors` of that kind:
+    Raises, all also of the class of `tf.errors` of that kind:
       InvalidArgumentError: an argument that cannot be right; names it.
       NotFoundError: a pattern of `source` matches nothing, or no node runs in `cache_dir`; names it.
       CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
       StaleDigestError: a file changed while it was scanned.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
-      ImportError: the op was not built for this TensorFlow; says what to run.
+      TensorFlowError (an ImportError): no TensorFlow here, or no op for it and none can be compiled; says what to do.
     Iterators raise `tf.errors.UnavailableError` (the node stays away), `FailedPreconditionError` (a file changed) and
     `DataLossError` (a file is damaged); each names it.
     """

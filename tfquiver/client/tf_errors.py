@@ -35,7 +35,7 @@ def both(error: errors.TfquiverError) -> errors.TfquiverError:
 def _made(ours: type[errors.TfquiverError], message: str) -> errors.TfquiverError:
     if ours not in _classes:
         _classes[ours] = _class_of(ours)
-    made: errors.TfquiverError = _classes[ours](message)
+    made: errors.TfquiverError = _classes[ours](None, None, message)
     return made
 
 
@@ -50,8 +50,9 @@ def _class_of(ours: type[errors.TfquiverError]) -> Any:
     code = kinds[max(len(kinds) - 2, 0)].code
     theirs = getattr(tf.errors, "".join(word.title() for word in code.name.split("_")) + "Error")
 
-    def init(self: Any, message: str) -> None:
-        theirs.__init__(self, None, None, message)
+    # TensorFlow's own arguments: by them autograph makes an error again, to add where in a user's function it was.
+    def init(self: Any, node_def: Any, op: Any, message: str, *more: Any) -> None:
+        theirs.__init__(self, node_def, op, message, *more)
 
     body = {
         "__init__": init,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.host.up_file import Ports
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)
+_CONNECTIONS_OWN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST, _MOST_TRIED = 10_000, 100
 
 
 def is_free(port: int) -> bool:
@@ -23,10 +27,23 @@ def is_free(port: int) -> bool:
     return True
 
 
+def lasting(is_free: Callable[[int], bool] = is_free, range_file: Path = _CONNECTIONS_OWN) -> int:
+    """A free port of those that the kernel gives to no connection as its own; 0 when it is not known which these are.
+
+    A server whose port is one of the others may find it taken when it is started again a moment later.
+    """
+    try:
+        below = int(range_file.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    tried = random.sample(range(_FIRST, below), min(_MOST_TRIED, below - _FIRST)) if below > _FIRST else []
+    return next(filter(is_free, tried), 0)
+
+
 def choose(
     coordinator: int | None, dispatcher: int | None, last: Ports, is_free: Callable[[int], bool] = is_free
 ) -> Ports:
-    """Ports to start with; 0: any free one.
+    """Ports to start with; 0: see `lasting`.
 
     Args:
       coordinator, dispatcher: what a person asked for; None: nothing.

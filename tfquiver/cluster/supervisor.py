@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cluster import plan
+from tfquiver.cluster import plan, ports
 from tfquiver.cluster.plan import ServerPlan, Wish
 from tfquiver.cluster.restarts import Restarts
 from tfquiver.cluster.server_process import ServerProcess
@@ -60,6 +60,8 @@ class Supervisor:
         environment = dict(self._environment)
         if server.kind in plan.WITH_TENSORFLOW:
             environment["CUDA_VISIBLE_DEVICES"] = "-1"  # the trainer's, who would find their memory taken
+        if not plan.port(server, self.ports):
+            self.ports = plan.with_port(server, self.ports, ports.lasting())
         arguments = plan.arguments(server, self._wish, self.ports)
         try:
             process, said = await ServerProcess.start(

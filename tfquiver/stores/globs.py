@@ -59,5 +59,8 @@ def _class_end(pattern: str, start: int) -> int:
 def _class(body: str) -> str:
     negated = body[0] in "!^"
     members = body[1:] if negated else body
-    ranges = re.sub(r"([\\\]\[^&~|])", r"\\\1", members)
+    # `a-z`, or a single character. Escaped each: `--` and others mean something else in a regular expression.
+    ranges = re.sub(
+        r"(.)-(.)|(.)", lambda found: "-".join(map(re.escape, filter(None, found.groups()))), members, flags=re.DOTALL
+    )
     return f"(?!/)[{'^' if negated else ''}{ranges}]"

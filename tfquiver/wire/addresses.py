@@ -74,6 +74,28 @@ def towards(host: str, port: int) -> str:
     raise trouble or OSError(f"{host}: no address")
 
 
+def to_bind(host: str) -> list[str]:
+    """The addresses of this machine that a host names, as numbers; of one that means every address itself.
+
+    Raises OSError when it names none.
+    """
+    if is_all(host):
+        return [bare(host)]
+    found = socket.getaddrinfo(bare(host), 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    numbers = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return [number for number in numbers if _is_here(number)] or numbers[:1]
+
+
+def _is_here(number: str) -> bool:
+    """Names may have addresses that a kernel does not have: `::1 localhost` stands in files of hosts without IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.bind((number, 0))
+    except OSError:
+        return False
+    return True
+
+
 def listen(host: str, port: int, backlog: int) -> socket.socket:
     """A listening TCP socket. Raises OSError."""
     if bare(host) == bare(ALL):

@@ -20,10 +20,12 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.trust.identity import EVERYBODY, Authority, Identity, check_call
+from tfquiver.wire import addresses
 
 T = TypeVar("T")
 TOKEN_KEY = "x-tfquiver-token"
 MAX_MESSAGE_BYTES = 8 << 20
+_PORTS_TRIED = 16
 RETRYABLE = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
@@ -149,6 +151,32 @@ def _remade(handler: Any, behaviour: Any, stream_behaviour: Any) -> Any:
 
 def new_server(authority: Authority) -> grpc.aio.Server:
     return grpc.aio.server(options=_OPTIONS, interceptors=[_Gate(authority)])
+
+
+def listen(server: grpc.aio.Server, address: str) -> int:
+    """Has it listen on host:port (0: a free one), at all of the host's addresses or at none, or on unix:/path.
+
+    Left to gRPC, one address of several is enough, and whoever calls the host may reach another server at the others.
+
+    Returns the port, of unix:/path none that means anything. Raises UnavailableError.
+    """
+    try:
+        if address.startswith("unix:"):
+            return int(server.add_insecure_port(address))
+        host, port = addresses.split(address)
+        first, *others = [functools.partial(addresses.joined, number) for number in addresses.to_bind(host)]
+        for tries_left in reversed(range(1 if port else _PORTS_TRIED)):
+            try:
+                bound = int(server.add_insecure_port(first(port)))
+                for other in others:
+                    server.add_insecure_port(other(bound))
+                return bound
+            except RuntimeError:
+                if not tries_left:
+                    raise
+    except (RuntimeError, OSError) as error:
+        raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+    raise AssertionError("neither bound nor refused")
 
 
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:

@@ -233,7 +233,10 @@ void Mixture::RestOfScript(Script* script) const {
   if (script_.empty()) return;
   script->draws.assign(script_.begin(), script_.end());
   for (uint32_t shard : wanted_) {
-    if (scripted_.at(shard).left > 0) script->wanted.push_back(shard);
+    const Scripted& scripted = scripted_.at(shard);
+    if (scripted.left == 0) continue;
+    script->wanted.push_back(shard);
+    script->joined.push_back(scripted.joined);
   }
 }
 

@@ -23,8 +23,11 @@ struct ZlibCodec {
 // What comes next, where that is settled: records of these shards, in this order.
 struct Script {
   std::vector<uint32_t> wanted;  // each shard of `draws` once, in the order in which they joined
-  std::vector<uint32_t> draws;   // for each record its shard
-  uint64_t credit_bytes = 0;     // with which they all could be here
+  // By place in `wanted`, where it is what a reader has left of its own script: as Step::joined.
+  // Not written down.
+  std::vector<uint32_t> joined;
+  std::vector<uint32_t> draws;  // for each record its shard
+  uint64_t credit_bytes = 0;    // with which they all could be here
 };
 
 // Where an iterator is in its epoch: no record content, kilobytes.

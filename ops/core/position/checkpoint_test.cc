@@ -117,6 +117,17 @@ TEST(Rewind, GoesBackToBeforeTheSteps) {
   EXPECT_EQ(checkpoint.script.wanted, (std::vector<uint32_t>{9, 4, 20, 1, 17, 8}));
 }
 
+// Of a script that was begun, the first shards are through: 8, 15 and 16 joined before 2 and 3.
+TEST(Rewind, KeepsTheOrderInWhichShardsJoined) {
+  Checkpoint checkpoint = Sample();
+  checkpoint.script.wanted = {16, 2, 3};
+  checkpoint.script.joined = {2, 3, 4};
+  checkpoint.script.draws = {16, 2, 3};
+  Rewind({{8, 0, 0}, {15, 0, 1}, {16, 0, 2}}, &checkpoint);
+  EXPECT_EQ(checkpoint.script.draws, (std::vector<uint32_t>{8, 15, 16, 16, 2, 3}));
+  EXPECT_EQ(checkpoint.script.wanted, (std::vector<uint32_t>{8, 15, 16, 2, 3}));
+}
+
 TEST(Trail, KeepsWhatAMarkNeeds) {
   auto trail = std::make_shared<Trail>();
   trail->Append({1, 0, 0});

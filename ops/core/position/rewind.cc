@@ -27,9 +27,9 @@ void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint) {
       marks.partly.erase(step.shard);
     }
   }
-  // What was wanted joins, and is numbered, in that order and before all else.
   for (size_t i = 0; i < script.wanted.size(); ++i) {
-    joined.emplace(script.wanted[i], static_cast<uint32_t>(i));
+    const bool known = i < script.joined.size();
+    joined.emplace(script.wanted[i], known ? script.joined[i] : static_cast<uint32_t>(i));
   }
   draws.insert(draws.end(), script.draws.begin(), script.draws.end());
   std::vector<uint32_t> wanted;
@@ -37,6 +37,7 @@ void Rewind(const std::vector<Step>& steps, Checkpoint* checkpoint) {
   std::sort(wanted.begin(), wanted.end(),
             [&joined](uint32_t a, uint32_t b) { return joined.at(a) < joined.at(b); });
   script.wanted = std::move(wanted);
+  script.joined.clear();
   script.draws = std::move(draws);
 }
 

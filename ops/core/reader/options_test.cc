@@ -43,6 +43,7 @@ TEST(Options, NamesTheKeyThatIsWrong) {
        {R"("seed":1)", R"("shuffle_bytes":0,"deterministic":true,"seed":1)",
         R"("shuffle_bytes":0,"homogeneous":true)", R"("shuffle_bytes":0,"tagged":true)",
         R"("shuffle_bytes":0,"replay":"a")"}) {
+    options = Options();
     EXPECT_NE(message((std::string(R"({"files":true,)") + more + "}").c_str()).find("files is an"),
               std::string::npos);
   }

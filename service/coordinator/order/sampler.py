@@ -157,15 +157,21 @@ class ResidentFirst:
         self._news_shards = 0
         news = news[self._pending.mask(news)].astype(np.uint32)
         there = np.frombuffer(self._is_resident, np.uint8)[news] != 0
-        self._come_in(self._hits, self._more_hits, news[there])
-        self._come_in(self._misses, self._more_misses, news[~there])
+        self._more_hits += self._come_in(self._hits, self._more_hits, news[there])
+        self._more_misses += self._come_in(self._misses, self._more_misses, news[~there])
+        if len(self._hits) + len(self._misses) > _MOST_NEWS:  # a window that holds all of its kind takes all that comes
+            self._forget()
 
-    def _come_in(self, window: array[int], more: int, news: npt.NDArray[np.uint32]) -> None:
-        """Each place among the others of its kind is equally likely, those included that are not in the window."""
-        if more and len(news):
-            news = news[self._rng.random(len(news)) * (len(window) + more) < len(window)]
+    def _come_in(self, window: array[int], more: int, news: npt.NDArray[np.uint32]) -> int:
+        """Each place among the others of its kind is equally likely, those included that are not in the window.
+
+        Returns how many came in elsewhere than in the window.
+        """
+        came = len(news)
+        if more and came:
+            news = news[self._rng.random(came) * (len(window) + more) < len(window)]
         if not len(news):
-            return
+            return came
         before = np.array(window, np.uint32)
         before = before[np.isin(before, news, invert=True)]
         merged = np.empty(len(before) + len(news), np.uint32)
@@ -174,6 +180,7 @@ class ResidentFirst:
         merged[places], merged[~places] = self._rng.permutation(news), before
         del window[:]
         window.frombytes(merged.tobytes())
+        return came - len(news)
 
     def _forget(self) -> None:
         """The windows are drawn anew."""

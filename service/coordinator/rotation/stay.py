@@ -6,8 +6,8 @@ from tfquiver.service.coordinator.rotation.board import Board
 
 
 class Stay:
-    """A chunk is `settled` once it is complete, or no more of it has come in for `timeout_s`: some of it may be damaged
-    or gone in the store, and must not hold up the others."""
+    """A chunk is `settled` once it is complete, or nobody needs it, or no more of it has come in for `timeout_s`: some
+    of it may be damaged or gone in the store, or find no room at its node, and must not hold up the others."""
 
     def __init__(self, board: Board, chunk: int, now: float, timeout_s: float) -> None:
         self._board, self._chunk, self._timeout_s = board, chunk, timeout_s
@@ -26,7 +26,8 @@ class Stay:
             self._settled_at = now
         if not board.sessions:
             self._changed_at = now  # nothing is loaded for nobody
-        if not self.settled and (board.complete(chunk) or now >= self._changed_at + self._timeout_s):
+        done = board.complete(chunk) or not board.wanted[chunk] or now >= self._changed_at + self._timeout_s
+        if not self.settled and done:
             self.settled, self._settled_at = True, now
         if self._first_finish is None and board.finishes[chunk] > self._finishes:
             self._first_finish = now

@@ -7,6 +7,7 @@ tried again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 _AT_ONCE_SHARDS = 1024
 _ASKED_SHARDS = 65536
 LOOK_AGAIN_S = 5.0
+_LONGEST_LOOK_OVER_S = 300.0
 _TRY_AGAIN_S = 2.0  # orders that could not be carried out, for want of a digest or because the disk refuses
 
 
@@ -87,7 +89,7 @@ class ChunkOrders:
     ) -> None:
         self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
         self._disk, self._source, self._digests, self._members = disk, source, digests, members
-        self._others = others
+        self._others, self._clock = others, clock or SystemClock()
         self._newest: Sequence[pb.DatasetOrders] | None = None
         self._gone: dict[_Striped, frozenset[int]] = {}  # chunks that were ordered away, and not ordered in since
         self._known: dict[bytes, _Known] = {}
@@ -95,9 +97,11 @@ class ChunkOrders:
         self._quotas: dict[str, int] = {}
         self._look_over = True  # other nodes may hold what this one does
         self._look_again = False  # something is to be loaded, of which other nodes may get hold, or lose it
+        self._looked_s = self._look_over_from_s = self._clock.now()
+        self._look_over_pause_s = LOOK_AGAIN_S
         self._settled: object = None  # the settings and quotas that the disk was last settled for
         self._changed = asyncio.Event()
-        self._loads = ChunkLoads(disk, source, self._others_have_room, refill_bytes_per_s, clock or SystemClock())
+        self._loads = ChunkLoads(disk, source, self._others_have_room, refill_bytes_per_s, self._clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -143,12 +147,11 @@ class ChunkOrders:
         done = True
         while True:
             pause_s = (LOOK_AGAIN_S if self._look_again else None) if done else _TRY_AGAIN_S
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()
-            except TimeoutError:
-                self._own = {}
             self._changed.clear()
+            self._look_around(self._clock.now())
             if self._newest is None:
                 continue
             try:
@@ -156,6 +159,14 @@ class ChunkOrders:
             except Exception:  # noqa: BLE001 - one bad order must not end the loading for ever
                 logging.exception("orders")
                 done = False
+
+    def _look_around(self, now: float) -> None:
+        """Where something is still to be loaded. There may be no room for it because of what several nodes hold."""
+        if not self._look_again:
+            self._looked_s = now
+        elif now >= self._looked_s + LOOK_AGAIN_S:
+            self._own, self._looked_s = {}, now
+            self._look_over |= now >= self._look_over_from_s
 
     async def _carry_out(self, newest: Sequence[pb.DatasetOrders]) -> bool:
         """Whether all of them could be; evictions come first: they make room."""
@@ -179,14 +190,12 @@ class ChunkOrders:
             for chunk in orders.evict if orders.digest_id in maps else ():
                 went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
         if self._look_over and len(quotas) > 1:
-            self._look_over, failed = await self._drop_duplicates(rules)
-        else:
-            failed = False
+            went = await self._drop_duplicates(rules) and went
         loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
         self._loads.replace(loads, maps)
         self._look_again = bool(loads) and len(quotas) > 1
-        return went and whole and not failed and len(maps) == len(newest)
+        return went and whole and len(maps) == len(newest)
 
     async def _know(self, orders: pb.DatasetOrders) -> _Known:
         known = self._known.get(orders.digest_id)
@@ -241,16 +250,14 @@ class ChunkOrders:
             return map.own_shards(chunk, self._node_id, storing)
         return await asyncio.to_thread(map.own_shards, chunk, self._node_id, storing)
 
-    async def _drop_duplicates(self, rules: Sequence[DatasetRule]) -> tuple[bool, bool]:
+    async def _drop_duplicates(self, rules: Sequence[DatasetRule]) -> bool:
         """Gives up what other nodes hold as well, as after an absence: allocations have room for each shard once.
 
-        Whether something is left for later, because nobody reads it now; and whether the coordinator did not answer.
+        Whether the coordinator could be asked.
         """
-        left = False
-        if self._others is None:
-            return False, False
+        left, found = False, 0
         for rule in rules:
-            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE or self._others is None:
                 continue
             try:
                 await self._others.missing(rule.digest_id, [])
@@ -258,13 +265,17 @@ class ChunkOrders:
                 for at in range(0, len(shards), _ASKED_SHARDS):
                     reply = await self._others.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
                     hashes = [rule.map.digest.hashes[shard].tobytes() for shard in reply.elsewhere]
+                    found += len(hashes)
                     await asyncio.to_thread(self._disk.give_up, hashes)
             except errors.NotFoundError:
-                left = True
+                left = True  # nobody reads it now
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
-                return True, True
-        return left, False
+                return False
+        self._look_over = left
+        self._look_over_pause_s = LOOK_AGAIN_S if found else min(2 * self._look_over_pause_s, _LONGEST_LOOK_OVER_S)
+        self._look_over_from_s = self._clock.now() + self._look_over_pause_s
+        return True
 
     async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
         """Without those that another node holds, as after owners have changed. Raises TfquiverError."""

@@ -1,0 +1,96 @@
+"""A dispatcher and workers as forks, quick to call a worker lost: for tests of what is left at the end of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import tfquiver
+from tests.support import node_calls, numbered
+from tests.support.cluster import Cluster
+from tests.support.worker_forks import Worker, WorkerForks
+from tfquiver import CutPolicy
+
+RECORDS_A_FILE, RECORD_BYTES = 500, 500
+
+
+class LateService:
+    """Nothing runs until `start`. Used as a context manager, which kills everything.
+
+    Args:
+      flags: of the dispatcher, beside those that all of these tests need.
+      env: of dispatcher and workers.
+    """
+
+    def __init__(
+        self, cluster: Cluster, base: Path, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> None:
+        self._cluster, self._base, self._flags = cluster, base, flags
+        self._forks = WorkerForks(base / "forks.log", env)
+        self.dispatcher: Worker
+        self.workers: list[Worker] = []
+
+    def start(self, workers: int = 2) -> LateService:
+        node_dir = f"--node_dir={self._cluster.cache_dir}"
+        flags = [f"--work_dir={self.work_dir}", "--worker_timeout_ms=500", "--reap_interval_ms=200", *self._flags]
+        self.dispatcher = self._forks.dispatcher([*flags, node_dir], self._base / "dispatcher.log")
+        self.dispatcher.launch().await_ready()
+        for number in range(workers):
+            way = [f"--dispatcher={self.dispatcher.address}", node_dir, "--heartbeat_interval_ms=200"]
+            self.workers.append(self._forks.worker(way, self.worker_log(number)))
+        launch(self.workers)
+        return self
+
+    @property
+    def work_dir(self) -> Path:
+        return self._base / "dispatcher"
+
+    def worker_log(self, number: int) -> Path:
+        return self._base / f"worker-{number}.log"
+
+    def source(self, files: int, readahead_bytes: int) -> Any:
+        """Numbered records of so many files in batches of 20; the pool takes as much as the readahead."""
+        return tfquiver.dataset(
+            numbered.write(self._base / "data", files, RECORDS_A_FILE, RECORD_BYTES),
+            service=self._cluster.coordinator.address,
+            first_use=tfquiver.FirstUse(cut=CutPolicy(5_000, 10_000, 20_000)),
+            batch_size=20,
+            reading=tfquiver.Reading(readahead_bytes=readahead_bytes),
+            order=tfquiver.Shuffled(shuffle_bytes=readahead_bytes),
+        )
+
+    def distributed(self, source: Any) -> Any:
+        return source.apply(tfquiver.distribute(self.dispatcher.address, compression=None))
+
+    def __enter__(self) -> LateService:
+        self._forks.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in [*self.workers, getattr(self, "dispatcher", None)]:
+            if server is not None:
+                server.kill()
+        self._forks.__exit__(kind, error, trace)
+
+
+def launch(servers: Sequence[Worker]) -> None:
+    """Starts them at once, those that were killed at the addresses that they had."""
+    for server in servers:
+        server.launch()
+    for server in servers:
+        server.await_ready()
+
+
+def ended(cluster: Cluster, epoch: int) -> bool:
+    """Whether the session of that epoch has ended."""
+    return any(info.ended and info.epoch == epoch for info in node_calls.sessions(cluster.coordinator.address))
+
+
+def settled(cluster: Cluster, epoch: int) -> bool:
+    """Whether it has ended and nothing of it is held back."""
+    of_epoch = [info for info in node_calls.sessions(cluster.coordinator.address) if info.epoch == epoch]
+    return bool(of_epoch) and of_epoch[0].ended and of_epoch[0].acked == of_epoch[0].shards
