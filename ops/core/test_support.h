@@ -13,6 +13,7 @@
 
 #include "ops/core/format/tfrecord.h"
 #include "ops/core/shards/shard_records.h"
+#include "ops/core/wire/place.h"
 #include "ops/core/wire/unix_socket.h"
 #include "ops/testing/testing.h"
 
@@ -26,6 +27,17 @@ inline uint32_t SlowCrc32c(uint32_t crc, const char* data, size_t size) {
     for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
   }
   return ~crc;
+}
+
+// Of a shard in a block of a deterministic order.
+constexpr Place PlaceInBlock(uint64_t position, uint32_t offset, uint32_t records,
+                             uint32_t shards) {
+  Place place;
+  place.position = position;
+  place.offset = offset;
+  place.block_records = records;
+  place.block_shards = shards;
+  return place;
 }
 
 // Blobs that are std::strings; counts those alive, so that a leak shows.

@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 
 from tfquiver.content import striping
-from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunks.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic

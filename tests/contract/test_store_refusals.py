@@ -22,9 +22,9 @@ from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
 from tfquiver.client.store_access import is_due
 from tfquiver.host import store_environment
-from tfquiver.stores import access
-from tfquiver.stores.access import Access
 from tfquiver.stores.fsspec import FsspecStore
+from tfquiver.stores.login import access
+from tfquiver.stores.login.access import Access
 
 SOON_S = 3.0
 PUBLIC = ("AWS_", "FSSPEC_", "GOOGLE_", "STORAGE_")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import numbered
-from tests.support.cluster import Cluster, Server, wait_until
+from tests.support.cluster import Server, wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch, settled
 from tests.support.worker_forks import Worker
 
@@ -18,25 +18,19 @@ READAHEAD_BYTES = 100_000
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster", workers=0) as running:
-        yield running
-
-
-@pytest.fixture
-def service(cluster: Cluster, tmp_path: Path) -> Iterator[LateService]:
-    with LateService(cluster, tmp_path) as made:
+def service(tmp_path: Path) -> Iterator[LateService]:
+    with LateService(tmp_path) as made:
         yield made.start()
 
 
-def test_workers_that_come_back_read_again_what_they_were_lost_with(cluster: Cluster, service: LateService) -> None:
+def test_workers_that_come_back_read_again_what_they_were_lost_with(service: LateService) -> None:
     """Later than others are waited for; alone, and with everybody who could know what is missing."""
-    assert cluster.node is not None
+    assert service.cluster.node is not None
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
-    also: list[list[Worker | Server]] = [[], [cluster.coordinator, cluster.node, service.dispatcher]]
+    also: list[list[Worker | Server]] = [[], [service.cluster.coordinator, service.cluster.node, service.dispatcher]]
     for epoch, others in enumerate(also):
         reader = numbered.EpochReader(shared, step_s=0.02)
-        wait_until(lambda at=epoch: ended(cluster, at), "the end of the session")  # type: ignore[misc]
+        wait_until(lambda at=epoch: ended(service.cluster, at), "the end of the session")  # type: ignore[misc]
         assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
         for server in [*service.workers, *others]:
             server.kill()
@@ -49,22 +43,22 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(cluster: Clu
         lost, duplicates = numbered.lost_and_duplicates(reader.result(), TOTAL)
         assert lost == 0
         assert duplicates > 0, "what was held back is read again, delivered or not"
-        wait_until(lambda at=epoch: settled(cluster, at), "the end of what was read again")  # type: ignore[misc]
+        wait_until(lambda at=epoch: settled(service.cluster, at), "the end of what was read again")  # type: ignore[misc]
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
 
 
-def test_nobody_to_ask_is_no_end(cluster: Cluster, service: LateService) -> None:
+def test_nobody_to_ask_is_no_end(service: LateService) -> None:
     """The coordinator comes back later than a late reader asks without an error (15 s)."""
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
     reader = numbered.EpochReader(shared, step_s=0.02)
-    wait_until(lambda: ended(cluster, 0), "the end of the session")
+    wait_until(lambda: ended(service.cluster, 0), "the end of the session")
     assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
-    for server in (*service.workers, cluster.coordinator):
+    for server in (*service.workers, service.cluster.coordinator):
         server.kill()
     launch(service.workers)
     with pytest.raises(TimeoutError):
         reader.result(deadline_s=20)
-    cluster.coordinator.launch_again().await_ready()
+    service.cluster.coordinator.launch_again().await_ready()
     lost, duplicates = numbered.lost_and_duplicates(reader.result(), TOTAL)
     assert lost == 0
     assert duplicates > 0, "what was held back is read again, delivered or not"

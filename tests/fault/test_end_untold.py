@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support import node_calls, numbered
-from tests.support.cluster import Cluster, wait_until
+from tests.support.cluster import wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch
 from tfquiver.service.dispatcher import journal_reader
 
@@ -25,17 +25,11 @@ GIVES_THE_END = "Reached end_of_sequence for task"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster", workers=0) as running:
-        yield running
-
-
-@pytest.fixture
-def service(cluster: Cluster, tmp_path: Path) -> Iterator[LateService]:
+def service(tmp_path: Path) -> Iterator[LateService]:
     """Not started; its workers' logs say what they answer."""
     flags = [f"--unread_task_timeout_ms={int(1000 * UNREAD_S)}"]
     says = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "worker_impl=3"}
-    with LateService(cluster, tmp_path, flags, says) as made:
+    with LateService(tmp_path, flags, says) as made:
         yield made
 
 
@@ -67,12 +61,12 @@ def test_the_epoch_ends_all_the_same(service: LateService, workers: int) -> None
     assert lost == 0
 
 
-def test_a_trainer_that_pauses_loses_nothing(cluster: Cluster, service: LateService) -> None:
+def test_a_trainer_that_pauses_loses_nothing(service: LateService) -> None:
     """For longer than a task may be left unread, with its last elements in the workers."""
     service.start()
     elements = iter(service.distributed(service.source(FILES, READAHEAD_BYTES)))
     seen = [numbered.numbers(next(elements))]
-    while not ended(cluster, 0):
+    while not ended(service.cluster, 0):
         seen.append(numbered.numbers(next(elements)))
     time.sleep(3 * UNREAD_S)
     rest = [numbered.numbers(element) for element in elements]
@@ -80,16 +74,14 @@ def test_a_trainer_that_pauses_loses_nothing(cluster: Cluster, service: LateServ
     numbered.assert_each_once(np.concatenate(seen + rest), TOTAL)
 
 
-def test_a_trainer_that_pauses_loses_nothing_of_what_stands_behind_the_source(
-    cluster: Cluster, service: LateService
-) -> None:
+def test_a_trainer_that_pauses_loses_nothing_of_what_stands_behind_the_source(service: LateService) -> None:
     """`batch` destroys the source at its end: nobody reads from the session any more, but the workers have elements."""
     read = service.start().source(FILES, READAHEAD_BYTES).unbatch().batch(20).prefetch(100)
     elements = iter(service.distributed(read))
     seen = [numbered.numbers(next(elements))]
 
     def nobody_reads() -> bool:
-        sessions = node_calls.sessions(cluster.coordinator.address)
+        sessions = node_calls.sessions(service.cluster.coordinator.address)
         return all(session.ended and not session.readers for session in sessions)
 
     wait_until(nobody_reads, "the end of the session, and of all of its readers")

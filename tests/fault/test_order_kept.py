@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 
 import tfquiver
 from tests.ops.test_service import distributed, service
 from tests.support import numbered
+from tests.support.daemons import end_daemons
 from tests.support.op_source import drop_iterators
 from tfquiver import CutPolicy
 from tfquiver.host import endpoints
@@ -23,21 +23,14 @@ from tfquiver.host import endpoints
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
 CUT = CutPolicy(10_000, 20_000, 40_000)
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    cache_dir = tmp_path / "cache"
-    yield cache_dir
+    yield tmp_path / "cache"
     endpoints.close_all()
-    daemon = psutil.Process(daemon_of(cache_dir))
-    daemon.terminate()
-    daemon.wait(10)
+    end_daemons(tmp_path / "cache")
 
 
 def daemon_of(cache_dir: Path) -> int:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import wait_until
+from tests.support.daemons import end_daemons
 from tfquiver import CutPolicy
 from tfquiver.host import daemon, endpoints
 
@@ -37,10 +37,7 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     endpoints.acquire("module", functools.partial(daemon.find_or_start, cache_dir, 1 << 30), _NoOp())
     yield cache_dir
     endpoints.close_all()
-    for process in psutil.process_iter(["cmdline"]):
-        if f"--cache_dir={cache_dir}" in (process.info["cmdline"] or ()):
-            process.terminate()
-            process.wait(10)
+    end_daemons(cache_dir)
 
 
 _TRAINER = """

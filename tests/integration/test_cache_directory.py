@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.test_local import daemons
 from tests.support.cluster import Server, wait_until
+from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.host import daemon
@@ -33,10 +33,7 @@ def mode_of(path: Path) -> int:
 def cache_dir(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "cache"
     yield directory
-    for process in daemons(directory):
-        process.terminate()
-    _, alive = psutil.wait_procs(daemons(directory), timeout=10)
-    assert not alive
+    end_daemons(directory)
 
 
 def test_a_directory_that_is_there_keeps_its_mode_and_what_is_made_is_private(tmp_path: Path) -> None:

@@ -36,11 +36,7 @@ FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
 CUT = CutPolicy(20_000, 50_000, 100_000)
 SMALL_SHARDS = tfquiver.FirstUse(cut=CUT)
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 
 
 class _NoOp:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.support.cluster import wait_until
+from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.host import daemon, endpoints
@@ -31,19 +32,7 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
     """A directory without a daemon, and without one again after the test."""
     directory = tmp_path / "cache"
     yield directory
-    for process in daemons(directory):
-        process.terminate()
-    _, alive = psutil.wait_procs(daemons(directory), timeout=10)
-    assert not alive
-
-
-def daemons(directory: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if f"--cache_dir={directory}" in line and "tfquiver.service.node.main" in line:
-            found.append(process)
-    return found
+    end_daemons(directory)
 
 
 def pid(directory: Path) -> int:

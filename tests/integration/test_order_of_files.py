@@ -3,18 +3,17 @@ own TFRecordDataset."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered, rotating
 from tests.support.cluster import wait_until
+from tests.support.daemons import end_daemons
 from tests.support.op_source import drop_iterators
 from tfquiver.host import daemon, endpoints
 
@@ -23,22 +22,15 @@ TOTAL = FILES * RECORDS
 SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000))
 STORED = list(range(TOTAL))
 CLASSES, FEATURES, BATCH = 3, 8, 64
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    cache_dir = tmp_path / "cache"
-    yield cache_dir
+    yield tmp_path / "cache"
     drop_iterators()
     endpoints.close_all()
-    node = psutil.Process(int(json.loads((cache_dir / "node.json").read_text())["pid"]))
-    node.terminate()
-    node.wait(10)
+    end_daemons(tmp_path / "cache")
 
 
 def numbers(dataset: tf.data.Dataset) -> list[int]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered
+from tests.support.daemons import end_daemons
 from tests.support.op_source import drop_iterators
 from tfquiver import CutPolicy
 from tfquiver.host import daemon, endpoints
@@ -34,19 +34,14 @@ class _NoOp:
     def set_endpoint(self, name: str, socket_path: str) -> None: ...
 
 
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, RECORD_BYTES)
+paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 
 
 def _cache(cache_dir: Path) -> Iterator[Path]:
     endpoints.acquire(str(cache_dir), functools.partial(daemon.find_or_start, cache_dir, 1 << 30), _NoOp())
     yield cache_dir
     endpoints.close_all()
-    for process in psutil.process_iter(["cmdline"]):
-        if f"--cache_dir={cache_dir}" in (process.info["cmdline"] or ()):
-            process.terminate()
-            process.wait(10)
+    end_daemons(cache_dir)
 
 
 @pytest.fixture(scope="module")

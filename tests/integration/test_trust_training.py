@@ -17,11 +17,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 FILES, RECORDS = 2, 300
 CUT = CutPolicy(5_000, 10_000, 20_000)
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return numbered.write(tmp_path_factory.mktemp("data"), FILES, RECORDS, 500)
+paths = numbered.fixture(FILES, RECORDS, 500)
 
 
 @pytest.fixture

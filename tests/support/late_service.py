@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,23 +18,22 @@ RECORDS_A_FILE, RECORD_BYTES = 500, 500
 
 
 class LateService:
-    """Nothing runs until `start`. Used as a context manager, which kills everything.
+    """Coordinator and node run at once, the others from `start` on. A context manager, which ends everything.
 
     Args:
       flags: of the dispatcher, beside those that all of these tests need.
       env: of dispatcher and workers.
     """
 
-    def __init__(
-        self, cluster: Cluster, base: Path, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
-    ) -> None:
-        self._cluster, self._base, self._flags = cluster, base, flags
+    def __init__(self, base: Path, flags: Sequence[str] = (), env: Mapping[str, str] | None = None) -> None:
+        self.cluster = Cluster(base / "cluster", workers=0)
+        self._base, self._flags = base, flags
         self._forks = WorkerForks(base / "forks.log", env)
         self.dispatcher: Worker
         self.workers: list[Worker] = []
 
     def start(self, workers: int = 2) -> LateService:
-        node_dir = f"--node_dir={self._cluster.cache_dir}"
+        node_dir = f"--node_dir={self.cluster.cache_dir}"
         flags = [f"--work_dir={self.work_dir}", "--worker_timeout_ms=500", "--reap_interval_ms=200", *self._flags]
         self.dispatcher = self._forks.dispatcher([*flags, node_dir], self._base / "dispatcher.log")
         self.dispatcher.launch().await_ready()
@@ -54,7 +54,7 @@ class LateService:
         """Numbered records of so many files in batches of 20; the pool takes as much as the readahead."""
         return tfquiver.dataset(
             numbered.write(self._base / "data", files, RECORDS_A_FILE, RECORD_BYTES),
-            service=self._cluster.coordinator.address,
+            service=self.cluster.coordinator.address,
             first_use=tfquiver.FirstUse(cut=CutPolicy(5_000, 10_000, 20_000)),
             batch_size=20,
             reading=tfquiver.Reading(readahead_bytes=readahead_bytes),
@@ -65,7 +65,10 @@ class LateService:
         return source.apply(tfquiver.distribute(self.dispatcher.address, compression=None))
 
     def __enter__(self) -> LateService:
-        self._forks.__enter__()
+        with ExitStack() as stack:
+            stack.enter_context(self.cluster)
+            stack.enter_context(self._forks)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -74,7 +77,7 @@ class LateService:
         for server in [*self.workers, getattr(self, "dispatcher", None)]:
             if server is not None:
                 server.kill()
-        self._forks.__exit__(kind, error, trace)
+        self._stack.__exit__(kind, error, trace)
 
 
 def launch(servers: Sequence[Worker]) -> None:

@@ -12,11 +12,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tfquiver.content import tfrecord
 
 _NUMBER = struct.Struct("<Q")
 Numbers = npt.NDArray[np.int64]
+
+
+def fixture(files: int, records_a_file: int, record_bytes: int) -> Any:
+    """`paths = fixture(...)`: the files' paths, written once for a module of tests."""
+
+    @pytest.fixture(scope="module", name="paths")
+    def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+        return write(tmp_path_factory.mktemp("data"), files, records_a_file, record_bytes)
+
+    return paths
 
 
 def write(directory: Path, files: int, records_a_file: int, record_bytes: int, seed: int = 0) -> list[Path]:

@@ -106,11 +106,12 @@ def reopened_and_left(bench: Bench) -> str:
     return session_id
 
 
-def read_all(bench: Bench, session_id: str, name: str) -> None:
+def read_all(bench: Bench, session_id: str, name: str, complete: bool = True) -> None:
+    """To its end; closed with all delivered, or not."""
     bench.open(session_id, name)
     bench.lease(session_id, name, 1, 4)
     assert bench.lease(session_id, name, 2, draining=True) == END
-    bench.sessions.readers.close(session_id, name, True)
+    bench.sessions.readers.close(session_id, name, complete)
 
 
 def test_a_shortfall_stays_counted_when_who_came_late_is_lost_too(bench: Bench) -> None:
@@ -128,10 +129,7 @@ def test_a_shortfall_stays_counted_when_who_has_a_late_ticket_never_opens(bench:
 def test_what_was_reopened_and_left_does_not_keep_late_tickets_from_the_next_epoch(bench: Bench) -> None:
     reopened_and_left(bench)
     second = bench.begin("p:2")
-    bench.open(second, "b")
-    bench.lease(second, "b", 1, 4)
-    assert bench.lease(second, "b", 2, draining=True) == END
-    bench.sessions.readers.close(second, "b", False)
+    read_all(bench, second, "b", complete=False)
     assert late(bench) == second
 
 
@@ -230,10 +228,7 @@ def test_an_epoch_that_was_broken_off_does_not_end_late_tickets(bench: Bench) ->
     bench.lease(looked, "look", 1, 1)
     bench.sessions.readers.close(looked, "look", False)
     second = bench.begin("p:2")
-    bench.open(second, "b")
-    bench.lease(second, "b", 1, 4)
-    assert bench.lease(second, "b", 2, draining=True) == END
-    bench.sessions.readers.close(second, "b", False)
+    read_all(bench, second, "b", complete=False)
     assert late(bench) == second
 
 
@@ -241,10 +236,7 @@ def test_who_looks_at_a_batch_by_itself_does_not_end_late_tickets(bench: Bench) 
     """`next(iter(read))` of the data set that is then distributed: same key, and no iteration of a dispatcher."""
     bench.sessions.admission.own_session("mine", "key", bench.digest_id, 4, "job")
     second = bench.begin("p:2")
-    bench.open(second, "b")
-    bench.lease(second, "b", 1, 4)
-    assert bench.lease(second, "b", 2, draining=True) == END
-    bench.sessions.readers.close(second, "b", False)
+    read_all(bench, second, "b", complete=False)
     assert late(bench) == second
 
 
@@ -259,10 +251,7 @@ def test_a_session_of_a_readers_own_is_not_reopened_for_a_worker(bench: Bench) -
     first = bench.begin("p:1")
     read_all(bench, first, "a")
     own = bench.sessions.admission.own_session("mine", "key", bench.digest_id, 4, "job")
-    bench.open(own, "mine")
-    bench.lease(own, "mine", 1, 4)
-    assert bench.lease(own, "mine", 2, draining=True) == END
-    bench.sessions.readers.close(own, "mine", False)  # Ctrl-C in the trainer's loop
+    read_all(bench, own, "mine", complete=False)  # Ctrl-C in the trainer's loop
     assert late(bench) is None, (
         "the epoch of the dispatcher was whole: a worker that joins delivers other records twice"
     )
@@ -273,10 +262,7 @@ def test_nobody_is_waited_for_longer_who_would_be_given_nothing(bench: Bench) ->
     bench.open(first, "a")  # being read, too
     bench.lease(first, "a", 1, 1)
     second = bench.begin("p:2")
-    bench.open(second, "b")
-    bench.lease(second, "b", 1, 4)
-    assert bench.lease(second, "b", 2, draining=True) == END
-    bench.sessions.readers.close(second, "b", False)
+    read_all(bench, second, "b", complete=False)
     bench.lease(first, "a", 2, 4)
     assert bench.lease(first, "a", 3, draining=True) == END
     assert (bench.session(second).left_short, late(bench)) == (False, None)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,16 +64,23 @@ class Ledgers(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 1200))
     def reserve(self, size: int) -> None:
-        fits = sum(self.reserved) + sum(self.stored) + self.aside + size <= self.ledger.quota_bytes
-        try:
+        with self.judged(size, going_bytes=0):
             self.ledger.reserve(size)
+            self.reserved.append(size)
+
+    @contextmanager
+    def judged(self, size: int, going_bytes: int) -> Iterator[None]:
+        """What is asked for in it is refused exactly when it does not fit, once others are gone."""
+        taken_bytes = sum(self.reserved) + sum(self.stored) + self.aside - going_bytes
+        fits = taken_bytes + size <= self.ledger.quota_bytes
+        try:
+            yield
         except errors.NeverFitsError:
             assert size > self.ledger.quota_bytes
         except errors.ResourceExhaustedError:
             assert not fits
         else:
             assert fits
-            self.reserved.append(size)
 
     @precondition(lambda self: self.reserved)
     @rule(data=st.data())
@@ -84,15 +94,8 @@ class Ledgers(RuleBasedStateMachine):
     def trade(self, size: int, data: st.DataObject) -> None:
         """Entries go for a new one: until they are gone, what they take and what it will take is reserved."""
         going = [data.draw(st.sampled_from(self.stored))]
-        fits = sum(self.reserved) + sum(self.stored) + self.aside - sum(going) + size <= self.ledger.quota_bytes
-        try:
+        with self.judged(size, sum(going)):
             held = self.ledger.trade(sum(going), size)
-        except errors.NeverFitsError:
-            assert size > self.ledger.quota_bytes
-        except errors.ResourceExhaustedError:
-            assert not fits
-        else:
-            assert fits
             assert held == max(sum(going), size)
             self.stored.remove(going[0])
             self.reserved.append(held)

@@ -32,7 +32,7 @@ from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.host import daemon, endpoints
 from tfquiver.host.service_name import directory_of
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.stores.access import Access, place_of
+from tfquiver.stores.login.access import Access, place_of
 from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 

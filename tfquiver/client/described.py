@@ -16,7 +16,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing import Source
-from tfquiver.stores.access import Access, place_of
+from tfquiver.stores.login.access import Access, place_of
 
 _MAX_NAME = 64
 

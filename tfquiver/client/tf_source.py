@@ -8,47 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 
-class QuiverSource(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
-    """Wraps the op's variant. `batch_size` 0: scalars; else `[None]`, or `[batch_size]` with `drop_remainder`.
+class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
+    """What an op has made of `inputs`."""
 
-    `with_position`: pairs of positions and records.
-    """
-
-    def __init__(self, variant: tf.Tensor, batch_size: int, drop_remainder: bool, with_position: bool = False) -> None:
-        shape = [] if not batch_size else [batch_size if drop_remainder else None]
-        records = tf.TensorSpec(shape, tf.string)
-        self._element_spec = (tf.TensorSpec(shape, tf.int64), records) if with_position else records
-        super().__init__(variant)
-
-    def _inputs(self) -> list[Any]:
-        return []
-
-    @property
-    def element_spec(self) -> Any:
-        return self._element_spec
-
-
-class TaggedSource(tf.data.Dataset):  # type: ignore[misc]
-    """Wraps the variant of a tagged source: records, their tags, their session's id."""
-
-    def __init__(self, variant: tf.Tensor, batched: bool) -> None:
-        shape = [None] if batched else []
-        records, tags = tf.TensorSpec(shape, tf.string), tf.TensorSpec(shape, tf.int64)
-        self._element_spec = (records, tags, tf.TensorSpec([], tf.string))
-        super().__init__(variant)
-
-    def _inputs(self) -> list[Any]:
-        return []
-
-    @property
-    def element_spec(self) -> Any:
-        return self._element_spec
-
-
-class OnceDataset(tf.data.Dataset):  # type: ignore[misc]
-    """Wraps the variant of a QuiverOnceDataset over `inputs`."""
-
-    def __init__(self, variant: tf.Tensor, inputs: Sequence[tf.data.Dataset], element_spec: Any) -> None:
+    def __init__(self, variant: tf.Tensor, element_spec: Any, inputs: Sequence[tf.data.Dataset] = ()) -> None:
         self._datasets, self._element_spec = list(inputs), element_spec
         super().__init__(variant)
 
@@ -58,3 +21,31 @@ class OnceDataset(tf.data.Dataset):  # type: ignore[misc]
     @property
     def element_spec(self) -> Any:
         return self._element_spec
+
+
+class QuiverSource(_OfVariant):
+    """Wraps the op's variant. `batch_size` 0: scalars; else `[None]`, or `[batch_size]` with `drop_remainder`.
+
+    `with_position`: pairs of positions and records.
+    """
+
+    def __init__(self, variant: tf.Tensor, batch_size: int, drop_remainder: bool, with_position: bool = False) -> None:
+        shape = [] if not batch_size else [batch_size if drop_remainder else None]
+        records = tf.TensorSpec(shape, tf.string)
+        super().__init__(variant, (tf.TensorSpec(shape, tf.int64), records) if with_position else records)
+
+
+class TaggedSource(_OfVariant):
+    """Wraps the variant of a tagged source: records, their tags, their session's id."""
+
+    def __init__(self, variant: tf.Tensor, batched: bool) -> None:
+        shape = [None] if batched else []
+        records, tags = tf.TensorSpec(shape, tf.string), tf.TensorSpec(shape, tf.int64)
+        super().__init__(variant, (records, tags, tf.TensorSpec([], tf.string)))
+
+
+class OnceDataset(_OfVariant):
+    """Wraps the variant of a QuiverOnceDataset over `inputs`."""
+
+    def __init__(self, variant: tf.Tensor, inputs: Sequence[tf.data.Dataset], element_spec: Any) -> None:
+        super().__init__(variant, element_spec, inputs)

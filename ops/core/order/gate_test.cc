@@ -76,15 +76,6 @@ class GateTest : public ::testing::Test {
   std::vector<int64_t> all_positions_;
 };
 
-constexpr Place Block(uint64_t position, uint32_t offset, uint32_t records, uint32_t shards) {
-  Place place;
-  place.position = position;
-  place.offset = offset;
-  place.block_records = records;
-  place.block_shards = shards;
-  return place;
-}
-
 TEST_F(GateTest, OneUnitAtATime) {
   Make(std::make_unique<UnitGate>());
   for (uint32_t shard = 0; shard < 12; ++shard) {
@@ -104,11 +95,11 @@ TEST_F(GateTest, OneUnitAtATime) {
 
 TEST_F(GateTest, ABlockWaitsUntilItIsWhole) {
   Make(std::make_unique<BlockGate>(true));
-  Add(1, 4, Block(10, 0, 10, 2));
+  Add(1, 4, PlaceInBlock(10, 0, 10, 2));
   EXPECT_TRUE(Draw(1).empty());
   EXPECT_EQ(code_, Code::kCancelled);
   EXPECT_FALSE(pool_->TakeOutbox().empty);
-  Add(2, 6, Block(10, 4, 10, 2));
+  Add(2, 6, PlaceInBlock(10, 4, 10, 2));
   EXPECT_EQ(Draw(10).size(), 10u);
   EXPECT_EQ(positions_, (std::vector<int64_t>{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
 }
@@ -116,22 +107,22 @@ TEST_F(GateTest, ABlockWaitsUntilItIsWhole) {
 // However shards arrive, whoever has read a part of them: each record has its position.
 TEST_F(GateTest, TheOrderOfABlockIsAFunctionOfItsPlace) {
   Make(std::make_unique<BlockGate>(true));
-  Add(1, 4, Block(0, 0, 10, 2));
-  Add(2, 6, Block(0, 4, 10, 2));
-  Add(3, 3, Block(10, 0, 3, 1));
+  Add(1, 4, PlaceInBlock(0, 0, 10, 2));
+  Add(2, 6, PlaceInBlock(0, 4, 10, 2));
+  Add(3, 3, PlaceInBlock(10, 0, 3, 1));
   const std::vector<std::string> whole = DrawAll();
   ASSERT_EQ(whole.size(), 13u);
   EXPECT_NE(whole, (std::vector<std::string>{"1.0", "1.1", "1.2", "1.3", "2.0", "2.1", "2.2", "2.3",
                                              "2.4", "2.5", "3.0", "3.1", "3.2"}));
   // The other way round.
   Make(std::make_unique<BlockGate>(true));
-  Add(2, 6, Block(0, 4, 10, 2));
-  Add(1, 4, Block(0, 0, 10, 2));
-  Add(3, 3, Block(10, 0, 3, 1));
+  Add(2, 6, PlaceInBlock(0, 4, 10, 2));
+  Add(1, 4, PlaceInBlock(0, 0, 10, 2));
+  Add(3, 3, PlaceInBlock(10, 0, 3, 1));
   EXPECT_EQ(DrawAll(), whole);
   // Without shard 1, which another reader has.
   Make(std::make_unique<BlockGate>(false));
-  Add(2, 6, Block(0, 4, 10, 1));
+  Add(2, 6, PlaceInBlock(0, 4, 10, 1));
   all_positions_.clear();
   const std::vector<std::string> part = DrawAll();
   ASSERT_EQ(part.size(), 6u);
@@ -140,14 +131,14 @@ TEST_F(GateTest, TheOrderOfABlockIsAFunctionOfItsPlace) {
 
 TEST_F(GateTest, ARestoredBlockGoesOnWhereItWas) {
   Make(std::make_unique<BlockGate>(true));
-  Add(1, 40, Block(0, 0, 100, 2));
-  Add(2, 60, Block(0, 40, 100, 2));
+  Add(1, 40, PlaceInBlock(0, 0, 100, 2));
+  Add(2, 60, PlaceInBlock(0, 40, 100, 2));
   std::vector<std::string> before = Draw(33);
   const Marks marks = pool_->Snapshot();
   const std::vector<std::string> rest = DrawAll();
   Make(std::make_unique<BlockGate>(true), 1 << 20, marks);
-  Add(2, 60, Block(0, 40, 100, 2));
-  Add(1, 40, Block(0, 0, 100, 2));
+  Add(2, 60, PlaceInBlock(0, 40, 100, 2));
+  Add(1, 40, PlaceInBlock(0, 0, 100, 2));
   EXPECT_EQ(DrawAll(), rest);
 }
 
@@ -155,34 +146,34 @@ TEST_F(GateTest, WhatComesDamagedKeepsItsTurnWhereThisReaderIsAlone) {
   for (bool alone : {true, false}) {
     Make(std::make_unique<BlockGate>(alone), 0);
     uint32_t skip = 0;
-    EXPECT_EQ(pool_->Consider(1, 0, &skip, Block(0, 0, 1, 1)), RecordPool::Fate::kNew);
-    Add(2, 1, Block(1, 0, 1, 1));
+    EXPECT_EQ(pool_->Consider(1, 0, &skip, PlaceInBlock(0, 0, 1, 1)), RecordPool::Fate::kNew);
+    Add(2, 1, PlaceInBlock(1, 0, 1, 1));
     EXPECT_EQ(Draw(1).empty(), alone);
-    Add(1, 1, Block(0, 0, 1, 1));
+    Add(1, 1, PlaceInBlock(0, 0, 1, 1));
     EXPECT_EQ(DrawAll().front(), "1.0");
   }
 }
 
 TEST_F(GateTest, ABlockThatIsNotWholeIsGivenUpWithThoseAfterIt) {
   Make(std::make_unique<BlockGate>(false));
-  Add(1, 4, Block(0, 0, 4, 1));
-  Add(2, 4, Block(4, 0, 8, 2));
-  Add(4, 4, Block(12, 0, 4, 1));
+  Add(1, 4, PlaceInBlock(0, 0, 4, 1));
+  Add(2, 4, PlaceInBlock(4, 0, 8, 2));
+  Add(4, 4, PlaceInBlock(12, 0, 4, 1));
   EXPECT_EQ(Draw(2).size(), 2u);
   EXPECT_EQ(pool_->Held(), std::vector<uint32_t>{1});
   EXPECT_TRUE(pool_->Lacks(2));
-  Add(2, 4, Block(4, 0, 8, 2));
-  Add(3, 4, Block(4, 4, 8, 2));
-  Add(4, 4, Block(12, 0, 4, 1));
+  Add(2, 4, PlaceInBlock(4, 0, 8, 2));
+  Add(3, 4, PlaceInBlock(4, 4, 8, 2));
+  Add(4, 4, PlaceInBlock(12, 0, 4, 1));
   EXPECT_EQ(DrawAll().size(), 14u);
 }
 
 TEST_F(GateTest, BlocksChangeHands) {
   Make(std::make_unique<BlockGate>(false));
-  Add(1, 4, Block(0, 0, 8, 2));
+  Add(1, 4, PlaceInBlock(0, 0, 8, 2));
   pool_->Drop(1);  // another reader has the block now
-  Add(3, 4, Block(8, 0, 8, 2));
-  Add(4, 4, Block(8, 4, 8, 2));
+  Add(3, 4, PlaceInBlock(8, 0, 8, 2));
+  Add(4, 4, PlaceInBlock(8, 4, 8, 2));
   EXPECT_EQ(Draw(3).size(), 3u);
   pool_->Drop(3);
   std::vector<std::string> rest = DrawAll();
@@ -195,23 +186,23 @@ TEST_F(GateTest, ShardsReadBeforeCountAsArrived) {
   marks.done.resize(13);
   marks.done[0] = 2;  // shard 1
   Make(std::make_unique<BlockGate>(true), 1 << 20, marks);
-  Add(1, 4, Block(0, 0, 8, 2));
-  Add(2, 4, Block(0, 4, 8, 2));
+  Add(1, 4, PlaceInBlock(0, 0, 8, 2));
+  Add(2, 4, PlaceInBlock(0, 4, 8, 2));
   EXPECT_EQ(Draw(4).size(), 4u);
 }
 
 TEST_F(GateTest, ShardsThatDoNotFitTheirBlockAreAnError) {
   Make(std::make_unique<BlockGate>(true));
-  Add(1, 4, Block(0, 0, 8, 2));
-  Add(2, 4, Block(0, 2, 8, 2));
+  Add(1, 4, PlaceInBlock(0, 0, 8, 2));
+  Add(2, 4, PlaceInBlock(0, 2, 8, 2));
   EXPECT_TRUE(Draw(1).empty());
   EXPECT_EQ(code_, Code::kAborted);
 }
 
 TEST_F(GateTest, BlocksWithoutShuffle) {
   Make(std::make_unique<BlockGate>(true), 0);
-  Add(7, 3, Block(3, 0, 3, 1));
-  Add(1, 2, Block(6, 0, 2, 1));
+  Add(7, 3, PlaceInBlock(3, 0, 3, 1));
+  Add(1, 2, PlaceInBlock(6, 0, 2, 1));
   EXPECT_EQ(DrawAll(), (std::vector<std::string>{"7.0", "7.1", "7.2", "1.0", "1.1"}));
 }
 

@@ -70,15 +70,6 @@ class MixtureTest : public ::testing::Test {
   std::vector<int64_t> positions_;
 };
 
-Place Block(uint64_t position, uint32_t offset, uint32_t records, uint32_t shards) {
-  Place place;
-  place.position = position;
-  place.offset = offset;
-  place.block_records = records;
-  place.block_shards = shards;
-  return place;
-}
-
 using Texts = std::vector<std::string>;
 
 TEST_F(MixtureTest, UnshuffledItIsAQueueOfShards) {
@@ -198,7 +189,7 @@ TEST_F(MixtureTest, AtTheEndWhatAScriptWantsAndNobodySendsIsPassedOver) {
 
 TEST_F(MixtureTest, WaitsAtTheGate) {
   Make(true, std::make_unique<BlockGate>(/*alone=*/false));
-  Add(1, 4, Block(100, 0, 10, 2), /*skip=*/1);
+  Add(1, 4, PlaceInBlock(100, 0, 10, 2), /*skip=*/1);
   EXPECT_TRUE(mixture_->Has(1));
   EXPECT_FALSE(mixture_->Admit());
   EXPECT_EQ(mixture_->left(), 0u);
@@ -209,7 +200,7 @@ TEST_F(MixtureTest, WaitsAtTheGate) {
   Marks marks;
   mixture_->Mark(&marks);
   EXPECT_EQ(marks.partly, (std::map<uint32_t, uint32_t>{{1, 1}}));
-  Add(2, 6, Block(100, 4, 10, 2));
+  Add(2, 6, PlaceInBlock(100, 4, 10, 2));
   EXPECT_TRUE(mixture_->Admit());
   EXPECT_EQ(Take().size(), 9u);
   // The place of the record that was read before stays empty.
@@ -221,15 +212,15 @@ TEST_F(MixtureTest, WaitsAtTheGate) {
 TEST_F(MixtureTest, ABlocksOrderDoesNotDependOnWhoReadPartOfIt) {
   std::map<int64_t, std::string> whole;
   Make(true, std::make_unique<BlockGate>(true));
-  Add(1, 4, Block(50, 0, 10, 2));
-  Add(2, 6, Block(50, 4, 10, 2));
+  Add(1, 4, PlaceInBlock(50, 0, 10, 2));
+  Add(2, 6, PlaceInBlock(50, 4, 10, 2));
   Texts texts = Take();
   ASSERT_EQ(positions_.size(), 10u);
   for (size_t i = 0; i < 10; ++i) whole[positions_[i]] = texts[i];
   for (uint32_t skip = 0; skip < 4; ++skip) {
     Make(true, std::make_unique<BlockGate>(true));
-    Add(2, 6, Block(50, 4, 10, 2), 5);
-    Add(1, 4, Block(50, 0, 10, 2), skip);
+    Add(2, 6, PlaceInBlock(50, 4, 10, 2), 5);
+    Add(1, 4, PlaceInBlock(50, 0, 10, 2), skip);
     texts = Take();
     ASSERT_EQ(texts.size(), 5 - skip);
     for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(whole.at(positions_[i]), texts[i]);
@@ -238,8 +229,8 @@ TEST_F(MixtureTest, ABlocksOrderDoesNotDependOnWhoReadPartOfIt) {
 
 TEST_F(MixtureTest, ShardsThatDoNotFitTheirBlockAreAnError) {
   Make(true, std::make_unique<BlockGate>(true));
-  Add(1, 6, Block(0, 0, 10, 2));
-  Add(2, 6, Block(0, 4, 10, 2));
+  Add(1, 6, PlaceInBlock(0, 0, 10, 2));
+  Add(2, 6, PlaceInBlock(0, 4, 10, 2));
   EXPECT_TRUE(Take().empty());
   EXPECT_EQ(mixture_->error().code(), Code::kAborted);
 }
@@ -247,7 +238,7 @@ TEST_F(MixtureTest, ShardsThatDoNotFitTheirBlockAreAnError) {
 // A session has blocks, or it has none. A node that sends both breaks an order, and nothing else.
 TEST_F(MixtureTest, AShardWithoutABlockAmongBlocksIsTakenInItsTurn) {
   Make(true, std::make_unique<BlockGate>(false));
-  Add(1, 4, Block(0, 0, 4, 1));
+  Add(1, 4, PlaceInBlock(0, 0, 4, 1));
   EXPECT_EQ(Take().size(), 4u);
   Place none;
   none.position = 4;

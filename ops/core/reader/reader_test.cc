@@ -89,21 +89,7 @@ class FakeNode {
   }
 
   static void Send(int peer, const std::string& frame, int fd = -1) {
-    iovec part{const_cast<char*>(frame.data()), frame.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (fd >= 0) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof(control);
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-    }
-    ::sendmsg(peer, &message, MSG_NOSIGNAL);
+    ::sendmsg(peer, FrameMessage(frame, fd).get(), MSG_NOSIGNAL);
   }
 
   void Serve(int peer) {

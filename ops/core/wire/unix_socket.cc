@@ -105,23 +105,25 @@ void UnixSocket::Close() {
   Connections::Get().Close(fd_.Release());
 }
 
+FrameMessage::FrameMessage(std::string_view frame, int fd)
+    : part_{const_cast<char*>(frame.data()), frame.size()} {
+  message_.msg_iov = &part_;
+  message_.msg_iovlen = 1;
+  if (fd < 0) return;
+  message_.msg_control = control_;
+  message_.msg_controllen = sizeof(control_);
+  cmsghdr* header = CMSG_FIRSTHDR(&message_);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+}
+
 UnixSocket::Outcome UnixSocket::Send(std::string_view frame, int fd) {
-  iovec part{const_cast<char*>(frame.data()), frame.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  }
+  const FrameMessage message(frame, fd);
   while (true) {
-    if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Outcome::kDone;
+    if (::sendmsg(fd_.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+      return Outcome::kDone;
     if (errno == EINTR) continue;
     return errno == EAGAIN || errno == ENOBUFS ? Outcome::kAgain : Outcome::kLost;
   }

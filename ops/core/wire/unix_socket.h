@@ -1,6 +1,9 @@
 #ifndef TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
 #define TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
 
+#include <sys/socket.h>
+#include <sys/uio.h>
+
 #include <string>
 #include <string_view>
 
@@ -44,6 +47,20 @@ class WakeFd {
 
  private:
   UniqueFd fd_;
+};
+
+// A frame as sendmsg takes it, and a descriptor that rides along unless it is -1.
+class FrameMessage {
+ public:
+  FrameMessage(std::string_view frame, int fd);
+  FrameMessage(FrameMessage&&) = delete;  // it points into itself
+
+  const msghdr* get() const { return &message_; }
+
+ private:
+  iovec part_;
+  alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message_{};
 };
 
 // One end of a SOCK_SEQPACKET connection; never blocks but in Wait. Not thread-safe. A forked child

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 
 from absl import logging
 
-from tfquiver.service.coordinator.cache.residency import Table
 from tfquiver.service.coordinator.caching.schemes import key_of
+from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.session import Session
 
 T = TypeVar("T")
