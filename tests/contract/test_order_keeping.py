@@ -352,12 +352,55 @@ async def test_what_other_nodes_got_hold_of_meanwhile_does_not_keep_the_room_of_
         for shard in w.shards(1):
             assert await w.read(shard)
         w.give(load=[1])
-        await w.until(lambda: not w.orders._look_over)
+        await w.until(lambda: bool(w.orders._looked_over))
         others |= set(w.shards(1)[:6])
         own = set(w.digest_map.own_shards(2, w.node.node_id, ("other", w.node.node_id)))
         assert len(own) > 2
         w.give(load=[1, 2], urgent=2)
         await w.until(lambda: w.held(1) == PER_CHUNK - 6 and w.held(2) == min(6, len(own)))
+
+
+@on_loop
+async def test_a_data_set_that_nobody_reads_has_no_other_looked_over_in_every_round(tmp_path: Path) -> None:
+    async with world(tmp_path, others=("other",)) as w:
+        asked: list[int] = []
+
+        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+            if digest_id != w.digest.digest_id:
+                raise errors.NotFoundError("nobody reads it")
+            asked.append(len(shards))
+            return pb.MissingReply()
+
+        rotating.write(tmp_path / "unread", 10, files=1, seed=9)
+        unread = build(tmp_path / "unread" / "*", ONE_RECORD)
+        w.node.digests |= {unread.digest_id: unread}
+        assert await w.read(w.shards(1)[0])
+        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        for _ in range(5):
+            w.orders.receive([w.order(), w.order(digest=unread)])
+            await asyncio.sleep(0.05)
+        assert asked == [0, 1], "whether it is known, and the shard that is here"
+
+
+@on_loop
+async def test_what_another_data_set_keeps_is_not_given_up(tmp_path: Path) -> None:
+    async with world(tmp_path, others=("other",)) as w:
+
+        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
+            return pb.MissingReply(elsewhere=shards)
+
+        rotating.write(tmp_path / "copy", SHARDS, files=1)
+        copy = build(tmp_path / "copy" / "*", ONE_RECORD)
+        w.node.digests |= {copy.digest_id: copy}
+        for shard in w.shards(1):
+            assert await w.read(shard)
+        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        w.orders.receive([w.order(), w.order(mode="UNIFORM", digest=copy)])
+        await w.until(lambda: bool(w.orders._looked_over))
+        assert w.held(1) == PER_CHUNK
+        w.orders.was_away()
+        w.give()
+        await w.until(lambda: w.held(1) == 0)
 
 
 @pytest.mark.parametrize("mode", ["NONE", "UNIFORM", "LRU"])

@@ -44,6 +44,7 @@ class World:
         self.full = False  # of what the coordinator does not know of: nothing that is fetched stands
         self.decision = Decision()
         self.kept: set[int] = set()
+        self.finishes = list(self.cache.board.finishes)
         self.since: dict[int, float] = {}  # of each kept chunk: when it was complete, or the first finished it
         self.grown_at: dict[int, float] = {}  # when the last of a kept chunk came in: it may be that no more will
         self.grown_to: dict[int, int] = {}
@@ -64,6 +65,10 @@ class World:
     def decide(self) -> None:
         board = self.cache.board
         readers = list(board.readers)
+        for chunk in self.kept:  # also by who took the last of it, or closed
+            if board.finishes[chunk] > self.finishes[chunk]:
+                self.since[chunk] = min(self.now, self.since.get(chunk, self.now))
+        self.finishes = list(board.finishes)
         self.decision = self.cache.decide(self.now)
         kept = {chunk for chunk in range(self.chunks) if self.cache.rotation.keeps(chunk)}
         for chunk in self.kept - kept:
@@ -103,16 +108,11 @@ class World:
         self.decide()
 
     def finish_reading(self, session: str, shards: list[int]) -> None:
-        board = self.cache.board
-        finishes = list(board.finishes)
         self.in_hand[session].difference_update(shards)
         self.read[session].update(shards)
         self.samplers[session].remove(shards)
         if len(self.read[session]) == len(self.lengths):
             self.close(session)
-        for chunk in self.kept:
-            if board.finishes[chunk] > finishes[chunk]:
-                self.since[chunk] = min(self.now, self.since.get(chunk, self.now))
         self.decide()
 
     def close(self, session: str) -> None:

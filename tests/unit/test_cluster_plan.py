@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.cluster import plan, ports, restarts
 from tfquiver.cluster.plan import Wish
 from tfquiver.cluster.restarts import Restarts
+from tfquiver.cluster.supervisor import Supervisor
 from tfquiver.host.up_file import Ports
 
 HERE = Path("/cache")
@@ -70,6 +71,13 @@ def test_a_port_that_lasts_is_none_of_those_that_connections_get(tmp_path: Path)
         own.write_text(text)
         assert ports.lasting(lambda port: True, own) == 0, "any will do where it is not known"
     assert ports.lasting(lambda port: True, tmp_path / "none") == 0
+
+
+def test_servers_that_start_side_by_side_are_given_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens on a port yet that another was given a moment ago."""
+    monkeypatch.setattr(ports, "is_free", lambda port: True)
+    one = Supervisor(Wish(HERE, workers=2), Ports(5040, 5050, [10_001]), HERE, {}, print)
+    assert [one._is_unclaimed(port) for port in (5040, 5050, 10_001, 10_002)] == [False, False, False, True]
 
 
 def test_pauses_grow_while_it_does_not_start() -> None:

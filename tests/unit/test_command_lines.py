@@ -123,6 +123,13 @@ def test_what_is_wrong_is_said(
     assert said in err.strip().rpartition("\n")[2]
 
 
+def test_two_dashes_twice_are_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """argparse takes them for an empty list, which no command is prepared for."""
+    code, _, err = call(["dataset", "set-cache", "x", "--", "--"], capsys)
+    assert code == 2
+    assert "argument setting: expected one argument" in err
+
+
 def test_sizes() -> None:
     assert sizes.parse_bytes("9007199254740993") == 9007199254740993, "not through a float"
     assert sizes.parse_bytes(" 1.5KiB ") == 1536

@@ -256,3 +256,15 @@ def test_relevance_gives_up_chunks_for_which_there_is_no_room_any_more() -> None
         board.shard_gone(chunk, size_bytes)
     board.allocate(40)
     assert {2, 3} >= set(rotation.decide(5.0).load) != set(), "and it comes back with the room"
+
+
+def test_cyclic_goes_on_after_a_restart_with_what_is_there() -> None:
+    board = Board([10] * 4, 20)
+    board.shard_resident(0, 10)
+    board.shard_resident(1, 3)
+    rotation = Cyclic(board, TIMEOUT_S)
+    assert rotation.decide(0.0) == Decision()
+    board.session_opened("a", [10] * 4)
+    decision = rotation.decide(1.0)
+    assert (decision.load, decision.evict) == ((1,), ())
+    assert set(rotation.menu("a").hits) == {0, 1}, "what is there is read before it goes"

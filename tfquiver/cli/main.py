@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tfquiver import errors
 from tfquiver.cli import clear, dataset, digest, status, stop, token, up, warm
@@ -26,6 +26,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(plain_text.plain(message, _LONGEST))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Of `NAME -- --` argparse makes a word that is an empty list."""
+        found, left = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            if not action.option_strings and action.nargs is None and getattr(found, action.dest, None) == []:
+                self.error(f"argument {action.metavar or action.dest}: expected one argument")
+        return found, left
 
 
 def parser() -> argparse.ArgumentParser:

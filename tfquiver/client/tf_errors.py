@@ -53,6 +53,7 @@ def _class_of(ours: type[errors.TfquiverError]) -> Any:
     # TensorFlow's own arguments: by them autograph makes an error again, to add where in a user's function it was.
     def init(self: Any, node_def: Any, op: Any, message: str, *more: Any) -> None:
         theirs.__init__(self, node_def, op, message, *more)
+        self.args = (message,)  # which its repr shows
 
     body = {
         "__init__": init,

@@ -61,7 +61,7 @@ class Supervisor:
         if server.kind in plan.WITH_TENSORFLOW:
             environment["CUDA_VISIBLE_DEVICES"] = "-1"  # the trainer's, who would find their memory taken
         if not plan.port(server, self.ports):
-            self.ports = plan.with_port(server, self.ports, ports.lasting())
+            self.ports = plan.with_port(server, self.ports, ports.lasting(self._is_unclaimed))
         arguments = plan.arguments(server, self._wish, self.ports)
         try:
             process, said = await ServerProcess.start(
@@ -71,6 +71,11 @@ class Supervisor:
             raise errors.UnavailableError(f"the {server.name} did not start: {error}") from error
         self._running[server] = process
         self.ports = plan.with_port(server, self.ports, int(said.get("port") or 0))
+
+    def _is_unclaimed(self, port: int) -> bool:
+        """Servers start side by side: a port that another was given is free until that one has got so far."""
+        given = (self.ports.coordinator, self.ports.dispatcher, *self.ports.workers)
+        return port not in given and ports.is_free(port)
 
     async def _keep(self, server: ServerPlan) -> None:
         """Starts it again whenever it ends. Raises UnavailableError when that is hopeless."""

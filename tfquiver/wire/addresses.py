@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
+from collections.abc import Sequence
 
 ALL = "[::]"  # as a host to listen on: every address of this machine, those of IPv4 too
 _ALL_IPV4 = "0.0.0.0"
+_PORTS_TRIED = 16
 
 
 def is_host_port(text: str) -> bool:
@@ -86,11 +89,30 @@ def to_bind(host: str) -> list[str]:
     return [number for number in numbers if _is_here(number)] or numbers[:1]
 
 
+def free_port(numbers: Sequence[str], port: int = 0) -> int:
+    """`port`, or if 0 any, that is free at all of these addresses of this machine just now. Raises OSError."""
+    for _ in range(0 if port else _PORTS_TRIED - 1):
+        with contextlib.suppress(OSError):
+            return _bound_at_all(numbers, 0)
+    return _bound_at_all(numbers, port)
+
+
+def _bound_at_all(numbers: Sequence[str], port: int) -> int:
+    with contextlib.ExitStack() as stack:
+        for number in numbers:
+            family = socket.AF_INET6 if ":" in number else socket.AF_INET
+            sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((number, port))
+            sock.listen(1)  # with that option, what is bound is only taken when it listens
+            port = int(sock.getsockname()[1])
+    return port
+
+
 def _is_here(number: str) -> bool:
     """Names may have addresses that a kernel does not have: `::1 localhost` stands in files of hosts without IPv6."""
     try:
-        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_STREAM) as sock:
-            sock.bind((number, 0))
+        _bound_at_all([number], 0)
     except OSError:
         return False
     return True

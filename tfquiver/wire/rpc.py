@@ -25,7 +25,6 @@ from tfquiver.wire import addresses
 T = TypeVar("T")
 TOKEN_KEY = "x-tfquiver-token"
 MAX_MESSAGE_BYTES = 8 << 20
-_PORTS_TRIED = 16
 RETRYABLE = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
@@ -164,19 +163,14 @@ def listen(server: grpc.aio.Server, address: str) -> int:
         if address.startswith("unix:"):
             return int(server.add_insecure_port(address))
         host, port = addresses.split(address)
-        first, *others = [functools.partial(addresses.joined, number) for number in addresses.to_bind(host)]
-        for tries_left in reversed(range(1 if port else _PORTS_TRIED)):
-            try:
-                bound = int(server.add_insecure_port(first(port)))
-                for other in others:
-                    server.add_insecure_port(other(bound))
-                return bound
-            except RuntimeError:
-                if not tries_left:
-                    raise
-    except (RuntimeError, OSError) as error:
+        numbers = addresses.to_bind(host)
+        if len(numbers) > 1:  # tried before: a server cannot take back what it has opened
+            port = addresses.free_port(numbers, port)
+        for number in numbers:
+            port = int(server.add_insecure_port(addresses.joined(number, port)))
+        return port
+    except (RuntimeError, OSError, UnicodeError) as error:
         raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
-    raise AssertionError("neither bound nor refused")
 
 
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:

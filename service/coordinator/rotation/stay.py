@@ -6,8 +6,9 @@ from tfquiver.service.coordinator.rotation.board import Board
 
 
 class Stay:
-    """A chunk is `settled` once it is complete, or nobody needs it, or no more of it has come in for `timeout_s`: some
-    of it may be damaged or gone in the store, or find no room at its node, and must not hold up the others."""
+    """A chunk is `settled` once it is complete, or none of the sessions needs it, or no more of it has come in for
+    `timeout_s`: some of it may be damaged or gone in the store, or find no room at its node, and must not hold up the
+    others."""
 
     def __init__(self, board: Board, chunk: int, now: float, timeout_s: float) -> None:
         self._board, self._chunk, self._timeout_s = board, chunk, timeout_s
@@ -26,7 +27,8 @@ class Stay:
             self._settled_at = now
         if not board.sessions:
             self._changed_at = now  # nothing is loaded for nobody
-        done = board.complete(chunk) or not board.wanted[chunk] or now >= self._changed_at + self._timeout_s
+        unneeded = bool(board.sessions) and not board.wanted[chunk]  # by those there are; the next will need all
+        done = board.complete(chunk) or unneeded or now >= self._changed_at + self._timeout_s
         if not self.settled and done:
             self.settled, self._settled_at = True, now
         if self._first_finish is None and board.finishes[chunk] > self._finishes:

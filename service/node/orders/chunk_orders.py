@@ -95,7 +95,7 @@ class ChunkOrders:
         self._known: dict[bytes, _Known] = {}
         self._own: dict[tuple[bytes, int, tuple[int, int], tuple[str, ...]], list[int]] = {}
         self._quotas: dict[str, int] = {}
-        self._look_over = True  # other nodes may hold what this one does
+        self._looked_over: set[bytes] = set()  # data sets of which other nodes hold nothing that this one does
         self._look_again = False  # something is to be loaded, of which other nodes may get hold, or lose it
         self._looked_s = self._look_over_from_s = self._clock.now()
         self._look_over_pause_s = LOOK_AGAIN_S
@@ -140,7 +140,7 @@ class ChunkOrders:
 
     def was_away(self) -> None:
         """Meanwhile other nodes may have got what this one holds."""
-        self._look_over = True
+        self._looked_over.clear()
         self._changed.set()
 
     async def _carry_out_on(self) -> None:
@@ -166,7 +166,8 @@ class ChunkOrders:
             self._looked_s = now
         elif now >= self._looked_s + LOOK_AGAIN_S:
             self._own, self._looked_s = {}, now
-            self._look_over |= now >= self._look_over_from_s
+            if now >= self._look_over_from_s:
+                self._looked_over.clear()
 
     async def _carry_out(self, newest: Sequence[pb.DatasetOrders]) -> bool:
         """Whether all of them could be; evictions come first: they make room."""
@@ -189,7 +190,7 @@ class ChunkOrders:
         for orders in newest:
             for chunk in orders.evict if orders.digest_id in maps else ():
                 went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
-        if self._look_over and len(quotas) > 1:
+        if len(quotas) > 1:
             went = await self._drop_duplicates(rules) and went
         loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
@@ -255,27 +256,36 @@ class ChunkOrders:
 
         Whether the coordinator could be asked.
         """
-        left, found = False, 0
+        self._looked_over &= {rule.digest_id for rule in rules}
+        together, looked, found = CacheRules(rules), False, 0
         for rule in rules:
-            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE or self._others is None:
+            if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE or rule.digest_id in self._looked_over or not self._others:
                 continue
             try:
                 await self._others.missing(rule.digest_id, [])
                 shards = await asyncio.to_thread(rule.map.where, self._disk.__contains__)
                 for at in range(0, len(shards), _ASKED_SHARDS):
                     reply = await self._others.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
-                    hashes = [rule.map.digest.hashes[shard].tobytes() for shard in reply.elsewhere]
-                    found += len(hashes)
-                    await asyncio.to_thread(self._disk.give_up, hashes)
+                    found += await asyncio.to_thread(self._give_up, rule, reply.elsewhere, together)
             except errors.NotFoundError:
-                left = True  # nobody reads it now
+                continue  # nobody reads it now
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
                 return False
-        self._look_over = left
-        self._look_over_pause_s = LOOK_AGAIN_S if found else min(2 * self._look_over_pause_s, _LONGEST_LOOK_OVER_S)
-        self._look_over_from_s = self._clock.now() + self._look_over_pause_s
+            self._looked_over.add(rule.digest_id)
+            looked = True
+        if looked:
+            self._look_over_pause_s = LOOK_AGAIN_S if found else min(2 * self._look_over_pause_s, _LONGEST_LOOK_OVER_S)
+            self._look_over_from_s = self._clock.now() + self._look_over_pause_s
         return True
+
+    def _give_up(self, rule: DatasetRule, shards: Sequence[int], together: CacheRules) -> int:
+        """Those that no other data set keeps; how many went."""
+        hashes = [rule.map.digest.hashes[shard].tobytes() for shard in shards]
+        kept_by = together.accounts_of(hashes)
+        return self._disk.give_up(
+            [hash for hash, by in zip(hashes, kept_by, strict=True) if set(by) <= {rule.digest_id}]
+        )
 
     async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
         """Without those that another node holds, as after owners have changed. Raises TfquiverError."""
