@@ -9,9 +9,8 @@ TENSORFLOW ?= tensorflow==2.21.*
 # Tests wait more than they compute: one process more than there are cores. JOBS=0: one after the other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples.
 JOBS ?= $(shell expr $$(nproc) + 1)
-# The files that take longest come first, so that none of them is still running when all the others have ended.
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
-KINDS := fault integration ops contract unit golden
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
+KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 
 .PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package clean

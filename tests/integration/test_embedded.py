@@ -58,7 +58,8 @@ def _end_daemon(cache_dir: Path) -> None:
 @pytest.fixture(scope="module")
 def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     cache_dir = tmp_path_factory.mktemp("shared") / "cache"
-    endpoints.acquire("module", functools.partial(local.find_or_start, cache_dir, 1 << 30), _NoOp())
+    stays = functools.partial(local.find_or_start, cache_dir, 1 << 30, idle_exit_s=600)  # also where tests are slow
+    endpoints.acquire("module", stays, _NoOp())
     yield cache_dir
     _end_daemon(cache_dir)
 

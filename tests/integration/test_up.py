@@ -68,7 +68,7 @@ class Up:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            self.process.wait(40)
+            self.process.wait(READY_S)
         finally:
             self.process.kill()
             assert self.process.stdout is not None
@@ -146,7 +146,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
             assert known["records"] == RECORDS, "what was registered is known"
             servers = list(again.servers().values())
             again.process.send_signal(signal.SIGINT)
-            assert again.process.wait(40) == 0
+            assert again.process.wait(READY_S) == 0
             gone(servers)
 
 
