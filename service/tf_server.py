@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.service import serving
+from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     from tfquiver.ops.loader import Library
@@ -29,15 +29,12 @@ def free_port_or_refuse(port: int) -> None:
     """
     if port == 0:
         return
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-            probe.listen(1)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
-            raise
+    try:
+        addresses.free_port(addresses.everywhere(), port)
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
+        raise
 
 
 def leave_in_time(library: Library) -> None:

@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from tfquiver import errors
+from tfquiver.cluster import ports
 from tfquiver.wire import addresses, rpc
 
 BOTH = ["127.0.0.1", "127.0.0.2"]
@@ -67,6 +68,18 @@ def test_a_port_asked_for_that_another_has_at_one_address_is_refused() -> None:
         with pytest.raises(errors.UnavailableError, match=f"cannot listen on localhost:{port}"):
             asyncio.run(listening(f"localhost:{port}"))
         assert not connects(BOTH[0], port), "at all or at none"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_that_is_taken_at_one_address_is_not_free_everywhere(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        taken = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with taken:
+        assert not ports.is_free(taken.getsockname()[1])
+    assert ports.is_free(addresses.free_port(addresses.everywhere()))
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a..b", "a" * 70])

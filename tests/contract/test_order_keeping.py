@@ -3,120 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support import rotating
 from tests.support.aio import on_loop
-from tests.support.store_node import Members, StoreNode, build, is_shard
+from tests.support.order_world import CHUNKS, ONE_RECORD, PER_CHUNK, SHARDS, world
+from tests.support.store_node import StoreNode, build
 from tfquiver import errors
-from tfquiver.content import striping
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.orders import chunk_orders
-from tfquiver.service.node.orders.chunk_map import ChunkMap
-from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
-from tfquiver.stores.local import LocalStore
-
-SHARDS, CHUNKS = 80, 8
-PER_CHUNK = SHARDS // CHUNKS
-ONE_RECORD = CutPolicy(1, 1, 1)
-
-
-class SlowStore(LocalStore):
-    """Reads of the files in `held` wait until they are let go; those in `broken` fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: set[int] = set()
-        self.broken: set[int] = set()
-        self.reads: list[int] = []
-        self._changed = threading.Condition()
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        with self._changed:
-            self.reads.append(offset)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: offset not in self.held, 30)
-            if offset in self.broken:
-                raise errors.UnavailableError(f"{uri} at {offset}: made to fail")
-        return super().read(uri, offset, length, generation, deadline_s)
-
-    def let_go(self) -> None:
-        with self._changed:
-            self.held.clear()
-            self._changed.notify_all()
-
-    def await_read(self, offset: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: offset in self.reads, 30)
-
-
-class World:
-    """One node whose coordinator is the test."""
-
-    def __init__(self, node: StoreNode, orders: ChunkOrders, store: SlowStore, digest: Digest) -> None:
-        self.node, self.orders, self.store, self.digest = node, orders, store, digest
-
-    def order(self, *, mode: str = "COOPERATIVE", digest: Digest | None = None, **fields: Any) -> pb.DatasetOrders:
-        setting = types_pb2.CacheSetting(
-            mode=types_pb2.CacheMode.Value(f"CACHE_MODE_{mode}"), allocation_bytes=fields.pop("bytes", 1 << 30)
-        )
-        if mode == "COOPERATIVE":
-            setting.chunks, setting.partitions = CHUNKS, 2
-        return pb.DatasetOrders(digest_id=(digest or self.digest).digest_id, setting=setting, **fields)
-
-    def give(self, **fields: Any) -> None:
-        self.orders.receive([self.order(**fields)])
-
-    def shards(self, chunk: int) -> list[int]:
-        cut = striping.stripe(self.digest.lengths, CHUNKS, 2)
-        return [shard for shard in range(SHARDS) if cut.chunk_of[shard] == chunk]
-
-    @property
-    def digest_map(self) -> ChunkMap:
-        return ChunkMap(self.digest, CHUNKS, 2)
-
-    def held(self, chunk: int) -> int:
-        return sum(self.digest.shard(shard).hash in self.node.disk for shard in self.shards(chunk))
-
-    async def until(self, condition: Callable[[], bool], what: str = "") -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                await asyncio.sleep(0.005)
-        assert condition(), what
-
-    async def read(self, shard: int, owner: str | None = None) -> bool:
-        ready = await self.node.source.get(self.digest, shard, self.node.node_id if owner is None else owner)
-        return is_shard(ready, self.digest, shard)
-
-
-@asynccontextmanager
-async def world(
-    tmp_path: Path, *, refill_bytes_per_s: float = 0, others: tuple[str, ...] = (), **options: Any
-) -> AsyncIterator[World]:
-    if not (tmp_path / "data").exists():
-        rotating.write(tmp_path / "data", SHARDS, files=1)
-    digest = build(tmp_path / "data" / "*", ONE_RECORD)
-    store = SlowStore()
-    members: Members = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in others]
-    async with StoreNode(tmp_path / "cache", [digest], members=members, store_for=lambda _: store, **options) as node:
-        orders = ChunkOrders(
-            members[-1], node.disk, node.source, node._digest, lambda: members, refill_bytes_per_s=refill_bytes_per_s
-        )
-        orders.start()
-        try:
-            yield World(node, orders, store, digest)
-        finally:
-            store.let_go()
-            await orders.close()
+from tfquiver.service.node.orders.chunk_orders import OtherNodes
 
 
 @on_loop
@@ -310,97 +209,6 @@ async def test_a_node_without_room_hands_over_to_one_that_has_some(tmp_path: Pat
         assert await w.read(reader, "big")
         await w.until(lambda: not w.orders._loads)
         assert sorted(w.store.reads) == sorted({*w.store.reads}), "nothing was read twice"
-
-
-@on_loop
-async def test_a_node_that_was_away_gives_up_what_others_hold_by_now(tmp_path: Path) -> None:
-    async with world(tmp_path, others=("other",)) as w:
-        others = set(w.shards(1)[:3])
-
-        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
-            return pb.MissingReply(elsewhere=[s for s in shards if s in others])
-
-        for shard in [*w.shards(1), *w.shards(2)]:
-            assert await w.read(shard)
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
-        w.give()
-        await w.until(lambda: len(w.node.disk) == 2 * PER_CHUNK - 3)
-        others |= set(w.shards(2))
-        w.give()
-        await asyncio.sleep(0.05)
-        assert w.held(2) == PER_CHUNK, "it was not away"
-        w.orders.was_away()
-        await w.until(lambda: w.held(2) == 0)
-        assert w.held(1) == PER_CHUNK - 3
-
-
-@on_loop
-async def test_what_other_nodes_got_hold_of_meanwhile_does_not_keep_the_room_of_what_is_to_be_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a lost node came back while this one loaded in its place."""
-    monkeypatch.setattr(chunk_orders, "LOOK_AGAIN_S", 0.1)
-    async with world(tmp_path, others=("other",), quota_bytes=PER_CHUNK * rotating.ENTRY_BYTES) as w:
-        others: set[int] = set()
-
-        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
-            return pb.MissingReply(
-                shards=[s for s in shards if s not in others], elsewhere=[s for s in shards if s in others]
-            )
-
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
-        for shard in w.shards(1):
-            assert await w.read(shard)
-        w.give(load=[1])
-        await w.until(lambda: bool(w.orders._looked_over))
-        others |= set(w.shards(1)[:6])
-        own = set(w.digest_map.own_shards(2, w.node.node_id, ("other", w.node.node_id)))
-        assert len(own) > 2
-        w.give(load=[1, 2], urgent=2)
-        await w.until(lambda: w.held(1) == PER_CHUNK - 6 and w.held(2) == min(6, len(own)))
-
-
-@on_loop
-async def test_a_data_set_that_nobody_reads_has_no_other_looked_over_in_every_round(tmp_path: Path) -> None:
-    async with world(tmp_path, others=("other",)) as w:
-        asked: list[int] = []
-
-        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
-            if digest_id != w.digest.digest_id:
-                raise errors.NotFoundError("nobody reads it")
-            asked.append(len(shards))
-            return pb.MissingReply()
-
-        rotating.write(tmp_path / "unread", 10, files=1, seed=9)
-        unread = build(tmp_path / "unread" / "*", ONE_RECORD)
-        w.node.digests |= {unread.digest_id: unread}
-        assert await w.read(w.shards(1)[0])
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
-        for _ in range(5):
-            w.orders.receive([w.order(), w.order(digest=unread)])
-            await asyncio.sleep(0.05)
-        assert asked == [0, 1], "whether it is known, and the shard that is here"
-
-
-@on_loop
-async def test_what_another_data_set_keeps_is_not_given_up(tmp_path: Path) -> None:
-    async with world(tmp_path, others=("other",)) as w:
-
-        async def missing(digest_id: bytes, shards: Sequence[int]) -> pb.MissingReply:
-            return pb.MissingReply(elsewhere=shards)
-
-        rotating.write(tmp_path / "copy", SHARDS, files=1)
-        copy = build(tmp_path / "copy" / "*", ONE_RECORD)
-        w.node.digests |= {copy.digest_id: copy}
-        for shard in w.shards(1):
-            assert await w.read(shard)
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
-        w.orders.receive([w.order(), w.order(mode="UNIFORM", digest=copy)])
-        await w.until(lambda: bool(w.orders._looked_over))
-        assert w.held(1) == PER_CHUNK
-        w.orders.was_away()
-        w.give()
-        await w.until(lambda: w.held(1) == 0)
 
 
 @pytest.mark.parametrize("mode", ["NONE", "UNIFORM", "LRU"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.host.up_file import Ports
+from tfquiver.wire import addresses
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)
 _CONNECTIONS_OWN = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -17,13 +17,10 @@ _FIRST, _MOST_TRIED = 10_000, 100
 
 def is_free(port: int) -> bool:
     """On every address of this machine: TensorFlow's servers listen on all."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-            probe.listen(1)
-        except OSError:
-            return False
+    try:
+        addresses.free_port(addresses.everywhere(), port)
+    except OSError:
+        return False
     return True
 
 

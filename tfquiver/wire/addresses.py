@@ -97,12 +97,19 @@ def free_port(numbers: Sequence[str], port: int = 0) -> int:
     return _bound_at_all(numbers, port)
 
 
+def everywhere() -> list[str]:
+    """For `free_port`: every address of this machine, those of IPv4 too."""
+    return [bare(ALL) if socket.has_dualstack_ipv6() else _ALL_IPV4]
+
+
 def _bound_at_all(numbers: Sequence[str], port: int) -> int:
     with contextlib.ExitStack() as stack:
         for number in numbers:
             family = socket.AF_INET6 if ":" in number else socket.AF_INET
             sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, number != bare(ALL))
             sock.bind((number, port))
             sock.listen(1)  # with that option, what is bound is only taken when it listens
             port = int(sock.getsockname()[1])

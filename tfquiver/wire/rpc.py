@@ -170,7 +170,8 @@ def listen(server: grpc.aio.Server, address: str) -> int:
             port = int(server.add_insecure_port(addresses.joined(number, port)))
         return port
     except (RuntimeError, OSError, UnicodeError) as error:
-        raise errors.UnavailableError(f"cannot listen on {address}: {error}") from error
+        flags = "" if address.startswith("unix:") else "--port, --bind_host: "
+        raise errors.UnavailableError(f"{flags}cannot listen on {address}: {error}") from error
 
 
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:

@@ -181,7 +181,8 @@ class ChunkOrders:
                 continue
             rules.append(self._rule(orders, known, quotas))
             maps[orders.digest_id] = known.map
-        self._disk.use(CacheRules(rules))
+        together = CacheRules(rules)
+        self._disk.use(together)
         settings = [(rule.digest_id, rule.mode, rule.terms, self._known[rule.digest_id].striping) for rule in rules]
         went = True
         if self._settled != settings:
@@ -191,7 +192,7 @@ class ChunkOrders:
             for chunk in orders.evict if orders.digest_id in maps else ():
                 went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
         if len(quotas) > 1:
-            went = await self._drop_duplicates(rules) and went
+            went = await self._drop_duplicates(together) and went
         loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
         self._loads.replace(loads, maps)
@@ -251,14 +252,14 @@ class ChunkOrders:
             return map.own_shards(chunk, self._node_id, storing)
         return await asyncio.to_thread(map.own_shards, chunk, self._node_id, storing)
 
-    async def _drop_duplicates(self, rules: Sequence[DatasetRule]) -> bool:
+    async def _drop_duplicates(self, together: CacheRules) -> bool:
         """Gives up what other nodes hold as well, as after an absence: allocations have room for each shard once.
 
         Whether the coordinator could be asked.
         """
-        self._looked_over &= {rule.digest_id for rule in rules}
-        together, looked, found = CacheRules(rules), False, 0
-        for rule in rules:
+        self._looked_over &= {rule.digest_id for rule in together.datasets}
+        looked, found = False, 0
+        for rule in together.datasets:
             if rule.mode != types_pb2.CACHE_MODE_COOPERATIVE or rule.digest_id in self._looked_over or not self._others:
                 continue
             try:
