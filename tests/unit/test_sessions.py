@@ -125,6 +125,16 @@ def test_hits_misses_and_shards_read_again_are_counted(bench: Bench) -> None:
     assert (counters.resident_leases, counters.missing_leases, counters.reread) == (2, 4, 2)
 
 
+def test_a_lease_that_never_reached_its_reader_is_not_read_again(bench: Bench) -> None:
+    """Its node heard of the new coordinator while the answer was under way: it opens again with what it has."""
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    assert len(bench.lease(session_id, "a", 1, 4).shards) == 4
+    bench.open(session_id, "a", held=[])
+    assert len(bench.lease(session_id, "a", 1, 4).shards) == 4
+    assert bench.session(session_id).counters.reread == 0
+
+
 def test_who_opened_again_does_not_use_the_earlier_opening(bench: Bench) -> None:
     session_id, _ = alone(bench)
     before = bench.sessions.readers.find(session_id, "a")

@@ -106,7 +106,7 @@ class Session:
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went
         self._holders: dict[int, Reader] = {}
-        self._given_back: set[int] = set()
+        self._maybe_delivered: set[int] = set()
 
     @property
     def acked_shards(self) -> int:
@@ -218,7 +218,8 @@ class Session:
             self.labels.add(reader.label)
 
     def hold(self, reader: Reader, held: Iterable[int]) -> list[int]:
-        """Makes `held` the leases of `reader`; others that it had go back. Returns those it may not keep."""
+        """Makes `held` the leases of `reader`; others that it had go back: they never reached it, or it would hold
+        them. Returns those it may not keep."""
         held = set(held)
         dropped = {shard for shard in held if not self._may_hold(reader, shard)}
         self._return(reader, reader.leases - held)
@@ -246,9 +247,9 @@ class Session:
         hits = sum(view.resident[shard] for shard in shards)
         self.counters.resident_leases += hits
         self.counters.missing_leases += len(shards) - hits
-        again = self._given_back.intersection(shards)
+        again = self._maybe_delivered.intersection(shards)
         self.counters.reread += len(again)
-        self._given_back -= again
+        self._maybe_delivered -= again
         self._give(reader, shards)
         return shards
 
@@ -275,6 +276,7 @@ class Session:
     def reader_gone(self, reader_id: str) -> None:
         reader = self.readers.pop(reader_id, None)
         if reader:
+            self._maybe_delivered |= reader.leases
             self._return(reader, set(reader.leases))
         if not self.readers:
             self.drop_sampler()
@@ -317,7 +319,7 @@ class Session:
         # A trainer that acknowledges by itself may still do so.
         if self.settled_acked is None and self.acked.count == self.shards:
             self.settle(self.acked.count, (), self.presumed)
-            self._given_back.clear()
+            self._maybe_delivered.clear()
 
     def _may_hold(self, reader: Reader, shard: int) -> bool:
         if self.settled_acked is not None or shard in self.acked:
@@ -333,6 +335,5 @@ class Session:
         reader.leases = reader.leases - shards
         for shard in shards:
             del self._holders[shard]
-        self._given_back |= shards
         if self.sampler:
             self.sampler.give_back(shards)
