@@ -18,7 +18,7 @@ SERVERS = ("coordinator", "node", "dispatcher", "worker")
 _FLAGS_OF = """
 import importlib, json, sys
 main = importlib.import_module(sys.argv[1])
-from tfquiver.service import server_flags
+from tfquiver.service.startup import server_flags
 if not server_flags.own():
     main.define_flags()
 needed = lambda flag: any("other than None" in validator.message for validator in flag.validators)

@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.caching.caching import Caching
 from tfquiver.service.coordinator.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -59,6 +60,7 @@ class Coordinator:
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
+        self.visible = Visible(self.registry, self.ownership)
         limits = SessionLimits(
             options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import sizes
-from tfquiver.service import serving
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.startup import serving
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 

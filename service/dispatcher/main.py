@@ -19,13 +19,13 @@ from absl import flags
 from tfquiver import durable, errors
 from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
-from tfquiver.service import serving
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts, attempt
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
-from tfquiver.service.node_child import NodeChild
-from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
+from tfquiver.service.startup import serving
+from tfquiver.service.startup.node_child import NodeChild
+from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 

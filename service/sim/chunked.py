@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 
-from tfquiver.service.coordinator.chunks.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.order.sampler import Sampler
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.interface import Decision
 from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.job import Job

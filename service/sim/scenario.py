@@ -9,9 +9,10 @@ from math import ceil
 import numpy as np
 
 from tfquiver.content import striping
-from tfquiver.service.coordinator.chunks.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.rotation.interface import Rotation
 from tfquiver.service.coordinator.rotation.relevance import Relevance
@@ -78,7 +79,7 @@ def run(
 
         if not chunks:
             # As of a data set that has shards enough: here one stands for many.
-            by_need = striping.relevance_chunks(sum(lengths), allocation_bytes, len(lengths) * striping.MAX_CHUNKS)
+            by_need = chunk_counts.relevance_chunks(sum(lengths), allocation_bytes, len(lengths) * striping.MAX_CHUNKS)
             chunks = ceil(2 / share) if order == "cyclic" else by_need
         columns = np.array(lengths, np.uint64)
         layout = ChunkLayout(striping.stripe(columns, chunks), np.random.default_rng(seed))

@@ -15,9 +15,9 @@ from absl import flags, logging
 from tfquiver import errors, sizes
 from tfquiver.host.endpoints import running_node
 from tfquiver.host.node_endpoint import NodeEndpoint
-from tfquiver.service import serving
-from tfquiver.service.node_child import NodeChild
-from tfquiver.service.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
+from tfquiver.service.startup import serving
+from tfquiver.service.startup.node_child import NodeChild
+from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:

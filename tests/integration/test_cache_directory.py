@@ -113,7 +113,8 @@ def mounted_for_all() -> Iterator[Path]:
 
 AS_SOMEBODY = """
 import sys, os
-import grpc, google.protobuf, google_crc32c, zstandard, numpy  # what is read later must be readable now
+# What is read later must be readable now.
+import grpc._server, grpc._utilities, google.protobuf, google_crc32c, zstandard, numpy
 from absl import app
 from tfquiver.service.node import main
 import tfquiver.service.node.node, encodings.idna, multiprocessing

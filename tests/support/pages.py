@@ -88,6 +88,7 @@ def run(path: Path) -> None:
                 if block.kind == "python":
                     exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True), names)
                 elif block.kind == "sh":
+                    sys.stdout.flush()
                     subprocess.run(["bash", "-euc", block.text], check=True)
                 else:
                     sys.stdout.flush()

@@ -233,10 +233,10 @@ def _serve() -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
-    import tfquiver.service.tf_server
+    import tfquiver.service.startup.tf_server
     from tfquiver.ops import loader
 
-    assert tf and service_config_pb2 and tfquiver.service.tf_server
+    assert tf and service_config_pb2 and tfquiver.service.startup.tf_server
     loader.load()
     print(json.dumps({"threads": len(list(Path("/proc/self/task").iterdir()))}), flush=True)
     children: set[int] = set()

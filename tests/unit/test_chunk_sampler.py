@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tfquiver.content import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
-from tfquiver.service.coordinator.rotation.interface import Menu
+from tfquiver.service.coordinator.order.chunk_use import Menu
 
 
 @dataclass

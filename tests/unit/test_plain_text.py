@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.serving import PlainFormatter
+from tfquiver.service.startup.serving import PlainFormatter
 from tfquiver.trust.plain_text import plain
 
 

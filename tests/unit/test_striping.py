@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.content import striping
+from tfquiver.service.coordinator.rotation import chunk_counts
 
 lengths_of_shards = st.lists(st.integers(0, 8 << 20), min_size=0, max_size=300)
 
@@ -69,13 +70,13 @@ def test_a_cut_in_order_would_not_be_fair() -> None:
     ],
 )
 def test_default_sizes(size_bytes: int, share: float, cyclic: int, relevance: int) -> None:
-    assert striping.cyclic_chunks(size_bytes) == cyclic
-    assert striping.relevance_chunks(size_bytes, int(size_bytes * share), 1 << 20) == relevance
+    assert chunk_counts.cyclic_chunks(size_bytes) == cyclic
+    assert chunk_counts.relevance_chunks(size_bytes, int(size_bytes * share), 1 << 20) == relevance
 
 
 @pytest.mark.parametrize(("shards", "chunks"), [(0, 40), (400, 40), (1600, 100), (2560, 160), (100_000, 160)])
 def test_few_shards_make_few_chunks(shards: int, chunks: int) -> None:
-    assert striping.relevance_chunks(10**9, 2 * 10**8, shards) == chunks
+    assert chunk_counts.relevance_chunks(10**9, 2 * 10**8, shards) == chunks
 
 
 def test_shards_of_the_same_bytes_go_together() -> None:
@@ -96,7 +97,7 @@ def test_refuses_what_cannot_be() -> None:
         with pytest.raises(errors.InvalidArgumentError, match=r"^(chunks|partitions): "):
             striping.stripe(lengths, chunks, partitions)
     with pytest.raises(errors.InvalidArgumentError, match="chunk_bytes"):
-        striping.chunks_of(100, 0)
+        chunk_counts.chunks_of(100, 0)
 
 
 def test_five_million_shards_take_seconds() -> None:

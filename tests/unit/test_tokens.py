@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.service import serving
+from tfquiver.service.startup import serving
 from tfquiver.trust import own_token, tokens
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.service import serving
+from tfquiver.service.startup import serving
 
 _STOP_S = 5.0
 _READY_S = 90.0

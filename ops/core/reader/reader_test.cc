@@ -253,6 +253,21 @@ TEST_F(ReaderTest, AnUnfinishedBatchDoesNotKeepTheSessionOpen) {
   EXPECT_EQ(node_.complete, 1);
 }
 
+TEST_F(ReaderTest, WhoLeavesBetweenTheEndAndItsTakingHasHadAllTheSame) {
+  node_.Start();
+  Make(50'000);
+  Drawn drawn;
+  bool end = false;
+  while (!end) {  // the last batch, which is not full, is waited for until END has come
+    ASSERT_TRUE(reader_->pool().Draw(7, &drawn, &end).ok());
+    reader_->pool().Release(&drawn);
+  }
+  ASSERT_FALSE(reader_->pool().end_delivered());
+  Finish();
+  EXPECT_EQ(node_.acked.size(), static_cast<size_t>(kShards));
+  EXPECT_EQ(node_.complete, 0);
+}
+
 TEST_F(ReaderTest, GoesOnWhenTheNodeComesBack) {
   node_.hang_ups = 2;
   node_.Start();

@@ -296,14 +296,16 @@ SessionClient::Turn SessionClient::Fatal(Status status) {
 void SessionClient::GoodBye() {
   on_turn_();
   if (node_.socket().open() && protocol_.opened()) {
-    const bool ended = protocol_.ended();
+    // Whoever leaves without having taken the end may still have all the records: Keras, which
+    // counts its steps, does not ask for it.
+    const bool ended = protocol_.ended() && pool_->end_delivered();
     if (!ended) {
       Collect();
       protocol_.SayLeaving();
       pool_->TakerLeaves();
       Collect();
     }
-    protocol_.SayClose(ended && pool_->end_delivered() && pool_->acks());
+    protocol_.SayClose(ended && pool_->acks());
     Flush();
     // A socket that is closed with frames unread resets the connection, and CLOSE might not be
     // read.

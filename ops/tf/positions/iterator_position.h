@@ -9,7 +9,7 @@
 #include "ops/core/position/trail.h"
 #include "ops/core/reader/reader.h"
 #include "ops/core/reader/whereabouts.h"
-#include "ops/tf/source/quiver_dataset.h"
+#include "ops/tf/dataset/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {

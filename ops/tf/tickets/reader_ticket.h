@@ -9,7 +9,7 @@
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/session/session_protocol.h"
-#include "ops/tf/source/quiver_dataset.h"
+#include "ops/tf/dataset/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {

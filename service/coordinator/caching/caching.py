@@ -15,10 +15,10 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
 from tfquiver.service.coordinator.caching.made_orders import MadeOrders
 from tfquiver.service.coordinator.caching.node_orders import NodeOrders
 from tfquiver.service.coordinator.caching.view import View
-from tfquiver.service.coordinator.chunks.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.residency.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
+from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.chunks.rotations import Rotations
 from tfquiver.service.coordinator.residency.placement import Placement
+from tfquiver.service.coordinator.rotation.rotations import Rotations
 
 
 class NodeOrders:

@@ -6,10 +6,10 @@ import random
 
 from tfquiver.service.coordinator.caching.made_orders import MadeOrders
 from tfquiver.service.coordinator.caching.schemes import block_order, deterministic, homogeneous, units
-from tfquiver.service.coordinator.chunks.rotations import Rotations
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.residency.placement import COOPERATIVE, LRU, Placement
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.rotation.rotations import Rotations
 from tfquiver.service.coordinator.sessions.session import Session
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.trust.identity import Authority, Identity
@@ -25,14 +24,8 @@ class Callers:
     def _named(self) -> bool:
         return self._tokens is not None and self._tokens.named
 
-    def _readable(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
-        """Raises NotFoundError, the same whether it is not there or not theirs to read."""
-        if not self._coordinator.ownership.may_read(who, digest_id):
-            raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered")
-        return self._coordinator.registry.find(digest_id)
-
     def _owned(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
         """Raises NotFoundError, PermissionError_."""
-        found = self._readable(who, digest_id)
+        found = self._coordinator.visible.find(who, digest_id)
         self._coordinator.ownership.check_owner(who, digest_id)
         return found

@@ -13,10 +13,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.trust.identity import Identity, Role
+from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
-_LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on sending
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
@@ -55,7 +54,7 @@ class DatasetCalls(Callers):
                 yield request.part
 
         try:
-            return self._told(
+            return self._coordinator.visible.told(
                 await self._coordinator.catalogue.register(first.name, first.listing_key, terms, parts(), who)
             )
         except errors.CorruptDigestError as error:
@@ -67,43 +66,32 @@ class DatasetCalls(Callers):
         if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
             raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
         if request.digest_id:
-            found = self._readable(who, request.digest_id)
+            found = self._coordinator.visible.find(who, request.digest_id)
         elif request.listing_key:
             found = registry.find_listing(request.listing_key, who.owner)
         else:
-            found = self._by_name(who, request.name)
+            found = self._coordinator.visible.by_name(who, request.name)
         found = await registry.sound(found)
         if request.listing_key:
             await self._coordinator.catalogue.acquire(who, found.digest_id)
-        return self._told(found)
+        return self._coordinator.visible.told(found)
 
     @handled_stream
     async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
-        self._readable(caller(), request.digest_id)
+        self._coordinator.visible.find(caller(), request.digest_id)
         async for part in self._coordinator.registry.parts(request.digest_id):
             yield pb2.DigestPart(part=part)
 
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
-        who, ownership = caller(), self._coordinator.ownership
-        readable = [one for one in self._coordinator.registry.all() if ownership.may_read(who, one.digest_id)]
-        readable.sort(key=lambda one: not ownership.owns(who, one.digest_id))  # what others share fills no place of it
-        told, left_bytes = list(map(self._told, readable)), _LIST_BYTES
-        if sum(one.ByteSize() for one in told) > _LIST_BYTES:  # then of those that belong to few all is told
-            told = [a if a.ByteSize() < _LIST_BYTES // len(told) else b for a, b in zip(told, readable, strict=True)]
-        reply = pb2.ListDatasetsReply()
-        for one in told:
-            left_bytes -= one.ByteSize()
-            if left_bytes >= 0:
-                reply.datasets.append(one)
-        return reply
+        return pb2.ListDatasetsReply(datasets=self._coordinator.visible.all(caller()))
 
     @handled
     async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:
         checks.hash_("digest_id", request.digest_id)
         found = self._owned(caller(), request.digest_id)
         await self._coordinator.catalogue.share(request.digest_id, request.names, request.everybody)
-        return self._told(found)
+        return self._coordinator.visible.told(found)
 
     @handled
     async def DeleteDataset(self, request: pb2.DeleteDatasetRequest, context: Any) -> pb2.DeleteDatasetReply:
@@ -139,29 +127,5 @@ class DatasetCalls(Callers):
     @handled
     async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
-        self._readable(caller(), request.digest_id)
+        self._coordinator.visible.find(caller(), request.digest_id)
         return self._coordinator.catalogue.cache(request.digest_id)
-
-    def _by_name(self, who: Identity, name: str) -> types_pb2.Dataset:
-        """Of several, one of their own before one that is shared with them, before one that is everybody's: nobody
-        puts another data set in the place of theirs by giving it the same name."""
-        registry, ownership = self._coordinator.registry, self._coordinator.ownership
-        found = [one for one in registry.all() if one.name == name and ownership.may_read(who, one.digest_id)]
-        if not found and who.role is not Role.JOB:
-            return registry.find_name(name)
-        if not found:
-            raise errors.NotFoundError(f"name: no data set {name!r} is registered")
-
-        def nearness(one: types_pb2.Dataset) -> int:
-            access = ownership.access(one.digest_id)
-            if who.owner in access.owners:
-                return 0
-            return 1 if who.owner in access.shared_with else 2 if not access.owners else 3 if access.everybody else 4
-
-        return min(found, key=nearness)
-
-    def _told(self, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
-        access = self._coordinator.ownership.access(dataset.digest_id)
-        told = types_pb2.Dataset(owners=access.owners, shared_with=access.shared_with, everybody=access.everybody)
-        told.MergeFrom(dataset)
-        return told

@@ -122,7 +122,7 @@ class SessionCalls(Callers):
             claimed = session_key.partition(":")[0]
             if not claimed or "/" in claimed:  # epochs of sessions without a job are counted by their key
                 raise errors.InvalidArgumentError(f"session_key: {session_key!r} begins with a colon, or has a /")
-            self._readable(caller(), digest_id)
+            self._coordinator.visible.find(caller(), digest_id)
             await self._coordinator.catalogue.claim(caller(), session_key)
 
     def _job_of(self, session_key: str, digest_id: bytes, job: str) -> str:
@@ -134,7 +134,7 @@ class SessionCalls(Callers):
             return job
         owner = self._coordinator.ownership.name_of(session_key)
         if owner:
-            self._readable(Identity(Role.JOB, owner), digest_id)
+            self._coordinator.visible.find(Identity(Role.JOB, owner), digest_id)
         return f"{owner}/{job}" if owner and job else job
 
     def _check_same_owner(self, session_id: str, session_key: str) -> None:

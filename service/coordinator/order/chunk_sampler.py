@@ -11,31 +11,14 @@ import enum
 import random
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.order.chunk_use import ChunkUse, Menu
 from tfquiver.service.coordinator.order.sampler import NOWHERE, Place
 from tfquiver.service.coordinator.order.slots import Bits, Slots, count, draw
-from tfquiver.service.coordinator.rotation.interface import Menu
-
-
-class ChunkUse(Protocol):
-    """One session's side of the rotation."""
-
-    @property
-    def version(self) -> int:
-        """Changes whenever the menu may have."""
-
-    def menu(self) -> Menu: ...
-    def took(self, chunk: int, size_bytes: int) -> None: ...
-    def gave_back(self, chunk: int, size_bytes: int) -> None: ...
-    def use_started(self, chunk: int) -> None: ...
-    def use_ended(self, chunk: int) -> None: ...
-    def finished(self) -> None:
-        """The session has ended, or nobody reads it at the moment."""
 
 
 class AllAtOnce:

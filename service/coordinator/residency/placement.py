@@ -10,6 +10,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.rotation import chunk_counts
 
 NONE, COOPERATIVE = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_COOPERATIVE
 UNIFORM, LRU = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_LRU
@@ -107,9 +108,9 @@ def _fix_chunks(fixed: types_pb2.CacheSetting, asked: types_pb2.CacheSetting, di
         raise errors.InvalidArgumentError(f"setting.rotation: {fixed.rotation!r} is neither relevance nor cyclic")
     size_bytes, allocation_bytes = int(most_disk_bytes(digest.lengths).sum()), fixed.allocation_bytes
     if fixed.rotation == "relevance":
-        chunks = striping.relevance_chunks(size_bytes, allocation_bytes, digest.num_shards)
+        chunks = chunk_counts.relevance_chunks(size_bytes, allocation_bytes, digest.num_shards)
     else:
         # The paper's two chunks of a tenth need a fifth: where there is less, they are smaller.
-        chunks = max(striping.cyclic_chunks(size_bytes), striping.chunks_of(size_bytes, allocation_bytes / 2.2))
+        chunks = max(chunk_counts.cyclic_chunks(size_bytes), chunk_counts.chunks_of(size_bytes, allocation_bytes / 2.2))
     cut = striping.stripe(digest.lengths, asked.chunks or chunks, asked.partitions)
     fixed.chunks, fixed.partitions = cut.chunks, cut.partitions

@@ -1,9 +1,11 @@
-"""What a rotation is: which chunks of a data set are loaded and evicted, and which a session may read."""
+"""What a rotation is: which chunks of a data set are loaded and evicted, and what a session may read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from tfquiver.service.coordinator.order.chunk_use import Menu
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +18,6 @@ class Decision:
     load: tuple[int, ...] = ()  # most urgent first; their shards are to be made resident
     urgent: frozenset[int] = frozenset()  # of `load`: some session waits; the others take spare store bandwidth only
     evict: tuple[int, ...] = ()  # what is resident of these is to go
-
-
-@dataclass(frozen=True, slots=True)
-class Menu:
-    """What one session may read now, best first. Where all of it is empty the session waits."""
-
-    hits: tuple[int, ...] = ()  # shards that are resident
-    misses: tuple[int, ...] = ()  # when no hits are left: missing shards of chunks that are loading; they are kept
-    direct: tuple[int, ...] = ()  # when none of those is left either: past the cache, kept nowhere
 
 
 class Rotation(Protocol):

@@ -14,12 +14,13 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.service.node.readers import reader_session
 from tfquiver.service.node.readers.delivery_shell import Deliveries
-from tfquiver.service.node.readers.frame_socket import FrameSocket, peer_groups, peer_uid
+from tfquiver.service.node.readers.frame_socket import FrameSocket
 from tfquiver.service.node.readers.reader_calls import Coordinator
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.trust.local_peer import peer_groups, peer_uid
 from tfquiver.wire import reader_frames as frames
 
 Peer = ReaderShell | TicketProvider | Deliveries

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content import striping
-from tfquiver.service.coordinator.chunks.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.rotation import chunk_counts
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.relevance import Relevance
 from tfquiver.service.sim.chunked import ChunkedCache
 from tfquiver.service.sim.engine import Engine
@@ -89,7 +90,7 @@ def served(shards: Shards, epochs: int, seed: int, homogeneous: bool = False, ch
     """
     lengths = [int(length) for length in shards.lengths]
     allocation_bytes = int(SHARE * sum(lengths))
-    chunks = chunks or striping.relevance_chunks(sum(lengths), allocation_bytes, len(lengths))
+    chunks = chunks or chunk_counts.relevance_chunks(sum(lengths), allocation_bytes, len(lengths))
     striped = striping.stripe(shards.lengths, chunks, LONG_UNIT_PARTITIONS if homogeneous else 0)
     layout = ChunkLayout(striped, np.random.default_rng(seed), homogeneous)
     resident = bytearray(len(lengths))

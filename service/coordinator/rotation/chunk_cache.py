@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.order.chunk_use import Menu
 from tfquiver.service.coordinator.order.slots import distinct
 from tfquiver.service.coordinator.rotation.board import Board
-from tfquiver.service.coordinator.rotation.interface import Decision, Menu, Rotation
+from tfquiver.service.coordinator.rotation.interface import Decision, Rotation
 
 
 class ChunkCache:

@@ -1,4 +1,4 @@
-#include "ops/tf/source/quiver_dataset.h"
+#include "ops/tf/dataset/quiver_dataset.h"
 
 #include <utility>
 

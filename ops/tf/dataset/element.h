@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_
-#define TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_
+#ifndef TFQUIVER_OPS_TF_DATASET_ELEMENT_H_
+#define TFQUIVER_OPS_TF_DATASET_ELEMENT_H_
 
 #include <string>
 #include <vector>
@@ -23,4 +23,4 @@ void DeleteBlobs(const Drawn& drawn);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_SOURCE_ELEMENT_H_
+#endif  // TFQUIVER_OPS_TF_DATASET_ELEMENT_H_

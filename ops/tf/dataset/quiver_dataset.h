@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_SOURCE_QUIVER_DATASET_H_
-#define TFQUIVER_OPS_TF_SOURCE_QUIVER_DATASET_H_
+#ifndef TFQUIVER_OPS_TF_DATASET_QUIVER_DATASET_H_
+#define TFQUIVER_OPS_TF_DATASET_QUIVER_DATASET_H_
 
 #include <cstdint>
 #include <memory>
@@ -62,4 +62,4 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_SOURCE_QUIVER_DATASET_H_
+#endif  // TFQUIVER_OPS_TF_DATASET_QUIVER_DATASET_H_

@@ -18,10 +18,10 @@ from tfquiver.content import prefixes, striping
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.chunks.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.order.sampler import Sampler
 from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.rotation.relevance import Relevance

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_SOURCE_STOPPING_H_
-#define TFQUIVER_OPS_TF_SOURCE_STOPPING_H_
+#ifndef TFQUIVER_OPS_TF_DATASET_STOPPING_H_
+#define TFQUIVER_OPS_TF_DATASET_STOPPING_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -47,4 +47,4 @@ class Stopping {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_SOURCE_STOPPING_H_
+#endif  // TFQUIVER_OPS_TF_DATASET_STOPPING_H_

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_SOURCE_WAIT_CANCELLATION_H_
-#define TFQUIVER_OPS_TF_SOURCE_WAIT_CANCELLATION_H_
+#ifndef TFQUIVER_OPS_TF_DATASET_WAIT_CANCELLATION_H_
+#define TFQUIVER_OPS_TF_DATASET_WAIT_CANCELLATION_H_
 
 #include "ops/core/pool/record_pool.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -31,4 +31,4 @@ class WaitCancellation {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_SOURCE_WAIT_CANCELLATION_H_
+#endif  // TFQUIVER_OPS_TF_DATASET_WAIT_CANCELLATION_H_

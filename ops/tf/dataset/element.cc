@@ -1,4 +1,4 @@
-#include "ops/tf/source/element.h"
+#include "ops/tf/dataset/element.h"
 
 #include <algorithm>
 #include <cstddef>

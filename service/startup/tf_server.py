@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.service import serving
+from tfquiver.service.startup import serving
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from tfquiver import errors
-from tfquiver.service import server_flags
+from tfquiver.service.startup import server_flags
 from tfquiver.trust.plain_text import plain
 from tfquiver.wire import addresses
 

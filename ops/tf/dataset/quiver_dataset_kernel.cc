@@ -3,7 +3,7 @@
 
 #include "ops/core/reader/options.h"
 #include "ops/core/wire/frame.h"
-#include "ops/tf/source/quiver_dataset.h"
+#include "ops/tf/dataset/quiver_dataset.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"
