@@ -124,12 +124,13 @@ def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Datas
 
 # Told where it is handled, not where it is caught: it may be raised in code that C code has called, and be dropped.
 _WAITING = """
+import os
 import signal
 import sys
 import tfquiver
 
 def interrupt(*_):
-    print("interrupted", flush=True)
+    os.write(1, b"interrupted\\n")  # print may be at work already
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGINT, interrupt)

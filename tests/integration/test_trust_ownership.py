@@ -27,6 +27,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.listing import expand
 from tfquiver.service.coordinator.calls import dataset_calls
+from tfquiver.service.coordinator.datasets import visible
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
@@ -271,7 +272,7 @@ class Apart:
 async def test_who_shares_much_does_not_hide_what_others_have(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_calls, "_LIST_BYTES", 1000)
+    monkeypatch.setattr(visible, "LIST_BYTES", 1000)
     async with Apart(tmp_path) as apart:
         await apart.register("blue", digest)
         for number in range(5):

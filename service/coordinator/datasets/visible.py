@@ -8,7 +8,7 @@ from tfquiver.service.coordinator.datasets.dataset_table import DatasetTable
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.trust.identity import Identity, Role
 
-_LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
+LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 
 
 class Visible:
@@ -42,9 +42,9 @@ class Visible:
         """As many as a reply holds, their own first: what others share takes no place from those."""
         readable = self._readable(who)
         readable.sort(key=lambda one: not self._ownership.owns(who, one.digest_id))
-        told, left_bytes = list(map(self.told, readable)), _LIST_BYTES
-        if sum(one.ByteSize() for one in told) > _LIST_BYTES:  # then of those that belong to few all is told
-            told = [a if a.ByteSize() < _LIST_BYTES // len(told) else b for a, b in zip(told, readable, strict=True)]
+        told, left_bytes = list(map(self.told, readable)), LIST_BYTES
+        if sum(one.ByteSize() for one in told) > LIST_BYTES:  # then of those that belong to few all is told
+            told = [a if a.ByteSize() < LIST_BYTES // len(told) else b for a, b in zip(told, readable, strict=True)]
         fitting = []
         for one in told:
             left_bytes -= one.ByteSize()
