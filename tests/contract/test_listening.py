@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from tfquiver import errors
-from tfquiver.cluster import ports
+from tfquiver.local_cluster import ports
 from tfquiver.wire import addresses, rpc
 
 BOTH = ["127.0.0.1", "127.0.0.2"]

@@ -54,4 +54,4 @@ def test_a_killed_fit_leaves_no_record_out(tmp_path: Path, seed: int) -> None:
         for process in psutil.process_iter(["cmdline"]):
             if f"--cache_dir={tmp_path / 'cache'}" in (process.info["cmdline"] or ()):
                 process.terminate()
-                process.wait(10)
+                process.wait(60)

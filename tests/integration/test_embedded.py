@@ -52,7 +52,7 @@ def _end_daemon(cache_dir: Path) -> None:
     if (cache_dir / "node.json").exists() and psutil.pid_exists(pid := _pid(cache_dir)):
         daemon = psutil.Process(pid)
         daemon.terminate()
-        daemon.wait(10)
+        daemon.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def test_a_kept_daemon_stays_and_a_released_one_leaves(cache_dir: Path) -> None:
     endpoints.release("kept")
     assert daemon.is_running()
     endpoints.release("kept")
-    daemon.wait(10)
+    daemon.wait(60)
 
 
 def test_a_data_set_keeps_its_daemon_until_it_is_forgotten(cache_dir: Path, paths: list[Path]) -> None:

@@ -60,7 +60,7 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
         if psutil.pid_exists(pid):
             daemon = psutil.Process(pid)
             daemon.terminate()
-            daemon.wait(10)
+            daemon.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tfquiver.cli.main import main
-from tfquiver.cluster import plan
-from tfquiver.cluster.plan import Wish
 from tfquiver.host import endpoints, up_file
 from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import plan
+from tfquiver.local_cluster.plan import Wish
 
 RECORDS = 300
 READY_S = 240.0
@@ -107,7 +107,7 @@ def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pyt
         assert main(["status"]) == 0
         endpoints.close_all()  # else this process would start a node of its own in the directory
         assert main(["stop"]) == 0
-        assert running.process.wait(10) == 0
+        assert running.process.wait(60) == 0
         gone(servers)
     assert "everything is stopped" in running.said.read_text()
 
@@ -185,7 +185,7 @@ def test_a_node_that_is_to_stay_is_not_taken_over(tmp_path: Path, capsys: pytest
         assert f"another server has node.lock (pid {node.process.pid}); `tfquiver stop {at}`" in done.stderr
         assert main(["stop", str(at)]) == 0
         assert f"stopped the node (pid {node.process.pid})" in capsys.readouterr().out
-        assert node.process.wait(10) == 0
+        assert node.process.wait(60) == 0
         assert main(["stop", str(at)]) == 0
         assert "nothing runs there" in capsys.readouterr().out
     finally:

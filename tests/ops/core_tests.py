@@ -34,3 +34,9 @@ def build(sanitizer: str) -> Path:
     program = folder / "core_tests"
     subprocess.run(["g++", *flags, "-o", str(program), *objects, "-pthread"], check=True)
     return program
+
+
+def run(sanitizer: str) -> None:
+    """Fails with what the program says."""
+    result = subprocess.run([str(build(sanitizer))], capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-8000:]

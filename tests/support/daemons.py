@@ -22,5 +22,5 @@ def end_daemons(directory: Path) -> None:
     ending = daemons(directory)
     for process in ending:
         process.terminate()
-    _, alive = psutil.wait_procs(ending, timeout=10)
+    _, alive = psutil.wait_procs(ending, timeout=60)
     assert not alive

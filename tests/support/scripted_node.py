@@ -136,7 +136,7 @@ class ScriptedNode:
     def __exit__(self, *_: object) -> None:
         self.hang_up()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     def listen(self) -> None:

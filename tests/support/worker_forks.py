@@ -8,6 +8,7 @@ is an ordinary server process, and SIGKILL ends it as it ends any other.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
@@ -170,8 +171,14 @@ class WorkerForks:
     ) -> None:
         with suppress(BrokenPipeError):
             self._process.stdin.close()  # type: ignore[union-attr]
-        self._process.wait(10)
-        self._process.stdout.close()  # type: ignore[union-attr]
+        try:
+            self._process.wait(_READY_S)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)  # it says in its log where it is
+            self._process.wait()
+            raise RuntimeError(f"the fork server did not end: see {self._log}") from None
+        finally:
+            self._process.stdout.close()  # type: ignore[union-attr]
 
     def worker(self, arguments: Sequence[str], log: Path) -> Worker:
         """Not yet launched."""
@@ -230,6 +237,7 @@ def _child(server: str, arguments: list[str], ready: int, log: int) -> None:
 
 
 def _serve() -> None:
+    faulthandler.enable()
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 

@@ -19,7 +19,7 @@ from tfquiver.service.coordinator.caching.caching import Caching
 from tfquiver.service.coordinator.caching.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.node.orders.chunk_map import ChunkMap
+from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
 
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS, PARTITIONS = 6, 2

@@ -10,8 +10,8 @@ from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.cli import calls, cold
-from tfquiver.cluster import clearing
 from tfquiver.host.service_name import coordinator_address, directory_of
+from tfquiver.local_cluster import clearing
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.trust import plain_text
 from tfquiver.wire import rpc

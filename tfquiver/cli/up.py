@@ -14,11 +14,11 @@ from typing import Any
 
 import tfquiver
 from tfquiver import errors, sizes
-from tfquiver.cluster import hold, plan, ports
-from tfquiver.cluster.plan import Wish
-from tfquiver.cluster.supervisor import Supervisor
 from tfquiver.host import service_name, up_file
 from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import hold, plan, ports
+from tfquiver.local_cluster.plan import Wish
+from tfquiver.local_cluster.supervisor import Supervisor
 from tfquiver.trust import plain_text
 
 _MOST_WORKERS = 64

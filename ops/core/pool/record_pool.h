@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "ops/core/order/gate.h"
-#include "ops/core/order/mixture.h"
 #include "ops/core/order/order_log.h"
 #include "ops/core/pool/credit.h"
 #include "ops/core/pool/filling.h"
+#include "ops/core/pool/mixture.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/position/trail.h"

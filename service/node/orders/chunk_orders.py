@@ -20,11 +20,11 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk.accounting import dataset_rules
+from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
+from tfquiver.service.node.disk.accounting.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.orders import cache_rules
-from tfquiver.service.node.orders.cache_rules import CacheRules, DatasetRule
 from tfquiver.service.node.orders.chunk_loads import ChunkLoads
-from tfquiver.service.node.orders.chunk_map import ChunkMap
 from tfquiver.service.node.orders.load_plan import ChunkLoad
 from tfquiver.service.node.shards.shard_source import ShardSource
 
@@ -210,7 +210,7 @@ class ChunkOrders:
 
     def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
         name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
-        terms = cache_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
+        terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
         return DatasetRule(
             orders.digest_id, orders.setting.mode, terms, known.map,
             frozenset(orders.load), frozenset(orders.evict), self._gone.get(_striped(orders), frozenset()),

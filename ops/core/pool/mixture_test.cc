@@ -1,4 +1,4 @@
-#include "ops/core/order/mixture.h"
+#include "ops/core/pool/mixture.h"
 
 #include <algorithm>
 #include <map>

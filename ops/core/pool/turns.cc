@@ -1,4 +1,4 @@
-#include "ops/core/order/turns.h"
+#include "ops/core/pool/turns.h"
 
 #include <algorithm>
 #include <unordered_map>

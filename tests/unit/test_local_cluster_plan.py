@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.cluster import plan, ports, restarts
-from tfquiver.cluster.plan import Wish
-from tfquiver.cluster.restarts import Restarts
-from tfquiver.cluster.supervisor import Supervisor
 from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import plan, ports, restarts
+from tfquiver.local_cluster.plan import Wish
+from tfquiver.local_cluster.restarts import Restarts
+from tfquiver.local_cluster.supervisor import Supervisor
 
 HERE = Path("/cache")
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.cluster import plan, stopping
 from tfquiver.host import daemon, up_file
+from tfquiver.local_cluster import plan, stopping
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_ORDER_MIXTURE_H_
-#define TFQUIVER_OPS_CORE_ORDER_MIXTURE_H_
+#ifndef TFQUIVER_OPS_CORE_POOL_MIXTURE_H_
+#define TFQUIVER_OPS_CORE_POOL_MIXTURE_H_
 
 #include <cstdint>
 #include <deque>
@@ -9,7 +9,7 @@
 
 #include "ops/core/order/gate.h"
 #include "ops/core/order/order_log.h"
-#include "ops/core/order/turns.h"
+#include "ops/core/pool/turns.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/trail.h"
 #include "ops/core/shards/block_pool.h"
@@ -135,4 +135,4 @@ class Mixture {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_ORDER_MIXTURE_H_
+#endif  // TFQUIVER_OPS_CORE_POOL_MIXTURE_H_

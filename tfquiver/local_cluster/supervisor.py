@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cluster import plan, ports
-from tfquiver.cluster.plan import ServerPlan, Wish
-from tfquiver.cluster.restarts import Restarts
-from tfquiver.cluster.server_process import ServerProcess
 from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import plan, ports
+from tfquiver.local_cluster.plan import ServerPlan, Wish
+from tfquiver.local_cluster.restarts import Restarts
+from tfquiver.local_cluster.server_process import ServerProcess
 
 
 class Supervisor:
