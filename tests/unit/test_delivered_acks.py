@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.test_sessions import END, Bench
+from tests.unit.session_bench import END, Bench
 from tfquiver import errors
 from tfquiver.service.coordinator.sessions.session_records import still
 from tfquiver.service.coordinator.sessions.tickets import Tickets

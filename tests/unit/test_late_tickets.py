@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.test_sessions import END, LIMITS, WAIT, Bench, alone
+from tests.unit.session_bench import END, LIMITS, WAIT, Bench, alone
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.test_sessions import END, WAIT, Bench
+from tests.unit.session_bench import END, WAIT, Bench
 
 
 def test_what_a_reader_brings_back_is_not_given_to_another() -> None:

@@ -43,7 +43,8 @@ class Readers:
         before = session.readers.get(request.reader_id)
         if before is None and len(session.readers) >= MAX_READERS:
             raise errors.ResourceExhaustedError(f"session {session_id} has {MAX_READERS} readers already")
-        if before is None or (before.node_id, before.incarnation) != (request.node_id, request.incarnation):
+        same = before is not None and (before.node_id, before.incarnation) == (request.node_id, request.incarnation)
+        if not same:
             opened = log_pb2.ReaderOpened(
                 session_id=session_id,
                 reader_id=request.reader_id,
@@ -57,7 +58,7 @@ class Readers:
         reader.deadline = None if node_is_live else now + self._decisions.limits.grace_s
         reader.again = before is not None
         session.reader_opened(reader)
-        dropped = session.hold(reader, held)
+        dropped = session.hold(reader, held, by_same_node=same)
         session.last_used = session.last_progress = now
         self._decisions.changed(session_id)
         return session, dropped

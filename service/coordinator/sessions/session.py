@@ -217,11 +217,16 @@ class Session:
         if reader.label and len(self.labels) < MAX_LABELS:
             self.labels.add(reader.label)
 
-    def hold(self, reader: Reader, held: Iterable[int]) -> list[int]:
-        """Makes `held` the leases of `reader`; others that it had go back: they never reached it, or it would hold
-        them. Returns those it may not keep."""
+    def hold(self, reader: Reader, held: Iterable[int], by_same_node: bool) -> list[int]:
+        """Makes `held` the leases of `reader`; others that it had go back. Returns those it may not keep.
+
+        `by_same_node`: who says it has been told of all that the reader did since it opened. What it does not hold has
+        never reached the reader; another node may lack acknowledgements that were on their way through the first.
+        """
         held = set(held)
         dropped = {shard for shard in held if not self._may_hold(reader, shard)}
+        if not by_same_node:
+            self._maybe_delivered |= reader.leases - held
         self._return(reader, reader.leases - held)
         kept = held - dropped
         if self.sampler:
