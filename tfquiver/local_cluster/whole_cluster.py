@@ -1,0 +1,111 @@
+"""One cluster from its start to its end: holds the directory, says when it is ready, runs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import tfquiver
+from tfquiver.host import service_name, up_file
+from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import hold, ports
+from tfquiver.local_cluster.plan import Wish
+from tfquiver.local_cluster.supervisor import Supervisor
+
+
+def run(wish: Wish, port: int | None, dispatcher_port: int | None, as_json: bool) -> None:
+    """Until SIGINT, SIGTERM or SIGHUP.
+
+    Args:
+      port, dispatcher_port: of the coordinator and the dispatcher; 0: any; None: those of last time, or the usual ones.
+      as_json: says where it listens as one JSON object, not in sentences.
+
+    Raises:
+      AlreadyRunningError, InvalidArgumentError: as `hold.held` does.
+      UnavailableError: a port that was asked for is taken; a server does not start, or not any more.
+    """
+    with hold.held(wish.directory, _say):
+        chosen = ports.choose(port, dispatcher_port, up_file.read(wish.directory))
+        asyncio.run(_serve(wish, chosen, as_json))
+
+
+async def _serve(wish: Wish, chosen: Ports, as_json: bool) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(number, stop.set)
+    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say)
+
+    def ready() -> None:
+        try:
+            up_file.write(wish.directory, supervisor.ports)
+        except OSError as error:
+            _say(f"the ports cannot be written down, the next `up` may take others: {error.strerror}")
+        if as_json:
+            print(json.dumps(_where(wish, supervisor.ports)), flush=True)
+        else:
+            print(_welcome(wish, supervisor.ports), flush=True)
+
+    if not as_json:
+        _say(f"starting in {wish.directory} ...")
+    try:
+        await supervisor.run(stop, ready)
+    finally:
+        _say("everything is stopped")
+
+
+def _environment() -> dict[str, str]:
+    """The servers run this very tfquiver, wherever they start."""
+    root = str(Path(tfquiver.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def _say(line: str) -> None:
+    print(f"tfquiver up: {line}", file=sys.stderr, flush=True)
+
+
+def _where(wish: Wish, got: Ports) -> dict[str, Any]:
+    dispatcher = f"localhost:{got.dispatcher}" if wish.workers else ""
+    workers = [f"localhost:{port}" for port in got.workers[: wish.workers]]
+    return {
+        "server": "up", "pid": os.getpid(), "cache_dir": str(wish.directory),
+        "coordinator": f"localhost:{got.coordinator}", "dispatcher": dispatcher, "workers": workers,
+    }  # fmt: skip
+
+
+def _welcome(wish: Wish, got: Ports) -> str:
+    """What to put into one's own code."""
+    at, many = str(wish.directory), "s" if wish.workers != 1 else ""
+    servers = f"coordinator localhost:{got.coordinator}, node"
+    if wish.workers:
+        servers += f", dispatcher localhost:{got.dispatcher}, {wish.workers} worker{many}"
+    lines = [
+        f"Ready: {servers}. In your code:",
+        "",
+        f"    data = tfquiver.dataset(FILES, cache_dir={at!r})",
+    ]
+    if wish.workers:
+        lines += [
+            "",
+            f"and, where the worker{many} shall read and preprocess (put it behind your maps):",
+            "",
+            f'    data = data.apply(tfquiver.distribute("localhost:{got.dispatcher}"))',
+            "",
+            "TensorFlow's dispatcher and workers listen on every address of this machine and ask nobody who they are:",
+            "for private networks only (--workers=0 leaves them out).",
+        ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"For tfquiver status, warm, clear and stop elsewhere: export {service_name.VARIABLE}={shlex.quote(at)}",
+            f"Logs: {at}/log. Ctrl-C stops it all; what is cached stays.",
+        ]
+    )
