@@ -204,9 +204,8 @@ class Coordinator:
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:
-        for session_id in self._waiting.session_ids():
-            if self.sessions.session(session_id).digest_id == digest_id:
-                self._waiting.wake(session_id)
+        waiting = self._waiting.session_ids()
+        self._waiting.wake_soon(one for one in waiting if self.sessions.session(one).digest_id == digest_id)
 
 
 def _locked(work_dir: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -18,9 +19,12 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.caching import made_orders
 from tfquiver.service.coordinator.caching.caching import Caching
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY
@@ -70,8 +74,8 @@ async def test_others_are_served_while_many_lost_nodes_are_given_up(tmp_path: Pa
         assert coordinator.membership.live(), "it was heard of just now"
 
 
-async def read_first(coordinator: Coordinator, reader: str) -> LeaseState:
-    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
+async def read_first(coordinator: Coordinator, reader: str, **wish: bool) -> LeaseState:
+    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id, **wish)
     session, _ = await coordinator.reading.open_reader(request)
     lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
     lease.wait_ms = 10_000
@@ -96,6 +100,28 @@ async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
         await coordinator.catalogue.set_cache(DIGEST.digest_id, COOPERATIVE)
         set_.set()
         assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
+
+
+@on_loop
+async def test_the_stripe_units_of_a_large_data_set_are_made_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of five million shards it takes seconds."""
+    made_in, make = list[threading.Thread](), ChunkPlan.units.func
+
+    def units(plan: ChunkPlan) -> ChunkLayout:
+        made_in.append(threading.current_thread())
+        return make(plan)
+
+    property_ = functools.cached_property(units)
+    property_.__set_name__(ChunkPlan, "units")
+    monkeypatch.setattr(ChunkPlan, "units", property_)
+    monkeypatch.setattr(made_orders, "MADE_AT_ONCE", 0)
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        await coordinator.catalogue.set_cache(DIGEST.digest_id, COOPERATIVE)
+        reading = [asyncio.create_task(read_first(coordinator, reader, homogeneous=True)) for reader in "ab"]
+        assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
+    assert len(made_in) == 1 and made_in[0] is not threading.main_thread()
 
 
 @on_loop

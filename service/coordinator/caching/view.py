@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tfquiver.service.coordinator.caching.made_orders import MadeOrders
-from tfquiver.service.coordinator.caching.schemes import block_order, deterministic, homogeneous, units
+from tfquiver.service.coordinator.caching.made_orders import Key, MadeOrders
+from tfquiver.service.coordinator.caching.schemes import block_order, deterministic, homogeneous, key_of, units
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.residency.placement import COOPERATIVE, LRU, Placement
 from tfquiver.service.coordinator.residency.residency import Table
@@ -20,18 +20,28 @@ class View:
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
         """None: not yet; its readers are woken when there is one."""
+        shards = len(self.lengths)
         if session.order.deterministic or session.order.files:
-            order = self._made.get(session, self._table, block_order)
+            order = self._made.get(self._key(session), shards, lambda: block_order(session, self._table))
             return deterministic(session, self._table, order) if order else None
         mode = self._placement.setting(session.digest_id).mode
         if mode == COOPERATIVE:
-            if session.digest_id not in self._rotations:
+            plan = self._rotations.plan(session.digest_id)
+            if plan is None:
                 return None
+            if session.homogeneous:
+                # With the plan, so that no other plan has its id while this is kept.
+                key = (session.digest_id, "units of chunks", id(plan), 0)
+                if self._made.get(key, shards, lambda: (plan, plan.units)) is None:
+                    return None
             return self._rotations.sampler(session, rng)
         if session.homogeneous:
-            made = self._made.get(session, self._table, units)
+            made = self._made.get(self._key(session), shards, lambda: units(session, self._table))
             return homogeneous(session, self._table, made, rng) if made else None
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
         if mode == LRU:
             return InAnyOrder(session.pending_mask(), self._table.none_resident, self.lengths, rng)
         return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
+
+    def _key(self, session: Session) -> Key:
+        return (session.digest_id, *key_of(session, self._table))

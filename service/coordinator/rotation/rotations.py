@@ -98,6 +98,10 @@ class Rotations:
         if self._decisions.pop(digest_id, None):
             self.orders += 1
 
+    def plan(self, digest_id: bytes) -> ChunkPlan | None:
+        """None: it does not rotate, or not yet."""
+        return self._plans.get(digest_id)
+
     def allocate(self, digest_id: bytes, share: float) -> None:
         """So much of its allocation there is room for now; two chunks always are."""
         cache = self._caches[digest_id]

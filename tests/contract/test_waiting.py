@@ -1,0 +1,42 @@
+"""Readers who wait, on a real loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.support.aio import on_loop
+from tfquiver.service.coordinator.waiting import WOKEN_AT_ONCE, Waiting
+
+
+@on_loop
+async def test_of_many_who_are_woken_a_few_come_in_each_turn() -> None:
+    waiting, woken = Waiting(), list[str]()
+
+    async def reader(name: str) -> None:
+        await waiting.event(name).wait()
+        woken.append(name)
+        waiting.wake_soon(waiting.session_ids())  # as a lease does that begins a chunk
+
+    names = [f"{number:03}" for number in range(1000)]
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(reader(name))
+        await asyncio.sleep(0)
+        waiting.wake_soon([*names, "nobody waits in it"])
+        most = before = 0
+        while len(woken) < len(names):
+            await asyncio.sleep(0)
+            most, before = max(most, len(woken) - before), len(woken)
+    assert woken == names, "each once, who was said first first"
+    assert 0 < most <= WOKEN_AT_ONCE
+
+
+@on_loop
+async def test_one_session_is_woken_at_once_and_all_when_it_ends() -> None:
+    waiting = Waiting()
+    first, second = waiting.event("first"), waiting.event("second")
+    waiting.wake("first")
+    assert first.is_set() and not second.is_set()
+    waiting.wake_soon(["second"])
+    waiting.wake_all()
+    assert second.is_set() and waiting.session_ids() == []
