@@ -29,7 +29,7 @@ class View:
             plan = self._rotations.plan(session.digest_id)
             if plan is None:
                 return None
-            if session.homogeneous:
+            if session.homogeneous and not plan.has_units:
                 # With the plan, so that no other plan has its id while this is kept.
                 key = (session.digest_id, "units of chunks", id(plan), 0)
                 if self._made.get(key, shards, lambda: (plan, plan.units)) is None:

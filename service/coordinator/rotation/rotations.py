@@ -50,8 +50,12 @@ class ChunkPlan:
 
     @functools.cached_property
     def units(self) -> ChunkLayout:
-        """The same chunks by stripe unit, for homogeneous sessions."""
+        """The same chunks by stripe unit, for homogeneous sessions. Made when first asked for: in a thread."""
         return ChunkLayout(self._cut, np.random.default_rng(self._seed), homogeneous=True)
+
+    @property
+    def has_units(self) -> bool:
+        return "units" in vars(self)
 
     @classmethod
     def of(cls, digest: Digest, setting: types_pb2.CacheSetting) -> ChunkPlan:
