@@ -76,13 +76,12 @@ class ReaderCalls:
         reply = await self._coordinator.lease(request)
         if reply.state not in _STATES:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
-        blocks = Counter(lease.block.position for lease in reply.leases if lease.block.records)
-        for lease in reply.leases:
-            if lease.unit or lease.block.records:
-                block = lease.block
-                shards = blocks[block.position] if block.records else 0
-                place = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
-                self.places[lease.shard] = place
+        placed = [lease for lease in reply.leases if lease.unit or lease.HasField("block")]
+        blocks = Counter(lease.block.position for lease in placed if lease.block.records)
+        for lease in placed:
+            block = lease.block
+            shards = blocks[block.position] if block.records else 0
+            self.places[lease.shard] = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
         return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
 
     async def ack(self, shards: Sequence[int], presumed: bool) -> None:
