@@ -17,21 +17,22 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.content.prefixes import of_hashes
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.caching.caching import Caching
-from tfquiver.service.coordinator.catalogue import Catalogue
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
-from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
+from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.waiting import Waiting
+from tfquiver.service.coordinator.waiting.in_thread import InThread
+from tfquiver.service.coordinator.waiting.node_orders import NodeOrders
+from tfquiver.service.coordinator.waiting.readers import Waiting
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0
 
@@ -66,14 +67,26 @@ class Coordinator:
         )
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
-        self._waiting = Waiting()
+        self._waiting, self._in_thread = Waiting(), InThread()
         self.sessions = Sessions(
             clock, rng, self._journal, lambda digest_id: self.caching.view(digest_id), self._waiting.wake, limits
         )
         timeout_s = options.chunk_timeout_s
-        self.caching = Caching(clock, self.membership, self.sessions, timeout_s, self._wake_readers_of)
+        self.caching = Caching(
+            clock, self.membership, self.sessions, timeout_s, self._wake_readers_of, self._in_thread.run
+        )
         self.caching.placement.known = self.registry.__contains__
+        self.node_orders = NodeOrders(self.caching)
+        self.caching.announce = self.node_orders.announce
         self.residency = self.caching.residency
+        self.heartbeats = Heartbeats(
+            self.membership,
+            self.residency,
+            self.sessions.node_seen,
+            self.caching.changed,
+            options.heartbeat_interval_ms,
+            self.incarnation,
+        )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
         self.reading = Reading(self._log, self.registry, *parts)
@@ -106,7 +119,8 @@ class Coordinator:
 
     def release_waiters(self) -> None:
         """Calls that wait return at once, from now on."""
-        self.caching.release_waiters()
+        self._in_thread.stop()
+        self.node_orders.release_waiters()
         self.reading.release_waiters()
 
     async def stop(self) -> None:
@@ -120,29 +134,6 @@ class Coordinator:
 
     # Nodes.
 
-    def heartbeat(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
-        node_id = request.node.node_id
-        sighting = self.membership.heartbeat(request.node, request.incarnation)
-        if sighting is not Sighting.KNOWN:
-            logging.info("node %s %s", node_id, sighting.value)
-            self.sessions.node_seen(node_id, request.incarnation)
-        verdict = self.membership.inventory(node_id, request.inventory)
-        if verdict is InventoryVerdict.APPLY:
-            added, removed = of_hashes(request.inventory.added), of_hashes(request.inventory.removed)
-            if request.inventory.full:
-                self.caching.changed(self.residency.replaced(node_id, added))
-            else:
-                self.caching.changed(self.residency.added(node_id, added))
-            if len(removed):
-                self.caching.changed(self.residency.removed(node_id, removed))
-        return pb2.HeartbeatReply(
-            nodes=() if request.members_version == self.membership.version else self.membership.live(),
-            members_version=self.membership.version,
-            resend_inventory=verdict is InventoryVerdict.GAP,
-            heartbeat_interval_ms=self.options.heartbeat_interval_ms,
-            coordinator_incarnation=self.incarnation,
-        )
-
     async def leave(self, node_id: str, incarnation: str) -> None:
         await self._log.writable()
         if self.membership.leave(node_id, incarnation):
@@ -154,7 +145,7 @@ class Coordinator:
 
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
-        self.caching.changed(self.residency.node_gone(node_id))
+        self.heartbeats.gone(node_id)
 
     async def _take_care(self) -> None:
         loop, pause_s = asyncio.get_running_loop(), min(1.0, self.options.node_timeout_s / 5)

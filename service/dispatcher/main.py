@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfquiver import durable, errors
-from tfquiver.host.endpoints import running_node
-from tfquiver.host.node_endpoint import NodeEndpoint
+from tfquiver.daemon.endpoints import running_node
+from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts, attempt
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.host.totals_file import Totals
+from tfquiver.daemon.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience

@@ -109,7 +109,7 @@ class Cluster:
             request.inventory.added.extend(hashes[shard].tobytes() for shard in added)
             request.inventory.removed.extend(hashes[shard].tobytes() for shard in removed)
         with self.clocked.event(kind):
-            reply = self.coordinator.heartbeat(request)
+            reply = self.coordinator.heartbeats.take(request)
             reply.SerializeToString()
         self.members[node] = getattr(reply, "members_version", 0)
 

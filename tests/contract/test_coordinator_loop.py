@@ -19,12 +19,12 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.caching import made_orders
-from tfquiver.service.coordinator.caching.caching import Caching
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cache.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY
@@ -53,7 +53,7 @@ async def parts() -> AsyncIterator[bytes]:
 def beat(coordinator: Coordinator, node: str = "n") -> None:
     request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1))
     request.node.node_id, request.node.quota_bytes = node, 1 << 40
-    coordinator.heartbeat(request)
+    coordinator.heartbeats.take(request)
 
 
 @on_loop

@@ -17,9 +17,9 @@ from tests.support.disks import Disk, ext4
 from tests.support.privileges import needs_disks
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.disk.accounting.accounts import AccountTerms
-from tfquiver.service.node.disk.accounting.rules import KeepAll
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.eviction.accounts import AccountTerms
+from tfquiver.service.node.eviction.rules import KeepAll
 
 pytestmark = needs_disks
 ENTRY_BYTES = 3 * 4096

@@ -15,7 +15,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster
 from tfquiver import CutPolicy
-from tfquiver.host import endpoints
+from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000

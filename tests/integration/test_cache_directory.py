@@ -19,7 +19,7 @@ from tests.support.cluster import Server, wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
-from tfquiver.host import daemon
+from tfquiver.daemon import daemon
 from tfquiver.service.node.disk.directory import CacheDirectory
 
 NODE = "tfquiver.service.node.main"

@@ -28,8 +28,8 @@ from tests.support import numbered
 from tests.support.cluster import wait_until
 from tfquiver import CutPolicy, errors
 from tfquiver import keras as keras_backup
-from tfquiver.host import daemon as local
-from tfquiver.host import endpoints
+from tfquiver.daemon import daemon as local
+from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000

@@ -23,9 +23,9 @@ from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.node_calls import CALL_S, status
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors
-from tfquiver.host import daemon as local
-from tfquiver.host import endpoints
-from tfquiver.host.store_environment import without
+from tfquiver.daemon import daemon as local
+from tfquiver.daemon import endpoints
+from tfquiver.daemon.store_environment import without
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.wire import rpc
 

@@ -12,7 +12,7 @@ from tests.support import numbered
 from tests.support.cluster import Server
 from tests.support.trusted import Trusted
 from tfquiver import CutPolicy, errors
-from tfquiver.host import endpoints
+from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 FILES, RECORDS = 2, 300

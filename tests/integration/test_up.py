@@ -19,8 +19,8 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tfquiver.cli.main import main
-from tfquiver.host import endpoints, up_file
-from tfquiver.host.up_file import Ports
+from tfquiver.daemon import endpoints, up_file
+from tfquiver.daemon.up_file import Ports
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
 

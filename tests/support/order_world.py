@@ -17,7 +17,7 @@ from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
+from tfquiver.service.node.eviction.chunk_map import ChunkMap
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders
 from tfquiver.stores.local import LocalStore
 

@@ -15,11 +15,11 @@ from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.caching.caching import Caching
-from tfquiver.service.coordinator.caching.view import View
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
+from tfquiver.service.node.eviction.chunk_map import ChunkMap
 
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS, PARTITIONS = 6, 2
@@ -54,7 +54,9 @@ class Cached:
         membership = Membership(self._clock, 1e9, 1)
         membership.heartbeat(types_pb2.NodeInfo(node_id=_NODE, quota_bytes=1 << 40), "1")
         membership.inventory(_NODE, pb2.Inventory(full=True, version=1))
-        self.caching = Caching(self._clock, membership, sessions, CHUNK_TIMEOUT_S, lambda _: None)
+        self.caching = Caching(
+            self._clock, membership, sessions, CHUNK_TIMEOUT_S, lambda _: None, lambda make, then: then(make())
+        )
         if self._rotation:
             setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, rotation=self._rotation)
             setting.chunks, setting.partitions = CHUNKS, PARTITIONS

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.disk.accounting.accounts import AccountTerms
-from tfquiver.service.node.disk.accounting.books import Books, Claim
-from tfquiver.service.node.disk.accounting.rules import KeepAll, Why
 from tfquiver.service.node.disk.setback import Setback
+from tfquiver.service.node.eviction.accounts import AccountTerms
+from tfquiver.service.node.eviction.books import Books, Claim
+from tfquiver.service.node.eviction.rules import KeepAll, Why
 
 A = b"a" * 32
 QUOTA = 200

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.support.digests import digest_of, numbered_digest
 from tfquiver.content import rendezvous, striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
-from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
-from tfquiver.service.node.disk.accounting.dataset_rules import CacheRules, DatasetRule, share_bytes, terms
-from tfquiver.service.node.disk.accounting.rules import Why
+from tfquiver.service.node.eviction.accounts import UNSET, AccountTerms
+from tfquiver.service.node.eviction.chunk_map import ChunkMap
+from tfquiver.service.node.eviction.dataset_rules import CacheRules, DatasetRule, share_bytes, terms
+from tfquiver.service.node.eviction.rules import Why
 
 NONE, UNIFORM = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_UNIFORM
 COOPERATIVE, LRU = types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU

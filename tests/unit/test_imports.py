@@ -19,7 +19,7 @@ pytest.importorskip("importlinter")
     [
         "tfquiver",
         "tfquiver.cli.main",
-        "tfquiver.host.daemon",
+        "tfquiver.daemon.daemon",
         "tfquiver.service.coordinator.main",
         "tfquiver.service.node.main",
         "tfquiver.testing.emulated_store",

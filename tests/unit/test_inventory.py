@@ -17,8 +17,8 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.nodes.residency import Table
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.node.cluster import inventory_reports
 from tfquiver.service.node.cluster.inventory_reports import InventoryReports
 
@@ -79,7 +79,7 @@ class World:
     def send(self) -> pb.HeartbeatReply:
         node = types_pb2.NodeInfo(node_id="node", quota_bytes=1)
         request = pb.HeartbeatRequest(node=node, incarnation=str(self.lives), inventory=self.told.report())
-        return self.coordinator.heartbeat(request)
+        return self.coordinator.heartbeats.take(request)
 
     def beat(self) -> None:
         self.told.arrived(self.send().resend_inventory)

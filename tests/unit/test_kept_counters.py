@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfquiver import durable, errors
 from tfquiver.cli.status_view import saved
-from tfquiver.host import totals_file, up_file
-from tfquiver.host.totals_file import Totals
-from tfquiver.host.up_file import Ports
+from tfquiver.daemon import totals_file, up_file
+from tfquiver.daemon.totals_file import Totals
+from tfquiver.daemon.up_file import Ports
 
 MOST = (1 << 64) - 1
 COUNT = st.integers(0, MOST)

@@ -9,8 +9,8 @@ import pytest
 
 from tfquiver import durable, errors
 from tfquiver.client import naming
-from tfquiver.host import up_file
-from tfquiver.host.up_file import Ports
+from tfquiver.daemon import up_file
+from tfquiver.daemon.up_file import Ports
 
 
 def test_the_cluster_of_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.host import service_name
+from tfquiver.daemon import service_name
 
 ENVIRONMENT = {"TFQUIVER_SERVICE": "/from/the/environment"}
 

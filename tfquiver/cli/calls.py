@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tfquiver import errors
 from tfquiver.cli import cache_setting
-from tfquiver.host import service_name
+from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token, plain_text
 from tfquiver.wire import rpc

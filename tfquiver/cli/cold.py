@@ -9,7 +9,7 @@ from typing import Any
 
 from tfquiver import durable, errors
 from tfquiver.cli.status_view import saved
-from tfquiver.host import totals_file
+from tfquiver.daemon import totals_file
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 

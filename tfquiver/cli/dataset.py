@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.cli import cache_setting, calls
-from tfquiver.host.service_name import coordinator_address
+from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.trust import plain_text
 from tfquiver.wire import rpc

@@ -29,7 +29,7 @@ from tfquiver.client.registration import Registrar
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
-from tfquiver.host.service_name import coordinator_address
+from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.sizes import parse_bytes

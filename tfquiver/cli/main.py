@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from tfquiver import errors
 from tfquiver.cli import clear, dataset, digest, status, stop, token, up, warm
+from tfquiver.daemon.service_name import VARIABLE
 from tfquiver.demo import run as demo
-from tfquiver.host.service_name import VARIABLE
 from tfquiver.trust import plain_text
 from tfquiver.version import VERSION
 

@@ -12,7 +12,7 @@ from tfquiver import errors
 from tfquiver.cli import calls, cold, status_view
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_view import saved
-from tfquiver.host.service_name import coordinator_address
+from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.host import service_name
-from tfquiver.host.node_endpoint import read_endpoint
+from tfquiver.daemon import service_name
+from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.trust import plain_text

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tfquiver import errors, sizes
-from tfquiver.host import service_name
+from tfquiver.daemon import service_name
 from tfquiver.local_cluster import plan, ports, whole_cluster
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.trust import plain_text

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.host import service_name, up_file
+from tfquiver.daemon import service_name, up_file
 from tfquiver.wire import addresses
 
 _MOST_OF_PROGRAM = 24

@@ -21,7 +21,7 @@ from tfquiver.client.orders import Order, Shuffled
 from tfquiver.client.progress_bar import ProgressBar
 from tfquiver.client.registration import Registrar
 from tfquiver.client.tf_errors import raised_as_both
-from tfquiver.host import endpoints
+from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
@@ -169,7 +169,7 @@ def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
 
 
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
-    from tfquiver.host.daemon import find_or_start
+    from tfquiver.daemon.daemon import find_or_start
 
     return functools.partial(find_or_start, directory, quota_bytes)
 

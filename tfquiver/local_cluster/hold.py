@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.host import daemon, up_file
+from tfquiver.daemon import daemon, up_file
 from tfquiver.local_cluster import plan, stopping
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held

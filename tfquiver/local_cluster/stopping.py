@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.host import up_file
+from tfquiver.daemon import up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again

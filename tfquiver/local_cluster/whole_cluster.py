@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import tfquiver
-from tfquiver.host import service_name, up_file
-from tfquiver.host.up_file import Ports
+from tfquiver.daemon import service_name, up_file
+from tfquiver.daemon.up_file import Ports
 from tfquiver.local_cluster import hold, ports
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor

@@ -20,7 +20,7 @@ class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.Coord
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
-        reply = await self._coordinator.caching.node_orders.newer(request.version, request.wait_ms / 1000)
+        reply = await self._coordinator.node_orders.newer(request.version, request.wait_ms / 1000)
         if reply.version != request.version:
             reply.removals = self._coordinator.registry.removals
         return reply
@@ -43,7 +43,7 @@ class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.Coord
         checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
         checks.hashes("inventory.added", request.inventory.added)
         checks.hashes("inventory.removed", request.inventory.removed)
-        return self._coordinator.heartbeat(request)
+        return self._coordinator.heartbeats.take(request)
 
     @handled
     async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:

@@ -1,4 +1,5 @@
-"""Which shard comes next in a session: at random among what is resident, by chunks, or in a fixed order. Pure.
+"""Which shard comes next in a session: at random among what is resident, by chunks, or in a fixed order; and the orders
+that sessions share. Pure.
 
-Called by sessions, the cache's rotations and the simulator. Randomness is an argument. Never decides what is cached.
+Called by sessions, the cache and the simulator. Randomness is an argument. Never decides what is cached.
 """

@@ -1,4 +1,4 @@
-"""The cache directory: one file a shard, named by its hash; quota, accounts, eviction, and what a sick disk may do.
+"""The cache directory: one file a shard, named by its hash: written, read, found again; and what a sick disk may do.
 
 Called by `shards`, `peers` and `orders`, from threads: never from the event loop where it may wait. What stands under a
 hash has that hash (I-3), and the quota holds at every moment (I-4). Never opens a connection.

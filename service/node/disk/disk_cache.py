@@ -15,11 +15,11 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.disk import codec, entry, entry_file, free_room
-from tfquiver.service.node.disk.accounting.books import Books
-from tfquiver.service.node.disk.accounting.rules import Rules, Why
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.eviction.books import Books
+from tfquiver.service.node.eviction.rules import Rules, Why
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 

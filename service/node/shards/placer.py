@@ -12,8 +12,8 @@ from tfquiver import errors
 from tfquiver.content import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import codec, entry
-from tfquiver.service.node.disk.accounting.rules import Why
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.eviction.rules import Why
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 _ASKED = 2

@@ -12,8 +12,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.disk.accounting.rules import Why
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
+from tfquiver.service.node.eviction.rules import Why
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError

@@ -12,13 +12,12 @@ from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
-from tfquiver.service.coordinator.caching.made_orders import MadeOrders
-from tfquiver.service.coordinator.caching.node_orders import NodeOrders
-from tfquiver.service.coordinator.caching.view import View
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
+from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.residency.placement import COOPERATIVE, NONE, Placement
-from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
-from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.nodes.residency import Change, Opening, Residency, Table
+from tfquiver.service.coordinator.order.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
@@ -33,13 +32,15 @@ class Caching:
         sessions: Sessions,
         chunk_timeout_s: float,
         wake: Callable[[bytes], None],
+        run: Run,
     ) -> None:
-        """`wake`: told of a data set of which sessions may read something else now."""
+        """`wake`: told of a data set of which sessions may read something else now. `run`: see MadeOrders."""
         self.placement, self.residency = Placement(), Residency()
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
-        self.node_orders = NodeOrders(self.placement, self.rotations)
+        self.settings_set = 0  # grows with every setting that nodes are to be told of
+        self.announce: Callable[[], None] = lambda: None  # called when nodes may have to be told something else
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
-        self._made = MadeOrders(wake)
+        self._made = MadeOrders(run, wake)
         self._met_at = 0.0
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
@@ -108,7 +109,8 @@ class Caching:
         if plan and digest_id in self.residency:
             self._plans[digest_id] = plan
             self._start()
-        self.node_orders.settings_changed()
+        self.settings_set += 1
+        self.announce()
         self._wake(digest_id)
 
     def forget(self, digest_id: bytes) -> None:
@@ -137,7 +139,7 @@ class Caching:
     def look(self, digest_id: bytes) -> None:
         """Something may have happened to the data set."""
         self.rotations.look(digest_id)
-        self.node_orders.announce()
+        self.announce()
 
     def tick(self, in_use: Set[bytes]) -> None:
         """Time has passed. Lets go of data sets that nobody has read for a while, of which nothing is ordered then."""
@@ -155,7 +157,7 @@ class Caching:
         for digest_id in self.rotations:
             self.rotations.allocate(digest_id, share)
         self.rotations.tick()
-        self.node_orders.announce()
+        self.announce()
 
     def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:
         """Those that no live node holds, and those that another than `node_id` does.
@@ -172,10 +174,6 @@ class Caching:
         elsewhere = [shard for shard in shards if self.residency.holder(table, shard) not in ("", node_id)]
         return missing, elsewhere
 
-    def release_waiters(self) -> None:
-        self._made.stop()
-        self.node_orders.settings_changed()
-
     def _start(self) -> None:
         """Lets rotations begin, once all that is resident is known: the rest they would have evicted."""
         waiting = [digest_id for digest_id in self._plans if digest_id not in self.rotations]
@@ -184,4 +182,4 @@ class Caching:
         for digest_id in waiting:
             self.rotations.start(digest_id, self._plans[digest_id], self.residency.table(digest_id).resident)
             self._wake(digest_id)
-        self.node_orders.announce()
+        self.announce()

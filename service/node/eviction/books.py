@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfquiver.service.node.disk.accounting.accounts import UNSET, Accounts, drawn
-from tfquiver.service.node.disk.accounting.ledger import Ledger
-from tfquiver.service.node.disk.accounting.rules import KeepAll, Rules, Why
+from tfquiver.service.node.eviction.accounts import UNSET, Accounts, drawn
+from tfquiver.service.node.eviction.ledger import Ledger
+from tfquiver.service.node.eviction.rules import KeepAll, Rules, Why
 
 
 @dataclass(slots=True)

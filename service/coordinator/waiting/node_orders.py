@@ -6,24 +6,23 @@ import asyncio
 import random
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.residency.placement import Placement
-from tfquiver.service.coordinator.rotation.rotations import Rotations
+from tfquiver.service.coordinator.cache.caching import Caching
 
 
 class NodeOrders:
     """Lives on one event loop."""
 
-    def __init__(self, placement: Placement, rotations: Rotations) -> None:
-        self._placement, self._rotations = placement, rotations
+    def __init__(self, caching: Caching) -> None:
+        self._caching, self._rotations = caching, caching.rotations
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
-        self._settings = 0
+        self._released = 0
         self._reply = pb2.OrdersReply()  # the last one
         self._ordered, self._announced = asyncio.Event(), 0
 
     @property
     def version(self) -> int:
-        return self._first_version + self._rotations.orders + self._settings
+        return self._first_version + self._rotations.orders + self._caching.settings_set + self._released
 
     async def newer(self, version: int, wait_s: float) -> pb2.OrdersReply:
         """Those of now, as soon as they are not those of `version`."""
@@ -36,7 +35,7 @@ class NodeOrders:
         if self._reply.version == self.version:
             return self._reply  # that each of many nodes is given
         reply = pb2.OrdersReply(version=self.version)
-        for digest_id, setting in self._placement.in_force.items():
+        for digest_id, setting in self._caching.placement.in_force.items():
             decision = self._rotations.decision(digest_id)
             reply.orders.add(
                 digest_id=digest_id,
@@ -48,12 +47,13 @@ class NodeOrders:
         self._reply = reply
         return reply
 
-    def settings_changed(self) -> None:
-        self._settings += 1
+    def release_waiters(self) -> None:
+        """Whoever waits is told something."""
+        self._released += 1
         self.announce()
 
     def announce(self) -> None:
-        """The rotations may have decided something."""
+        """The rotations may have decided something, or somebody has set something."""
         if self.version != self._announced:
             self._announced = self.version
             self._ordered.set()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.host.node_endpoint import read_endpoint
+from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.trust.plain_text import shortened
 from tfquiver.wire import addresses
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.disk.accounting.accounts import UNSET, AccountTerms
-from tfquiver.service.node.disk.accounting.chunk_map import ChunkMap
-from tfquiver.service.node.disk.accounting.rules import Why
+from tfquiver.service.node.eviction.accounts import UNSET, AccountTerms
+from tfquiver.service.node.eviction.chunk_map import ChunkMap
+from tfquiver.service.node.eviction.rules import Why
 
 # The one that keeps longest comes first where several data sets have the same shard.
 _ORDER = (types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfquiver import errors
-from tfquiver.service.coordinator.rotation.board import Board
-from tfquiver.service.coordinator.rotation.stay import Stay
+from tfquiver.service.coordinator.cache.board import Board
+from tfquiver.service.coordinator.cache.stay import Stay
 
 
 class Room:

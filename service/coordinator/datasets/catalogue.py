@@ -11,13 +11,13 @@ from tfquiver import errors
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved
-from tfquiver.service.coordinator.caching.caching import Caching
+from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.waiting import Waiting
+from tfquiver.service.coordinator.waiting.readers import Waiting
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 

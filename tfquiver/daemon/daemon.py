@@ -21,9 +21,9 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import durable, errors
-from tfquiver.host import log_file, store_environment, up_file
-from tfquiver.host.greeting import greeted
-from tfquiver.host.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.daemon import log_file, store_environment, up_file
+from tfquiver.daemon.greeting import greeted
+from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.wire import reader_frames as frames
 
 IDLE_EXIT_S = 60

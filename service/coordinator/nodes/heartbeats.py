@@ -1,0 +1,56 @@
+"""What a node's sign of life says: that it is there, or anew; which shards it has got and lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from absl import logging
+
+from tfquiver.content.prefixes import of_hashes
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.nodes.residency import Change, Residency
+
+
+class Heartbeats:
+    def __init__(
+        self,
+        membership: Membership,
+        residency: Residency,
+        seen: Callable[[str, str], None],
+        changed: Callable[[Iterable[Change]], None],
+        interval_ms: int,
+        coordinator_incarnation: str,
+    ) -> None:
+        """`seen`: told of a node's process that is new. `changed`: of what is resident now, or no longer."""
+        self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
+        self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
+
+    def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
+        """Raises as Membership.heartbeat."""
+        node_id, membership = request.node.node_id, self._membership
+        sighting = membership.heartbeat(request.node, request.incarnation)
+        if sighting is not Sighting.KNOWN:
+            logging.info("node %s %s", node_id, sighting.value)
+            self._seen(node_id, request.incarnation)
+        verdict = membership.inventory(node_id, request.inventory)
+        if verdict is InventoryVerdict.APPLY:
+            self._apply(node_id, request.inventory)
+        return pb2.HeartbeatReply(
+            nodes=() if request.members_version == membership.version else membership.live(),
+            members_version=membership.version,
+            resend_inventory=verdict is InventoryVerdict.GAP,
+            heartbeat_interval_ms=self._interval_ms,
+            coordinator_incarnation=self._incarnation,
+        )
+
+    def gone(self, node_id: str) -> None:
+        """It has left, or is lost: it holds nothing any more."""
+        self._changed(self._residency.node_gone(node_id))
+
+    def _apply(self, node_id: str, inventory: pb2.Inventory) -> None:
+        added, removed = of_hashes(inventory.added), of_hashes(inventory.removed)
+        apply = self._residency.replaced if inventory.full else self._residency.added
+        self._changed(apply(node_id, added))
+        if len(removed):
+            self._changed(self._residency.removed(node_id, removed))
