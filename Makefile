@@ -9,7 +9,7 @@ TENSORFLOW ?= tensorflow==2.21.*
 # Tests wait more than they compute: one process more than there are cores. JOBS=0: one after the other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples.
 JOBS ?= $(shell expr $$(nproc) + 1)
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 

@@ -3,7 +3,8 @@
 What a fixture of a wider scope holds is there before a test of its users begins, and so is not that test's leak.
 
 `pytest -n` runs files side by side in processes of their own, which are told the seed. A test that measures time, or
-that changes what the machine's other processes see, is marked `alone`: no other test runs meanwhile.
+that changes what the machine's other processes see, is marked `alone`: no other test runs meanwhile. A file of tests
+that take minutes is marked `long`: it begins before the others, which would wait for it at the end.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if examples.FACTOR != 1:
         examples.multiply(items, float(config.getini("timeout")), examples.FACTOR)
+    if hasattr(config, "workerinput"):
+        items[:] = turns.in_order_of_files(items)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the test's time limit: waiting for a turn is not the test's time

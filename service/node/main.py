@@ -17,7 +17,7 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node.cluster import own_hosts
+from tfquiver.service.node.coordinator import own_hosts
 from tfquiver.service.node.disk.directory import NODE_FILE, CacheDirectory
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import serving

@@ -16,8 +16,8 @@ from tfquiver import errors
 from tfquiver.daemon.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
-from tfquiver.service.node.cluster.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
+from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans

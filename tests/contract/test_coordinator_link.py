@@ -12,9 +12,9 @@ from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.node.cluster import coordinator_link
-from tfquiver.service.node.cluster.coordinator_link import CoordinatorLink, CoordinatorPatience
-from tfquiver.service.node.cluster.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator import coordinator_link
+from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
+from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 
 
 class Listener:

@@ -20,6 +20,8 @@ from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
+pytestmark = pytest.mark.long
+
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000
 TOTAL = FILES * RECORDS_A_FILE
 CUT = CutPolicy(10_000, 20_000, 40_000)  # some 400 shards of 20 records

@@ -6,6 +6,8 @@ import pytest
 
 from tests.ops import core_tests
 
+pytestmark = pytest.mark.long  # all of the core is compiled
+
 
 @pytest.mark.timeout(600)
 def test_core_with_thread_sanitizer() -> None:

@@ -1,4 +1,5 @@
-"""Tests of several processes side by side, and some of them alone: a lock that is shared or had by one, and fair.
+"""Tests of several processes side by side: which file begins when; and some of them alone, by a lock that is shared or
+had by one, and fair.
 
 Everyone passes a gate one by one. Who is to be alone waits behind the gate, so that no others can overtake it for ever.
 The locks are the kernel's: a process that dies holds nothing.
@@ -9,9 +10,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 FOLDER = "TFQUIVER_TEST_TURNS"
 
@@ -38,6 +42,13 @@ def is_first(test: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def in_order_of_files(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The files marked `long` first, then those with the most tests."""
+    tests = Counter(item.path for item in items)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    return sorted(items, key=lambda item: (item.path not in long, -tests[item.path], item.path))
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.nodes.residency import Table
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.node.cluster import inventory_reports
-from tfquiver.service.node.cluster.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator import inventory_reports
+from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 
 NAMES = [n.to_bytes(8, "big") * 4 for n in range(21)]
 LASTING = digest_of(NAMES, "all of them")

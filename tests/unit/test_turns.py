@@ -60,3 +60,29 @@ def test_one_process_needs_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(turns.FOLDER, raising=False)
     with turns.turn(alone=True), turns.turn(alone=True):
         pass
+
+
+def test_files_that_take_minutes_begin_first_then_those_with_many_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_few.py").write_text("def test_a(): pass\n")
+    (tmp_path / "test_many.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+    slow = "import pytest\npytestmark = pytest.mark.long\ndef test_a(): pass\n"
+    (tmp_path / "test_slow.py").write_text(slow)
+    (tmp_path / "conftest.py").write_text(
+        "from tests.support import turns\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    items[:] = turns.in_order_of_files(items)\n"
+    )
+    root = Path(__file__).parents[2]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-c",
+        str(root / "pyproject.toml"),
+        str(tmp_path),
+    ]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True).stdout
+    files = [line.partition("::")[0].rpartition("/")[2] for line in listed.splitlines() if "::" in line]
+    assert files == ["test_slow.py", "test_many.py", "test_many.py", "test_few.py"]

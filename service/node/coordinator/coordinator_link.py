@@ -17,8 +17,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.cluster.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
-from tfquiver.service.node.cluster.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
+from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.wire import rpc
 
 TELL_EVERY_S = 5.0
