@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
-from tfquiver.client.store_access import is_due
 from tfquiver.daemon import store_environment
+from tfquiver.registering.store_access import is_due
 from tfquiver.stores.fsspec import FsspecStore
 from tfquiver.stores.login import access
 from tfquiver.stores.login.access import Access

@@ -14,8 +14,8 @@ from tests.support.cluster import Cluster
 from tests.support.digests import numbered_digest
 from tfquiver.cli import calls, status
 from tfquiver.cli.main import main
-from tfquiver.client.registration import Registrar
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.registering.registration import Registrar
 
 HANGING = 6
 

@@ -24,12 +24,12 @@ from rich.text import Text
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.client.listed import listed
-from tfquiver.client.registration import Registrar
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.registering.listed import listed
+from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.sizes import parse_bytes

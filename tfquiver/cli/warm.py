@@ -24,14 +24,14 @@ from rich.progress import (
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.client import store_access
-from tfquiver.client.listed import default_name, listed
-from tfquiver.client.registration import Registrar
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.daemon.service_name import directory_of
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.registering import store_access
+from tfquiver.registering.listed import default_name, listed
+from tfquiver.registering.registration import Registrar
 from tfquiver.stores.login.access import Access, place_of
 from tfquiver.trust import plain_text
 from tfquiver.wire import rpc

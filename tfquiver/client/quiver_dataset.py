@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import naming, resumption, store_access
-from tfquiver.client.checks import check_flag, directory, size
-from tfquiver.client.dataset_options import SourceOptions, checked_options
-from tfquiver.client.described import describe
+from tfquiver.arguments.checks import check_flag, directory, size
+from tfquiver.arguments.dataset_options import SourceOptions, checked_options
+from tfquiver.arguments.option_groups import Connection, FirstUse, Reading, check_group
+from tfquiver.arguments.orders import Order, Shuffled
+from tfquiver.client import naming, resumption
 from tfquiver.client.exactly_once import Origin
-from tfquiver.client.option_groups import Connection, FirstUse, Reading, check_group
-from tfquiver.client.orders import Order, Shuffled
-from tfquiver.client.progress_bar import ProgressBar
-from tfquiver.client.registration import Registrar
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering import store_access
+from tfquiver.registering.described import describe
+from tfquiver.registering.progress_bar import ProgressBar
+from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.client.listed import accesses_of, listed
-from tfquiver.client.option_groups import FirstUse, Progress
-from tfquiver.client.registration import Registrar
+from tfquiver.arguments.option_groups import FirstUse, Progress
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering.listed import accesses_of, listed
+from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
 from tfquiver.stores.login.access import Access, place_of
 

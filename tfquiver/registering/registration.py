@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.option_groups import Progress
+from tfquiver.arguments.option_groups import Progress
 from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields
 
 from tfquiver import errors
-from tfquiver.client.checks import check_integer, check_name, check_seconds, size
+from tfquiver.arguments.checks import check_integer, check_name, check_seconds, size
 from tfquiver.content.cutting import CutPolicy
 
 _MAX_HOLD_BACK = 1 << 31
