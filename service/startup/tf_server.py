@@ -47,14 +47,14 @@ def leave_in_time(library: Library) -> None:
     library.leave_after(_STOP_S)
 
 
-def leave() -> NoReturn:
-    """Ends the process, with exit code 0, once everything has been put in order.
+def leave(code: int = 0) -> NoReturn:
+    """Ends the process once everything has been put in order.
 
     What would follow, the interpreter's and TensorFlow's teardown, changes nothing outside the process, and on a busy
     machine takes longer than a server may take to stop.
     """
     _flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def _flush() -> None:

@@ -18,6 +18,7 @@ from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
+from tfquiver.service.worker import node_watch
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ def define_flags() -> None:
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
     )
     flags.DEFINE_float("connect_timeout_s", 30.0, "How long to wait at the start for the dispatcher to answer.", 0.1)
+    flags.DEFINE_float(
+        "node_away_s",
+        40.0,
+        "When no node has answered for so long, the worker ends with an error, so that others read its part of the "
+        "epoch; less than the trainers' reconnect_timeout_s (60), after which they fail.",
+        1.0,
+    )
     flags.register_validator("dispatcher", addresses.is_host_port, "must be host:port")
     flags.register_validator(
         "worker_address",
@@ -92,7 +100,7 @@ async def serve() -> None:
         place.loaded(library)
         if FLAGS.node_dir:
             place.found(running_node(Path(FLAGS.node_dir)))
-        await _work(library)
+        await _work(library, place)
     finally:
         if child is not None:
             await child.stop()
@@ -113,6 +121,11 @@ class _NodePlace:
     def loaded(self, library: Library) -> None:
         self._library = library
         self._tell()
+
+    def socket(self) -> str:
+        """Once it was found."""
+        assert self._endpoint is not None
+        return self._endpoint.socket
 
     def _tell(self) -> None:
         if self._library is not None and self._endpoint is not None:
@@ -160,7 +173,18 @@ def _worker_address() -> str:
     return f"[{own}]:%port%" if ":" in own else f"{own}:%port%"
 
 
-async def _work(library: Library) -> None:
+async def _leave_without_node(place: _NodePlace) -> None:
+    """As if killed: trainers then wait for the dispatcher to give the part of this worker to others. An error of its
+    iterators would be the end of their epoch."""
+    why = await node_watch.stays_away(place.socket, FLAGS.node_away_s)
+    logging.error(
+        "no node has answered at %s for %g s (%s): this worker ends, so that others read its part",
+        place.socket(), FLAGS.node_away_s, why,
+    )  # fmt: skip
+    leave(code=1)
+
+
+async def _work(library: Library, place: _NodePlace) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
@@ -183,9 +207,11 @@ async def _work(library: Library) -> None:
     port = int(server._address.rpartition(":")[2])
     address = worker_address.replace("%port%", str(port))
     library.set_label(address)
+    watch = asyncio.create_task(_leave_without_node(place), name="node watch")
     try:
         await until_stopped(library, "worker", port=port, address=address)
     finally:
+        watch.cancel()
         server.stop()
 
 

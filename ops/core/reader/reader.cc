@@ -52,6 +52,8 @@ SessionOptions SessionOptionsOf(const Options& options, SessionOptions session,
   session.credit_bytes = CreditBytes(options, checkpoint);
   session.connect = std::chrono::milliseconds(options.connect_ms);
   session.reconnect = std::chrono::milliseconds(options.reconnect_ms);
+  // A worker's node may be starting again. When it stays away, the worker itself ends.
+  if (!session.label.empty()) session.connect = std::max(session.connect, session.reconnect);
   if (checkpoint.marks.shards > 0) {
     const auto& done = checkpoint.marks.done;
     session.done_zlib = zlib.deflate(std::string(done.begin(), done.end()));
