@@ -81,14 +81,16 @@ def try_lock(descriptor: int) -> bool:
 def holder(path: Path) -> str | None:
     """Who holds the lock of that file, as its text says (a pid; "" when it says nothing); None: nobody does.
 
-    Raises PermissionError where this user may not look.
+    Others may look at the same time, and do not take one another for a holder. Raises PermissionError where this user
+    may not look.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        if try_lock(descriptor):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     finally:

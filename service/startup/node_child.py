@@ -7,7 +7,6 @@ therefore a process of its own. The kernel ends it when the parent is killed (`-
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -92,13 +91,7 @@ class NodeChild:
     async def _predecessor_gone(self) -> None:
         """Waits until a node that lost its parent a moment ago has let go of the directory."""
         lock = self._cache_dir / "node.lock"
-        while lock.exists():
-            descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                if durable.try_lock(descriptor):
-                    return
-            finally:
-                os.close(descriptor)
+        while durable.holder(lock) is not None:
             await asyncio.sleep(0.05)
 
     async def _keep_running(self) -> None:

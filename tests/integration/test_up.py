@@ -159,6 +159,19 @@ def test_a_server_that_does_not_start_ends_it_all_with_its_last_words(tmp_path: 
     assert not up_file.is_up(tmp_path / "cache")
 
 
+def test_an_up_whose_directory_is_deleted_ends_and_leaves_what_others_make_there(tmp_path: Path) -> None:
+    at = tmp_path / "cache"
+    with up(at, "--workers=0", "--json", *ANY_PORTS) as first:
+        first.lines('"server"')
+        servers = list(first.servers().values())
+        at.rename(tmp_path / "gone")
+        assert first.process.wait(60) == 1
+        gone(servers)
+    said = first.said.read_text()
+    assert f"tfquiver: {at} was deleted: the node ended" in said and "Traceback" not in said
+    assert not at.exists()
+
+
 def test_a_trainers_own_node_is_taken_over_in_the_middle_of_its_epoch_and_given_back(tmp_path: Path) -> None:
     at = tmp_path / "cache"
     paths = numbered.write(tmp_path / "data", 4, RECORDS, 20_000)

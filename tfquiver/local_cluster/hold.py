@@ -19,8 +19,9 @@ _LEAVES = "--idle_exit_s="
 
 
 @contextmanager
-def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """The directory, made if need be, is this process's to run a cluster in.
+def held(directory: Path, say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """The directory, made if need be, is this process's to run a cluster in. Gives what says whether it still is: not
+    once it was deleted, though another `up` may have made it again.
 
     A node that a training process has started for itself, and that would leave when it is idle, is stopped: those who
     read through it wait for the one of this cluster, which goes on with their epochs.
@@ -41,7 +42,7 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
             _take(directory, lock)
         _take_over(directory, say)
         _wait_for_predecessors(directory)
-        yield
+        yield lambda: _is_there(directory, lock)
     finally:
         os.close(lock)
 
@@ -55,8 +56,19 @@ def _take(directory: Path, lock: int) -> None:
                 f"{directory}: `tfquiver up` runs there already (pid {pid}); `tfquiver stop {directory}` stops it"
             )
         time.sleep(_POLL_S)
+    if not _is_there(directory, lock):
+        raise errors.AlreadyRunningError(f"{directory}: somebody is deleting it")
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def _is_there(directory: Path, lock: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), (directory / up_file.LOCK_FILE).lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # a disk that does not answer has lost nothing yet
+        return True
 
 
 def _take_over(directory: Path, say: Callable[[str], None]) -> None:

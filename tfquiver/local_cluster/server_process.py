@@ -39,15 +39,19 @@ class ServerProcess:
     ) -> tuple[ServerProcess, dict[str, Any]]:
         """The server and the fields of its ready line.
 
-        Raises UnavailableError when it ends or is not ready in time, with its last words. Nothing is left then.
+        Raises UnavailableError when it cannot be started (the log's directory is gone, no more descriptors), or ends
+        or is not ready in time, with its last words. Nothing is left then.
         """
-        with log_file.opened(log) as stderr:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, *arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=stderr,
-                env=environment, cwd="/", start_new_session=True, limit=_MAX_LINE_BYTES,
-                preexec_fn=_die_with(os.getpid()),
-            )  # fmt: skip
+        try:
+            with log_file.opened(log) as stderr:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", module, *arguments,
+                    stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                    env=environment, cwd="/", start_new_session=True, limit=_MAX_LINE_BYTES,
+                    preexec_fn=_die_with(os.getpid()),
+                )  # fmt: skip
+        except OSError as error:
+            raise errors.UnavailableError(f"{error.filename or module}: {error.strerror}") from error
         made = cls(process, log)
         try:
             return made, await made._ready()

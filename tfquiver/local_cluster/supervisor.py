@@ -23,12 +23,21 @@ class Supervisor:
       ports: to start with; a server that is started again takes the port that it had.
       logs: directory of the servers' logs.
       say: told, one line each, what happens to the servers.
+      is_ours: whether the directory is still this cluster's: where it was deleted nothing is started any more, for
+        somebody else may have made it again.
     """
 
     def __init__(
-        self, wish: Wish, ports: Ports, logs: Path, environment: Mapping[str, str], say: Callable[[str], None]
+        self,
+        wish: Wish,
+        ports: Ports,
+        logs: Path,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        is_ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
+        self._is_ours = is_ours
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -45,9 +54,11 @@ class Supervisor:
         finally:
             serving.cancel()
             stopped.cancel()
-            with suppress(asyncio.CancelledError, errors.TfquiverError):
-                await serving
-            await self._stop()
+            try:
+                with suppress(asyncio.CancelledError, errors.TfquiverError):
+                    await serving
+            finally:  # whatever it was
+                await self._stop()
 
     async def _serve(self, ready: Callable[[], None]) -> None:
         for step in plan.servers(self._wish):
@@ -83,6 +94,8 @@ class Supervisor:
         while True:
             process = self._running[server]
             how = await process.wait()
+            if not self._is_ours():
+                raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
             restarts.ended(loop.time())
             self._say(f"the {server.name} (pid {process.pid}) ended: {how}; it is started again")
             while not restarts.hopeless:

@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,20 @@ def run(wish: Wish, port: int | None, dispatcher_port: int | None, as_json: bool
 
     Raises:
       AlreadyRunningError, InvalidArgumentError: as `hold.held` does.
-      UnavailableError: a port that was asked for is taken; a server does not start, or not any more.
+      UnavailableError: a port that was asked for is taken; a server does not start, or not any more; the directory was
+        deleted.
     """
-    with hold.held(wish.directory, _say):
+    with hold.held(wish.directory, _say) as is_ours:
         chosen = ports.choose(port, dispatcher_port, up_file.read(wish.directory))
-        asyncio.run(_serve(wish, chosen, as_json))
+        asyncio.run(_serve(wish, chosen, as_json, is_ours))
 
 
-async def _serve(wish: Wish, chosen: Ports, as_json: bool) -> None:
+async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool]) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop.set)
-    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say)
+    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours)
 
     def ready() -> None:
         try:

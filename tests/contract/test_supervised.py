@@ -1,0 +1,82 @@
+"""The servers of `tfquiver up` while something is wrong that nobody expects: none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.aio import on_loop
+from tfquiver import errors
+from tfquiver.host.up_file import Ports
+from tfquiver.local_cluster import supervisor
+from tfquiver.local_cluster.plan import Wish
+from tfquiver.local_cluster.server_process import ServerProcess
+from tfquiver.local_cluster.supervisor import Supervisor
+
+
+class FakeProcess:
+    """Runs until it is stopped, or `ended` is set."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def wait(self) -> str:
+        await self.ended.wait()
+        return "exit code 1"
+
+    async def stop(self) -> None:
+        self.ended.set()
+
+
+class Started:
+    """In place of ServerProcess: what was started; raises `trouble` where that is to be started."""
+
+    def __init__(self, trouble: Mapping[str, Exception]) -> None:
+        self.trouble, self.processes = trouble, dict[str, FakeProcess]()
+
+    async def start(self, module: str, arguments: Sequence[str], log: Path, _: Any) -> tuple[FakeProcess, Any]:
+        if log.stem in self.trouble:
+            raise self.trouble[log.stem]
+        self.processes[log.stem] = FakeProcess()
+        return self.processes[log.stem], {"port": 1}
+
+
+@on_loop
+async def test_what_runs_is_stopped_whatever_else_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = Started({"node": RuntimeError("nobody expects this")})
+    monkeypatch.setattr(supervisor, "ServerProcess", started)
+    one = Supervisor(Wish(tmp_path, workers=0), Ports(1, 2), tmp_path, {}, print)
+    with pytest.raises(RuntimeError, match="nobody expects this"):
+        await one.run(asyncio.Event(), lambda: None)
+    assert started.processes["coordinator"].ended.is_set()
+
+
+@on_loop
+async def test_nothing_is_started_in_a_directory_that_is_no_longer_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started, ours = Started({}), [True]
+    monkeypatch.setattr(supervisor, "ServerProcess", started)
+    one = Supervisor(Wish(tmp_path, workers=0), Ports(1, 2), tmp_path, {}, print, lambda: ours[0])
+
+    def ready() -> None:
+        ours[0] = False
+        started.processes["node"].ended.set()
+        del started.processes["node"]
+
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.UnavailableError, match="was deleted: the node ended"):
+            await one.run(asyncio.Event(), ready)
+    assert list(started.processes) == ["coordinator"] and started.processes["coordinator"].ended.is_set()
+
+
+@on_loop
+async def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(errors.UnavailableError, match=r"gone/node\.log: No such file or directory"):
+        await ServerProcess.start("tfquiver", (), tmp_path / "gone" / "node.log", {})

@@ -1,0 +1,69 @@
+"""Locks that say who has a directory: looking at one changes nothing for others who look."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfquiver import durable
+from tfquiver.host import up_file
+from tfquiver.local_cluster import hold, stopping
+
+
+def test_who_looks_is_not_taken_for_the_holder(tmp_path: Path) -> None:
+    """An `up` that was killed leaves its pid in the file: whoever is taken for it would be sent its signal."""
+    path = tmp_path / up_file.LOCK_FILE
+    path.write_text(f"{os.getpid()}\n")
+    seen: list[str | None] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            seen.append(durable.holder(path))
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    for _ in range(20_000):
+        seen.append(durable.holder(path))
+    stop.set()
+    for looker in lookers:
+        looker.join()
+    assert set(seen) == {None}
+
+
+def test_the_holder_is_seen_by_all_who_look(tmp_path: Path) -> None:
+    path = tmp_path / up_file.LOCK_FILE
+    lock = durable.lock_file(path)
+    assert durable.holder(path) is None
+    assert durable.try_lock(lock)
+    os.pwrite(lock, b"17\n", 0)
+    assert durable.holder(path) == durable.holder(path) == "17"
+    os.close(lock)
+    assert durable.holder(path) is None
+
+
+def test_a_directory_that_was_deleted_is_no_longer_an_ups_own(tmp_path: Path) -> None:
+    at = tmp_path / "cache"
+    with hold.held(at, print) as is_ours:
+        assert is_ours()
+        assert stopping.holder(at / up_file.LOCK_FILE) == os.getpid()
+        (at / up_file.LOCK_FILE).unlink()
+        assert not is_ours()
+        with hold.held(at, print) as its:
+            assert its() and not is_ours()
+
+
+def test_a_lock_that_was_deleted_before_it_was_taken_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_late(descriptor: int) -> bool:
+        (tmp_path / up_file.LOCK_FILE).unlink(missing_ok=True)
+        return True
+
+    monkeypatch.setattr(durable, "try_lock", taken_late)
+    with pytest.raises(Exception, match="somebody is deleting it"), hold.held(tmp_path, print):
+        pass
