@@ -34,9 +34,9 @@ class MadeOrders:
 
     def _has_been_made(self, key: Key, made: object | None) -> None:
         self._making.discard(key)
-        if made is not None:
+        if made is not None:  # else nobody is woken: they would have it tried again at once, for ever
             self._keep(key, made)
-        self._wake(key[0])  # where it failed, who asks again has it tried again
+            self._wake(key[0])
 
     def _keep(self, key: Key, made: object) -> object:
         self._made[key] = made
