@@ -387,6 +387,15 @@ def test_a_wanted_shard_that_does_not_come_is_an_error_not_a_wait() -> None:
     assert isinstance(told, Tell) and told.fatal and "shard 2 is wanted" in str(told.error)
 
 
+def test_a_reader_cannot_want_without_end() -> None:
+    """What is wanted waits in the node's memory: in a minute of such frames all of it was used up."""
+    reader = ReaderSession(np.full(10, 100, np.uint64), 200, ordered=True, wanting=True)
+    reader.opened((), ())
+    reader.want(range(10))
+    with pytest.raises(errors.ProtocolError, match="more shards than the data set's 10"):
+        reader.want([3])
+
+
 def test_a_reader_that_does_not_want_says_so() -> None:
     with pytest.raises(errors.ProtocolError, match="WANT"):
         opened().want([3])

@@ -159,9 +159,11 @@ class ReaderSession:
         return self._advance()
 
     def want(self, shards: Sequence[int]) -> list[Instruction]:
-        """The reader wants these next; none: it has said all that it wants."""
+        """The reader wants these next; none: it has said all that it wants. It wants each shard once."""
         if not self.wanting:
             raise ProtocolError("WANT from a reader that did not say it would, or that had said it was done")
+        if len(self._wanted) + len(shards) > len(self.lengths_bytes):
+            raise ProtocolError(f"WANT frames with more shards than the data set's {len(self.lengths_bytes)}")
         self._wanted.extend(map(self._checked, shards))
         self.wanting = bool(shards)
         return self._advance()
