@@ -151,10 +151,14 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
 
 
 def test_a_server_that_does_not_start_ends_it_all_with_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "cache" / "log" / "node.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("what a node said that ran yesterday\n" * 3)
     with up(tmp_path / "cache", "--workers=0", "--port=0", "--node_flag=--codec=none") as running:
         assert running.process.wait(READY_S) == 1
         said = running.said.read_text()
     assert "the node did not start" in said and "--codec" in said
+    assert f"; the end of {log}:\n    tfquiver-node: " in said and "yesterday" not in said
     assert "Traceback" not in said
     assert not up_file.is_up(tmp_path / "cache")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.service.startup.serving import PlainFormatter
-from tfquiver.trust.plain_text import plain
+from tfquiver.trust.plain_text import of_error, plain
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,16 @@ def test_what_could_steer_is_escaped_and_the_rest_is_left(text: object, harmless
 def test_it_is_one_printable_line_of_bounded_length(text: str, most: int) -> None:
     assert plain(text, most).isprintable()
     assert len(plain(text, most)) <= 10 * most + 3
+
+
+def test_notes_of_an_error_are_lines_of_which_none_passes_for_ours() -> None:
+    error = ValueError("of 'a\nb', the end of its log:")
+    assert of_error(error) == r"of 'a\nb', the end of its log:"
+    error.add_note("\ntfquiver: all is well\n\x1b[2Jlast\rwords\n")
+    assert of_error(error) == (
+        "of 'a\\nb', the end of its log:\n    tfquiver: all is well\n    \\x1b[2Jlast\n    words"
+    )
+    assert of_error(ValueError("")) == ""
 
 
 def test_a_name_cannot_forge_a_line_of_the_log() -> None:

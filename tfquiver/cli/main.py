@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:
-        print(f"tfquiver: {plain_text.plain(error, _LONGEST)}", file=sys.stderr)
+        print(f"tfquiver: {plain_text.of_error(error, _LONGEST)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # as in `tfquiver status ... | head`; nothing is left to be written at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,11 +19,11 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
-def tail(path: Path) -> str:
-    """Its last lines; empty when it cannot be read."""
+def tail(path: Path, since_bytes: int = 0) -> str:
+    """Its last lines, of those behind so many bytes; empty when it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            file.seek(max(since_bytes, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return ""

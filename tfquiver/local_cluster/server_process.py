@@ -30,8 +30,9 @@ class ServerProcess:
     order; the kernel ends it when its parent is killed.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self._process, self._log = process, log
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, began_bytes: int) -> None:
+        """`began_bytes`: so long the log was: what is in front of it others have said."""
+        self._process, self._log, self._began_bytes = process, log, began_bytes
 
     @classmethod
     async def start(
@@ -40,10 +41,11 @@ class ServerProcess:
         """The server and the fields of its ready line.
 
         Raises UnavailableError when it cannot be started (the log's directory is gone, no more descriptors), or ends
-        or is not ready in time, with its last words. Nothing is left then.
+        or is not ready in time; its last words are in the error's notes. Nothing is left then.
         """
         try:
             with log_file.opened(log) as stderr:
+                began_bytes = os.fstat(stderr.fileno()).st_size
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", module, *arguments,
                     stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=stderr,
@@ -52,7 +54,7 @@ class ServerProcess:
                 )  # fmt: skip
         except OSError as error:
             raise errors.UnavailableError(f"{error.filename or module}: {error.strerror}") from error
-        made = cls(process, log)
+        made = cls(process, log, began_bytes)
         try:
             return made, await made._ready()
         except BaseException:
@@ -89,15 +91,17 @@ class ServerProcess:
             async with asyncio.timeout(READY_S):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise errors.UnavailableError(f"it was not ready after {READY_S:.0f} s{self._last_words()}") from None
+            raise self._trouble(f"it was not ready after {READY_S:.0f} s") from None
         try:
             fields: dict[str, Any] = json.loads(line)
         except ValueError:
-            raise errors.UnavailableError(f"{await self.wait()}{self._last_words()}") from None
+            raise self._trouble(await self.wait()) from None
         return fields
 
-    def _last_words(self) -> str:
-        return f"; the end of {self._log}:\n{log_file.tail(self._log)}"
+    def _trouble(self, what: str) -> errors.UnavailableError:
+        error = errors.UnavailableError(f"{what}; the end of {self._log}:")
+        error.add_note(log_file.tail(self._log, self._began_bytes))
+        return error
 
 
 def _die_with(parent: int) -> Callable[[], None]:

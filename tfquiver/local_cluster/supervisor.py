@@ -14,6 +14,9 @@ from tfquiver.local_cluster import plan, ports
 from tfquiver.local_cluster.plan import ServerPlan, Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.server_process import ServerProcess
+from tfquiver.trust import plain_text
+
+_LONGEST = 6000  # a path may have 4096 characters
 
 
 class Supervisor:
@@ -79,7 +82,10 @@ class Supervisor:
                 server.module, arguments, self._logs / f"{server.name}.log", environment
             )
         except errors.UnavailableError as error:
-            raise errors.UnavailableError(f"the {server.name} did not start: {error}") from error
+            named = errors.UnavailableError(f"the {server.name} did not start: {error}")
+            for note in getattr(error, "__notes__", ()):
+                named.add_note(note)
+            raise named from error
         self._running[server] = process
         self.ports = plan.with_port(server, self.ports, int(said.get("port") or 0))
 
@@ -104,7 +110,7 @@ class Supervisor:
                     await self._start(server)
                 except errors.UnavailableError as error:
                     restarts.failed()
-                    self._say(str(error))
+                    self._say(plain_text.of_error(error, _LONGEST))
                     continue
                 restarts.started()
                 self._say(f"the {server.name} runs again (pid {self._running[server].pid})")

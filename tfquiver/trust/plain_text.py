@@ -13,6 +13,12 @@ def plain(text: object, most_characters: int = 1000) -> str:
     return said if said.isprintable() else "".join(map(_escaped, said))
 
 
+def of_error(error: BaseException, most_characters: int = 1000) -> str:
+    """Its message, `plain`; then its notes, line by line, indented, so that none passes for the printer's."""
+    notes = "\n".join(getattr(error, "__notes__", ())).splitlines()
+    return "\n    ".join(plain(line, most_characters) for line in [str(error), *filter(None, notes)])
+
+
 def shortened(text: str) -> str:
     """What a person wrote, in quotes; its beginning when it is long."""
     return repr(text if len(text) <= _SAID_CHARACTERS else text[:_SAID_CHARACTERS] + "...")
