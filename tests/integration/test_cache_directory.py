@@ -20,6 +20,7 @@ from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.daemon import daemon
+from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.node.disk.directory import CacheDirectory
 
 NODE = "tfquiver.service.node.main"
@@ -150,6 +151,23 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
             process.terminate()
             assert process.wait(60) == 0, (tmp_path / "log").read_text()
             process.stdout.close()  # type: ignore[union-attr]
+
+
+def test_a_directory_deleted_while_its_daemon_is_waited_for_is_made_again(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the one that is just starting it finds neither."""
+    find, asked = daemon.find, list[Path]()
+
+    def looks(directory: Path) -> NodeEndpoint | None:
+        asked.append(directory)
+        if len(asked) == 2:  # its turn has come
+            shutil.rmtree(directory)
+        return find(directory)
+
+    monkeypatch.setattr(daemon, "find", looks)
+    endpoint = daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=1)
+    assert find(cache_dir) == endpoint
 
 
 def test_a_directory_deleted_under_a_daemon_is_left_to_the_next_one(cache_dir: Path) -> None:

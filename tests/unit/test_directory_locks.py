@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import durable
-from tfquiver.host import up_file
+from tfquiver.daemon import up_file
 from tfquiver.local_cluster import hold, stopping
 
 

@@ -65,6 +65,22 @@ def find_or_start(
     give_up_at = time.monotonic() + timeout_s
     if endpoint := find(directory):
         return endpoint
+    _make(directory)
+    with only_one_starts(directory, give_up_at):
+        while True:
+            if endpoint := find(directory):
+                return endpoint
+            if up_file.is_up(directory):
+                time.sleep(_POLL_S)  # its node is being started, or started again
+            else:
+                _make(directory)  # it may have been deleted while this process waited for its turn
+                _start(directory, quota_bytes, idle_exit_s, give_up_at)
+            if time.monotonic() > give_up_at:
+                raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
+
+
+def _make(directory: Path) -> None:
+    """With a place for the log. Raises InvalidArgumentError."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -74,16 +90,6 @@ def find_or_start(
         durable.private_directory(directory / "log")
     except OSError as error:
         raise errors.InvalidArgumentError(f"cache_dir {directory}: log: {error.strerror}") from error
-    with only_one_starts(directory, give_up_at):
-        while True:
-            if endpoint := find(directory):
-                return endpoint
-            if up_file.is_up(directory):
-                time.sleep(_POLL_S)  # its node is being started, or started again
-            else:
-                _start(directory, quota_bytes, idle_exit_s, give_up_at)
-            if time.monotonic() > give_up_at:
-                raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
 
 
 def _whole(endpoint: NodeEndpoint) -> bool:
