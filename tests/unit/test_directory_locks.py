@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from tfquiver import durable
+from tfquiver import durable, errors
 from tfquiver.daemon import up_file
 from tfquiver.local_cluster import hold, stopping
 
@@ -67,3 +69,20 @@ def test_a_lock_that_was_deleted_before_it_was_taken_counts_for_nothing(
     monkeypatch.setattr(durable, "try_lock", taken_late)
     with pytest.raises(Exception, match="somebody is deleting it"), hold.held(tmp_path, print):
         pass
+
+
+def test_a_process_that_only_has_the_holders_number_gets_no_signal(tmp_path: Path) -> None:
+    """As that of an `up` in another container, or of one that was killed while its successor is just starting."""
+    path = tmp_path / up_file.LOCK_FILE
+    lock = durable.lock_file(path)
+    assert durable.try_lock(lock)
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        try:
+            os.pwrite(lock, f"{bystander.pid}\n".encode(), 0)
+            with pytest.raises(errors.UnavailableError, match=f"{path}: pid {bystander.pid} is another process here"):
+                stopping.stop(tmp_path, lambda: 0, force=True)
+            time.sleep(0.1)
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+            os.close(lock)

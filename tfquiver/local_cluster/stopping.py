@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -80,10 +81,26 @@ def arguments_of(pid: int) -> list[str]:
         return []
 
 
-def end(lock: Path, pid: int, what: str, within_s: float) -> None:
-    """SIGTERM; returns when the lock is free. Only to the process that holds it: numbers are used again.
+def _has_open(pid: int, path: Path) -> bool:
+    """True, too, where it cannot be told: of another user's process, which no signal of this one reaches."""
+    try:
+        file = path.stat()
+        for one in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if os.path.samestat(one.stat(), file):
+                    return True
+    except PermissionError:
+        return True
+    except OSError:  # it has ended
+        return False
+    return False
 
-    Raises PermissionError_, DeadlineError.
+
+def end(lock: Path, pid: int, what: str, within_s: float) -> None:
+    """SIGTERM; returns when the lock is free. Only to the process that holds it: numbers are used again, and mean
+    something else in another container.
+
+    Raises PermissionError_, DeadlineError; UnavailableError: the number is that of a process that does not hold it.
     """
     try:
         process = os.pidfd_open(pid)
@@ -92,6 +109,12 @@ def end(lock: Path, pid: int, what: str, within_s: float) -> None:
     try:
         if holder(lock) != pid:
             return
+        if not _has_open(pid, lock):
+            if holder(lock) != pid:  # it has just ended
+                return
+            raise errors.UnavailableError(
+                f"{lock}: pid {pid} is another process here: the holder is in another container, or just starting"
+            )
         signal.pidfd_send_signal(process, signal.SIGTERM)
     except ProcessLookupError:
         return
