@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tfquiver import durable, errors
 from tfquiver.cli.status_view import saved
 from tfquiver.daemon import totals_file, up_file
+from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.daemon.totals_file import Totals
 from tfquiver.daemon.up_file import Ports
 
@@ -19,7 +20,8 @@ MOST = (1 << 64) - 1
 COUNT = st.integers(0, MOST)
 TOTALS = st.builds(Totals, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT)
 DAMAGED = [b"", b"{", b"[]", b"null", b'{"version": 2}', b'{"since_s": "x"}', b"\xff\xfe",
-           b'{"version": 1, "coordinator": -1}']  # fmt: skip
+           b'{"version": 1, "coordinator": -1}', b'{"version": 1, "coordinator": 1e999, "since_s": 1e999}',
+           b"[" * 100_000]  # fmt: skip
 
 
 @given(TOTALS, TOTALS)
@@ -34,8 +36,11 @@ def test_counters_add_up_and_the_first_day_stays(before: Totals, now: Totals) ->
 def test_damaged_files_count_as_none(bytes_: bytes, tmp_path: Path) -> None:
     (tmp_path / "totals.json").write_bytes(bytes_)
     (tmp_path / "up.json").write_bytes(bytes_)
+    (tmp_path / "node.json").write_bytes(bytes_)
     assert totals_file.read(tmp_path) == Totals()
     assert up_file.read(tmp_path) == Ports()
+    with pytest.raises(errors.DataLossError, match=r"node\.json is damaged"):
+        read_endpoint(tmp_path)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
             f"{path}: {error.strerror}: no node runs in {cache_dir}; a process that calls tfquiver.dataset with this "
             f"cache_dir starts one for as long as it is used, tfquiver-node --cache_dir={cache_dir} one that stays"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.DataLossError(
             f"{path} is damaged ({error}); stop the node of this directory, start it again"
         ) from error

@@ -37,7 +37,7 @@ def read(directory: Path) -> Totals:
     try:
         fields = json.loads((directory / TOTALS_FILE).read_bytes())
         values = {name: int(fields[name]) for name in asdict(Totals())}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Totals()
     return Totals(**values) if all(0 <= value <= _MOST for value in values.values()) else Totals()
 

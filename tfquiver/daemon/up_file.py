@@ -47,7 +47,7 @@ def read(directory: Path) -> Ports:
         if fields["version"] != _VERSION:
             return Ports()
         ports = Ports(int(fields["coordinator"]), int(fields["dispatcher"]), [int(port) for port in fields["workers"]])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Ports()
     every = [ports.coordinator, ports.dispatcher, *ports.workers]
     return ports if all(0 <= port < 1 << 16 for port in every) else Ports()
