@@ -22,7 +22,7 @@ from tfquiver.service.node.readers.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.readers.reader_session import BAD_LIMIT, ReaderLimits, ReaderSession
+from tfquiver.service.node.readers.reader_session import BAD_LIMIT, MAX_CREDIT_BYTES, ReaderLimits, ReaderSession
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 
@@ -385,6 +385,14 @@ def test_a_wanted_shard_that_does_not_come_is_an_error_not_a_wait() -> None:
     reader.want([4, 2])
     (told,) = reader.leased(LEASED, [(4, "")], 0.0)
     assert isinstance(told, Tell) and told.fatal and "shard 2 is wanted" in str(told.error)
+
+
+def test_credit_is_bounded_by_what_a_lease_can_ask_for() -> None:
+    """Nobody means so much; it ended in an error of the node's own, with a traceback in its log."""
+    reader = opened(credit=MAX_CREDIT_BYTES)
+    with pytest.raises(errors.ProtocolError, match="CREDIT"):
+        reader.credit(1)
+    assert lease_of(session(credit=MAX_CREDIT_BYTES).opened((), ())).max_bytes < 1 << 64
 
 
 def test_a_reader_cannot_want_without_end() -> None:

@@ -39,6 +39,7 @@ from tfquiver.service.node.readers.instructions import (
 
 MAX_LEASE_SHARDS = 1024
 MAX_ACKS = 16384
+MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
 BAD_LIMIT = 5
 FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
@@ -130,6 +131,8 @@ class ReaderSession:
         return self._advance()
 
     def credit(self, credit_bytes: int) -> list[Instruction]:
+        if self.credit_bytes + credit_bytes > MAX_CREDIT_BYTES:
+            raise ProtocolError(f"CREDIT frames with more than {MAX_CREDIT_BYTES} bytes")
         self.credit_bytes += credit_bytes
         self._ahead_bytes = min(self.limits.ahead_bytes, max(self._ahead_bytes, self.credit_bytes // 2))
         return self._advance()
