@@ -134,7 +134,8 @@ def _load(lib_dir: Path) -> Library:
         problem = f"what was compiled does not load: {_shortened(error)}"
     raise errors.TensorFlowError(
         f"tfquiver has no op for TensorFlow {tf.__version__}: {why}; and compiling one here failed: {problem}\n"
-        f"Mend that, or install a TensorFlow that tfquiver brings libraries for ({', '.join(tensorflows.MINORS)})."
+        "Mend that, or install tfquiver from a wheel that `make package` has made, with TensorFlow "
+        f"{', '.join(tensorflows.MINORS)}: it has the op compiled."
     )
 
 

@@ -38,10 +38,10 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
             flags.register_validator(flag.name, within, f"must be a finite number, at most {_MOST}")
 
     def parse(argv: Sequence[str]) -> list[str]:
-        program = _program(Path(argv[0]))
+        name = program(Path(argv[0]))
         asked = list(argv[1 : argv.index("--")] if "--" in argv else argv[1:])
         if any(argument in _HELP for argument in asked):
-            _say(_help(program, about))
+            _say(_help(name, about))
             raise SystemExit(0)
         if any(argument in _VERSION for argument in asked):
             _say(f"tfquiver {VERSION}")
@@ -49,13 +49,13 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
         try:
             rest: list[str] = flags.FLAGS(list(argv))
         except flags.Error as error:
-            raise _refused(program, str(error)) from error
+            raise _refused(name, str(error)) from error
         except UnicodeDecodeError as error:
-            raise _refused(program, f"--flagfile: not a text file (UTF-8): {error.reason}") from error
+            raise _refused(name, f"--flagfile: not a text file (UTF-8): {error.reason}") from error
         except (OSError, ValueError, RecursionError) as error:
-            raise _refused(program, f"--flagfile: {error}") from error
+            raise _refused(name, f"--flagfile: {error}") from error
         if len(rest) > 1:
-            raise _refused(program, f"unexpected argument: {rest[1]}")
+            raise _refused(name, f"unexpected argument: {rest[1]}")
         return rest
 
     return parse
@@ -71,7 +71,7 @@ def _ours(module: str) -> bool:
     return not module.startswith("absl.")
 
 
-def _program(path: Path) -> str:
+def program(path: Path) -> str:
     """`python -m tfquiver.service.node.main` is tfquiver-node, too."""
     return f"tfquiver-{path.parent.name}" if path.name == "main.py" else path.name
 

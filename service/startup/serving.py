@@ -97,7 +97,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
         try:
             asyncio.run(serve())
         except errors.TfquiverError as error:
-            print(f"{Path(argv[0]).name}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
+            print(f"{server_flags.program(Path(argv[0]))}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
             raise SystemExit(1) from error
 
     if platform.system() != "Linux":

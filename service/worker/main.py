@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "auth_token_file", "", "File whose first line is the cluster's token; for the worker's own node."
     )
-    flags.DEFINE_multi_string("node_flag", [], "A further flag for the worker's own node, for example --codec=raw.")
+    flags.DEFINE_multi_string("node_flag", [], "A further flag for the worker's own node, for example --codec=raw")
     flags.DEFINE_string(
         "cross_trainer_cache_size",
         "10GiB",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import socket
 import time
 from contextlib import ExitStack
@@ -54,3 +55,15 @@ def test_a_coordinator_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(calls, "CALL_S", 0.3)
     assert main(["status", "localhost:1"]) == 1
     assert capsys.readouterr().err == "tfquiver: coordinator localhost:1 does not answer within 0.3 s\n"
+
+
+def test_a_server_of_another_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """The dispatcher's port, for one: what gRPC says of it is an empty string."""
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        assert main(["status", f"localhost:{port}"]) == 1
+    finally:
+        server.stop(None).wait()
+    assert "what answers there is a server of another kind" in capsys.readouterr().err

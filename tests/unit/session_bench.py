@@ -20,10 +20,11 @@ WAIT, END = LeaseResult(LeaseState.WAIT), LeaseResult(LeaseState.END)
 class Bench:
     """Sessions over one data set, and short ways to call them."""
 
-    def __init__(self, shards: int = 4) -> None:
+    def __init__(self, shards: int = 4, rotation: str = "") -> None:
+        """`rotation`: as of Cached."""
         self.clock, self.rng = ManualClock(), random.Random(1)
         self.shards = shards
-        self.cached = Cached([16] * shards, self.clock)
+        self.cached = Cached([16] * shards, self.clock, rotation)
         self.digest_id = self.cached.digest_id
         self.log: list[Record] = []
         self.changed: list[str] = []

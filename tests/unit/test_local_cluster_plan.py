@@ -61,6 +61,17 @@ def test_ports_asked_for_then_those_of_last_time_then_the_usual_ones_then_any() 
         ports.choose(None, 9, Ports(), set[int]().__contains__)
 
 
+def test_who_gets_another_port_than_the_usual_one_is_told() -> None:
+    """Code with the usual port in it would reach somebody else's coordinator."""
+    assert ports.passed_over(None, None, Ports(), Ports(0, 5050)) == [
+        "something else listens on port 5040: the coordinator takes another"
+    ]
+    assert ports.passed_over(None, None, Ports(11, 12), Ports(11, 5050)) == [
+        "something else listens on port 12: the dispatcher takes another"
+    ]
+    assert ports.passed_over(7, 0, Ports(11, 12), Ports(7, 0)) == []
+
+
 def test_a_port_that_lasts_is_none_of_those_that_connections_get(tmp_path: Path) -> None:
     own = tmp_path / "range"
     own.write_text("10010\t60999\n")

@@ -219,6 +219,44 @@ def test_who_comes_back_late_drops_what_others_have(bench: Bench) -> None:
     assert bench.session(session_id).leased_shards == 3
 
 
+@pytest.mark.parametrize("rotation", ["", "relevance"])
+def test_who_comes_back_to_a_session_that_others_have_finished_is_given_nothing(rotation: str) -> None:
+    """Of a session that lacked something at its end, got it from one who came late, and then lost all its readers."""
+    bench = Bench(13, rotation)
+    session_id, shards = alone(bench, 1)
+    sequence = 1
+    while len(shards) < 13:
+        bench.sessions.readers.ack(session_id, "a", shards[:12])
+        sequence += 1
+        shards += bench.lease(session_id, "a", sequence, 1).shards
+        bench.cached.look()
+        assert sequence < 100
+    bench.sessions.readers.ack(session_id, "a", shards[:12])
+    assert bench.lease(session_id, "a", sequence + 1, draining=True) == END
+    bench.sessions.node_lost("n")
+    assert bench.sessions.admission.late_ticket("key", bench.digest_id, "late") == session_id
+    bench.open(session_id, "b", node="other")
+    bench.open(session_id, "c", node="other")
+    assert bench.lease(session_id, "b", 1, 4).shards == (shards[12],)
+    bench.sessions.readers.ack(session_id, "b", shards[12:])
+    bench.sessions.node_lost("other")
+    bench.open(session_id, "c", node="other")
+    assert bench.lease(session_id, "c", 1, 4, draining=True) == END
+
+
+def test_who_was_told_the_end_and_given_up_keeps_what_it_comes_back_with(bench: Bench) -> None:
+    """Though the session was reopened meanwhile: it closes when it has emitted all, and nobody else may be given that."""
+    session_id, shards = alone(bench)
+    bench.sessions.readers.ack(session_id, "a", shards[:3])
+    assert bench.lease(session_id, "a", 2, draining=True) == END
+    bench.sessions.node_lost("n")
+    assert bench.sessions.admission.late_ticket("key", bench.digest_id, "late") == session_id
+    assert bench.open(session_id, "a", shards[3:]) == []
+    bench.open(session_id, "b", node="other")
+    bench.sessions.readers.close(session_id, "a", complete=True)
+    assert bench.lease(session_id, "b", 1, 4, draining=True) == END
+
+
 def test_what_came_in_a_lost_reply_goes_back_when_it_opens_again(bench: Bench) -> None:
     session_id, shards = alone(bench, 2)
     bench.open(session_id, "a", shards[:1])

@@ -55,6 +55,20 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
 
+@pytest.mark.parametrize(
+    ("acked", "readers", "ended", "state"), [(10, 0, False, "ended"), (10, 1, False, "open"), (9, 0, False, "open")]
+)
+def test_what_was_read_whole_has_ended_though_nobody_took_the_end(
+    acked: int, readers: int, ended: bool, state: str
+) -> None:
+    """Keras, which counts its steps, does not."""
+    out, status = io.StringIO(), told("j")
+    status["sessions"][0] |= {"acked": acked, "readers": readers, "ended": ended}
+    status_view.show(status, calls.console(file=out, width=80))
+    (row,) = [line for line in out.getvalue().splitlines() if f" {acked * 10}%" in line and state in line]
+    assert row
+
+
 def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = tmp_path / "objects" / "ab" / "cd" / ("abcd" + "0" * 60)
     entry.parent.mkdir(parents=True)

@@ -54,7 +54,7 @@ def _some_bytes(whole: str, size: str) -> int:
     try:
         number = sizes.parse_bytes(size)
     except errors.InvalidArgumentError as error:
-        raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX}") from error
+        raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX} | unset") from error
     if not number:
         raise errors.InvalidArgumentError(f"{whole!r}: 0 bytes keep nothing; write none")
     return number

@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
     ):  # fmt: skip
         if command is not listing:
             command.add_argument("name", help="its name, or the first digits of its digest id")
-        calls.add_where(command)
+        calls.add_where(command, positional=command is listing)
         command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
         command.set_defaults(run=run)
     set_cache.add_argument(
@@ -148,8 +148,10 @@ def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
         ids = ", ".join(dataset.digest_id.hex()[:12] for dataset in found)
         raise errors.InvalidArgumentError(f"{name!r} names {len(found)} data sets: give one of the digest ids {ids}")
     if not found:
-        known = ", ".join(sorted({dataset.name for dataset in datasets})[:10]) or "none"
-        raise errors.NotFoundError(f"no data set {name!r} is registered; known by name: {known}")
+        known = ", ".join(sorted({dataset.name for dataset in datasets})[:10])
+        raise errors.NotFoundError(
+            f"no data set {name!r} is registered; {f'there are {known}' if known else 'none is'}"
+        )
     return found[0]
 
 

@@ -16,8 +16,8 @@ from tfquiver.cli.calls import cut, table
 from tfquiver.trust import plain_text
 
 _NODES_LEGEND = (
-    "hits: shards from this node's disk or memory. peer hits: from another node's. misses: from the object store. A "
-    "shard is a run of records of one file, about 2 MB."
+    "hits: shards from this node's disk or memory. peer hits: from another node's. misses: from the object store. from "
+    "store: all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
 )
 _DATASETS_LEGEND = (
     "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
@@ -105,7 +105,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         done = f"{info['acked'] / max(info['shards'], 1):.0%}"
         counts = (str(info[key]) for key in ("shortfall", "reread"))
         dataset = cut(info["dataset"], 16) or info["digest_id"][:8]
-        state = "ended" if info["ended"] else "open"
+        # Keras counts its steps, and leaves without taking the end.
+        state = "ended" if info["ended"] or (info["acked"] == info["shards"] and not info["readers"]) else "open"
         sessions.add_row(
             cut(job(info), 14), dataset, str(info["epoch"]), state, done, str(info["readers"]), hits, *counts
         )

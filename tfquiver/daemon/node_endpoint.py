@@ -32,6 +32,7 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
 
     Raises:
       NotFoundError: no node has been ready in this directory.
+      PermissionError_: this user may not look.
       DataLossError: the file is damaged, or of another version.
     """
     path = cache_dir / NODE_FILE
@@ -40,6 +41,8 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
         if fields["version"] != NODE_FILE_VERSION:
             raise ValueError(f"version {fields['version']}, not {NODE_FILE_VERSION}")
         return NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
+    except PermissionError as error:
+        raise errors.PermissionError_(f"{path}: {error.strerror}: the directory is another user's") from error
     except OSError as error:
         raise errors.NotFoundError(
             f"{path}: {error.strerror}: no node runs in {cache_dir}; a process that calls tfquiver.dataset with this "

@@ -55,6 +55,19 @@ def choose(
     )
 
 
+def passed_over(coordinator: int | None, dispatcher: int | None, last: Ports, chosen: Ports) -> list[str]:
+    """For people: the ports that were liked and are taken. Arguments as of `choose`, and what it returned."""
+    servers = (
+        ("coordinator", coordinator, last.coordinator or USUAL.coordinator, chosen.coordinator),
+        ("dispatcher", dispatcher, last.dispatcher or USUAL.dispatcher, chosen.dispatcher),
+    )
+    return [
+        f"something else listens on port {liked}: the {server} takes another"
+        for server, asked, liked, got in servers
+        if asked is None and got != liked
+    ]
+
+
 def _choose(flag: str, asked: int | None, liked: tuple[int, ...], is_free: Callable[[int], bool]) -> int:
     if asked is None:
         return next((port for port in liked if port and is_free(port)), 0)

@@ -33,7 +33,10 @@ def run(wish: Wish, port: int | None, dispatcher_port: int | None, as_json: bool
         deleted.
     """
     with hold.held(wish.directory, _say) as is_ours:
-        chosen = ports.choose(port, dispatcher_port, up_file.read(wish.directory))
+        last = up_file.read(wish.directory)
+        chosen = ports.choose(port, dispatcher_port, last)
+        for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
+            _say(line)
         asyncio.run(_serve(wish, chosen, as_json, is_ours))
 
 

@@ -114,7 +114,7 @@ class GcsStore:
         if generation:
             missing = errors.StaleDigestError(
                 f"{uri}: generation {generation} is gone: deleted or replaced since the digest was built; "
-                "build the digest again"
+                "call tfquiver.dataset again, which lists the files anew; a .tfqd file must be built again"
             )
         if not length:
             return b""

@@ -15,7 +15,7 @@ def check(uri: str, what: str, generation: str, now: str) -> None:
     if generation and now != generation:
         raise errors.StaleDigestError(
             f"{uri}: the {what} has changed since the digest was built (it was {generation}, it is {now}); "
-            "build the digest again"
+            "call tfquiver.dataset again, which lists the files anew; a .tfqd file must be built again"
         )
 
 

@@ -74,7 +74,9 @@ def check_answers(address: str, timeout_s: float, what: str) -> None:
 def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
     """The typed exception for a failed call; `what` says what was tried and on whom."""
     code, details = error.code(), error.details()
-    return errors.from_code(code, f"{what}: {details}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        details = "what answers there is a server of another kind, or of another version"
+    return errors.from_code(code, f"{what}: {details or code.name}")
 
 
 class _Gate(grpc.aio.ServerInterceptor):

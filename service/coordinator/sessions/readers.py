@@ -56,7 +56,7 @@ class Readers:
         now = self._decisions.now()
         reader = Reader(request.reader_id, request.node_id, request.incarnation, request.label)
         reader.deadline = None if node_is_live else now + self._decisions.limits.grace_s
-        reader.again = before is not None
+        reader.again = before is not None or bool(held)  # it may have been given up, and forgotten, in between
         session.reader_opened(reader)
         dropped = session.hold(reader, held, by_same_node=same)
         session.last_used = session.last_progress = now
