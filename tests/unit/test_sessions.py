@@ -245,7 +245,7 @@ def test_who_comes_back_to_a_session_that_others_have_finished_is_given_nothing(
 
 
 def test_who_was_told_the_end_and_given_up_keeps_what_it_comes_back_with(bench: Bench) -> None:
-    """Though the session was reopened meanwhile: it closes when it has emitted all, and nobody else may be given that."""
+    """Though the session was reopened meanwhile: when it closes, nobody else may be given what it has emitted."""
     session_id, shards = alone(bench)
     bench.sessions.readers.ack(session_id, "a", shards[:3])
     assert bench.lease(session_id, "a", 2, draining=True) == END

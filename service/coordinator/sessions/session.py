@@ -312,7 +312,7 @@ class Session:
         self.taken_over = True
 
     def settle(self, acked: int, labels: Iterable[str], undelivered: Iterable[int]) -> None:
-        """As a snapshot remembers it. Who comes back, or late, finds nothing: of what was acked only the number is kept."""
+        """As a snapshot remembers it. Of what was acked only the number is kept: nobody may be given anything."""
         self.ended, self.reopened = True, False
         self.settled_acked = acked
         self.undelivered = frozenset(undelivered)
