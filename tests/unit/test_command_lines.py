@@ -145,3 +145,14 @@ def test_an_address_has_a_port_that_exists() -> None:
         assert addresses.is_address(good)
     for bad in ("h", "h:0", "h:65536", "h:99999", "localhost:%port%", "h:1/2", "h:٣", "a b:1", "unix:x", ""):
         assert not addresses.is_address(bad)
+
+
+@pytest.mark.parametrize("command", [["status"], ["dataset", "list"], ["digest", "show", "file"], ["warm", "uri"]])
+def test_the_usage_of_the_command_is_shown_that_got_too_much(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--bogus"])
+    said = capsys.readouterr().err
+    names = [word for word in command if word not in ("file", "uri")]
+    assert said.startswith(f"usage: tfquiver {' '.join(names)} ") and "unrecognized arguments: --bogus" in said

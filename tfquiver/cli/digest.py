@@ -69,13 +69,13 @@ def add_parser(subparsers: Any) -> None:
     build.set_defaults(run=_build)
 
     show = commands.add_parser("show", help="what a digest says")
-    show.add_argument("file", type=Path)
+    show.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
     show.add_argument("--files", action="store_true", help="list every file")
     show.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     show.set_defaults(run=_show)
 
     verify = commands.add_parser("verify", help="check a digest file, and with --content what it is a digest of")
-    verify.add_argument("file", type=Path)
+    verify.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
     verify.add_argument("--content", action="store_true", help="read every file from its store and hash it again")
     verify.set_defaults(run=_verify)
 

@@ -33,6 +33,8 @@ class _Parser(argparse.ArgumentParser):
         for action in self._actions:
             if not action.option_strings and action.nargs is None and getattr(found, action.dest, None) == []:
                 self.error(f"argument {action.metavar or action.dest}: expected one argument")
+        if left and not _commands(self):
+            self.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of this command, not of all
         return found, left
 
 
@@ -43,7 +45,21 @@ def parser() -> argparse.ArgumentParser:
     subparsers = made.add_subparsers(required=True, metavar="COMMAND")
     for command in (demo, up, stop, status, warm, clear, dataset, digest, token):
         command.add_parser(subparsers)
+    _describe(made)
     return made
+
+
+def _commands(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
+    return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    """The `--help` of a command that says no more of itself begins with what the list of commands says of it."""
+    for commands in _commands(parser):
+        about = {shown.dest: shown.help or "" for shown in commands._choices_actions}
+        for name, command in commands.choices.items():
+            command.description = command.description or f"{about[name][:1].upper()}{about[name][1:]}."
+            _describe(command)
 
 
 def main(argv: list[str] | None = None) -> int:

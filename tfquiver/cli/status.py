@@ -28,7 +28,7 @@ _MOST_SESSIONS = 100_000
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("status", help="what is cached, read and saved, and what is wrong")
+    parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
     calls.add_where(parser, positional=True)
     parser.add_argument("--sessions", type=_count, default=20, metavar="N", help="how many, newest first; default: 20")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
