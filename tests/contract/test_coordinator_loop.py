@@ -17,11 +17,13 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver import errors
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.datasets import digest_files
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
@@ -133,6 +135,26 @@ async def test_nobody_reads_what_was_removed_while_it_was_opened(tmp_path: Path)
         with pytest.raises(errors.NotFoundError, match="no data set"):
             await reading
         assert list(coordinator.sessions) == [], "its reader would never leave it"
+
+
+@on_loop
+async def test_a_digest_whose_file_goes_while_it_is_asked_for_is_that_of_no_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        gone, go_on = asyncio.Event(), digest_files.DigestFiles.get
+
+        async def late(files: digest_files.DigestFiles, digest_id: bytes) -> Digest:
+            await gone.wait()
+            return await go_on(files, digest_id)
+
+        monkeypatch.setattr(digest_files.DigestFiles, "get", late)
+        asking = asyncio.create_task(coordinator.registry.digest(DIGEST.digest_id))
+        await asyncio.sleep(0)
+        await coordinator.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)
+        gone.set()
+        with pytest.raises(errors.NotFoundError, match="no data set"):
+            await asking
 
 
 @on_loop

@@ -67,7 +67,11 @@ class Registry(DatasetTable):
     async def digest(self, digest_id: bytes) -> Digest:
         """Raises NotFoundError, CorruptDigestError."""
         self.find(digest_id)
-        return await self._digests.get(digest_id)
+        try:
+            return await self._digests.get(digest_id)
+        except errors.NotFoundError:
+            self.find(digest_id)  # removed meanwhile: that is what to say
+            raise
 
     async def parts(self, digest_id: bytes) -> AsyncIterable[bytes]:
         """The digest file, in order. Raises NotFoundError."""
