@@ -15,7 +15,7 @@ _ANSWER_S = 5.0  # as long as others wait for the first frames
 
 async def stays_away(socket_path: Callable[[], str], away_s: float) -> str:
     """Returns why, once nobody has answered at the node's socket for so long. A time in which this process was stopped,
-    or had no turn, does not count.
+    or had no turn, counts for one attempt at most.
     """
     loop = asyncio.get_running_loop()
     pause_s, silent_s = min(_PAUSE_S, away_s / 4), 0.0

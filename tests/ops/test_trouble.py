@@ -259,6 +259,20 @@ def test_nobody_there(tmp_path: Path) -> None:
         records_of(OpSource(connect_ms=200))
 
 
+def test_a_workers_reader_waits_for_a_node_that_is_starting_again(make_node: MakeNode, tmp_path: Path) -> None:
+    """As long as for one that goes away later: the worker itself ends when it stays away."""
+    library = loader.load()
+    library.set_endpoint("", str(tmp_path / "socket"))
+    library.set_label("worker:1")
+    starting = threading.Timer(1.0, make_node, [SHARDS])
+    starting.start()
+    try:
+        assert Counter(records_of(OpSource(connect_ms=100, reconnect_ms=20_000))) == ALL
+    finally:
+        starting.join()
+        library.set_label("")
+
+
 def test_a_node_that_accepts_and_says_nothing(make_node: MakeNode) -> None:
     node = make_node(SHARDS)
     node.on_open = lambda connection: True

@@ -74,3 +74,14 @@ def test_what_was_saved_is_what_the_store_was_not_asked_for() -> None:
     assert saved([one, other])["bytes"] == 40 and saved([one, other])["since_s"] == 50
     assert saved([other])["bytes"] == saved([other])["requests"] == 0, "a scan that nobody has read yet saved nothing"
     assert saved([])["since_s"] == 0
+
+
+def test_a_directory_of_another_user_is_not_called_one_where_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(errors.PermissionError_, match="the directory is another user's"):
+        read_endpoint(tmp_path)

@@ -30,6 +30,6 @@ async def _made(make: Callable[[], object], then: Callable[[object | None], None
     made = None
     try:
         made = await asyncio.to_thread(make)
-    except Exception:  # noqa: BLE001 - whatever it was: it is tried again when a reader asks again
-        logging.exception("the order of a data set could not be made")
+    except Exception:  # noqa: BLE001 - whatever it was: `then` hears of it
+        logging.exception("computing beside the loop failed")
     then(made)
