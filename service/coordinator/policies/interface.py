@@ -1,0 +1,71 @@
+"""What a policy sees and what it decides. Amounts are bytes, rates bytes/s of raw records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Mode = Literal["none", "cooperative", "uniform", "lru"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """How one data set is cached.
+
+    `uniform` keeps what came first until `cache_bytes` are used, and never evicts; `cooperative` rotates chunks within
+    them; `none` keeps nothing, and has 0 bytes.
+    """
+
+    mode: Mode = "none"
+    cache_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetView:
+    name: str  # of the registry, or any key that is one data set's only
+    size_bytes: int  # what all of it takes on the disks
+    cooperative_bytes: int  # the least that `cooperative` needs: two chunks
+    now: Allocation = Allocation()  # what is in force
+    pin: Allocation | None = None  # a person's choice; no policy touches it
+    resident_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    name: str
+    dataset: str
+    ideal_bytes_per_s: float | None = None  # f*: what it reads where data is never waited for; None: not known yet
+    hit_bytes_per_s: float | None = None  # measured by probing, when all comes from the cache
+    miss_bytes_per_s: float | None = None  # measured by probing, when all comes from the store
+    accelerators: int = 1
+    remaining_bytes: float | None = None  # until the job ends; None: not known
+    irregular: bool = False  # does not read each record once an epoch (curriculum): SiloD section 6
+    remote_pin_bytes_per_s: float | None = None  # an outside scheduler's choice; no policy touches it
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    cache_bytes: int  # of all live nodes
+    remote_bytes_per_s: float | None  # what the store gives all together; None: no limit is known
+    datasets: tuple[DatasetView, ...]
+    jobs: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Data sets that are not named keep nothing; jobs that are not named may read from the store as fast as they can."""
+
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
+    remote_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    # For `tfquiver explain`: by data set or job, which measurement and which rule decided; what was tried and refused.
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+class Policy(Protocol):
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        """The same view gives the same plan. Raises nothing on views that `check_view` passes.
+
+        Args:
+          now: seconds, never falls.
+        """
