@@ -17,8 +17,8 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.nodes.residency import Table
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.node.coordinator import inventory_reports
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.support.digests import digest_of
 from tfquiver.content import rendezvous
 from tfquiver.content.prefixes import Prefixes, of_hashes
-from tfquiver.service.coordinator.nodes import holdings, residency
-from tfquiver.service.coordinator.nodes.holdings import Holdings
-from tfquiver.service.coordinator.nodes.residency import Residency, Table
+from tfquiver.service.coordinator.residency import holdings, residency
+from tfquiver.service.coordinator.residency.holdings import Holdings
+from tfquiver.service.coordinator.residency.residency import Residency, Table
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.

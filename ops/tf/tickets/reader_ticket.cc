@@ -6,8 +6,8 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/reader/process.h"
+#include "ops/core/session/ticket_client.h"
 #include "ops/core/wire/frame.h"
-#include "ops/core/wire/ticket_client.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "tensorflow/core/framework/tensor.h"

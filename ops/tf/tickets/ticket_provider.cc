@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ops/core/reader/process.h"
-#include "ops/core/wire/ticket_client.h"
+#include "ops/core/session/ticket_client.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/tensor.h"
 

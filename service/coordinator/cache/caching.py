@@ -16,8 +16,8 @@ from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Plac
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.nodes.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.order.made_orders import MadeOrders, Run
+from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what

@@ -1,6 +1,4 @@
-"""The nodes as the coordinator knows them: which live, what each has said that it holds, and so which shards are
-resident and where; who owns those that are not. Pure.
+"""The nodes as the coordinator knows them: which live, and what each says with its signs of life. Pure.
 
-Called with every heartbeat, by the cache and by the simulator. Believes what nodes report and nothing else; never
-decides what they should hold.
+Called with every heartbeat. Believes what nodes report and nothing else; never decides what they should hold.
 """

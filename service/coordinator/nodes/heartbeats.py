@@ -9,7 +9,7 @@ from absl import logging
 from tfquiver.content.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
-from tfquiver.service.coordinator.nodes.residency import Change, Residency
+from tfquiver.service.coordinator.residency.residency import Change, Residency
 
 
 class Heartbeats:

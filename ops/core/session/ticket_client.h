@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_WIRE_TICKET_CLIENT_H_
-#define TFQUIVER_OPS_CORE_WIRE_TICKET_CLIENT_H_
+#ifndef TFQUIVER_OPS_CORE_SESSION_TICKET_CLIENT_H_
+#define TFQUIVER_OPS_CORE_SESSION_TICKET_CLIENT_H_
 
 #include <chrono>
 #include <map>
@@ -42,4 +42,4 @@ class SlowNodes {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_WIRE_TICKET_CLIENT_H_
+#endif  // TFQUIVER_OPS_CORE_SESSION_TICKET_CLIENT_H_

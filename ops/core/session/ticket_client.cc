@@ -1,4 +1,4 @@
-#include "ops/core/wire/ticket_client.h"
+#include "ops/core/session/ticket_client.h"
 
 #include <poll.h>
 #include <unistd.h>

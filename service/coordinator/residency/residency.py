@@ -12,8 +12,8 @@ import numpy.typing as npt
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import Prefixes, of_rows
 from tfquiver.content.rendezvous import Owners
-from tfquiver.service.coordinator.nodes.holdings import Holdings
-from tfquiver.service.coordinator.nodes.table_index import TableIndex
+from tfquiver.service.coordinator.residency.holdings import Holdings
+from tfquiver.service.coordinator.residency.table_index import TableIndex
 
 _NOBODY = -1
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
