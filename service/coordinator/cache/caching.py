@@ -88,15 +88,36 @@ class Caching:
     # Settings.
 
     def fix(
-        self, digest: Digest, asked: types_pb2.CacheSetting, quotas_bytes: Sequence[int]
+        self, digest: Digest, asked: types_pb2.CacheSetting, quotas_bytes: Sequence[int], policy: str = ""
     ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
-        """What is to be journaled, and what `set` wants beside it. In a thread. Raises as Placement.fix.
-
-        Args:
-          quotas_bytes: of the live nodes.
-        """
-        fixed = self.placement.fix(digest, asked, quotas_bytes)
+        """What is to be journaled, and what `set` wants beside it. In a thread. Args and errors as Placement.fix."""
+        fixed = self.placement.fix(digest, asked, quotas_bytes, policy)
         return fixed, ChunkPlan.of(digest, fixed) if fixed.mode == COOPERATIVE else None
+
+    def resized(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> types_pb2.CacheSetting | None:
+        """What a policy's decision makes of the setting there is, where only the bytes change: chunks and samplers stay.
+        None: it has to be made anew."""
+        before = self.placement.setting(digest_id)
+        if asked.mode != before.mode:
+            return None
+        if asked.mode == COOPERATIVE:
+            plan = self._plans.get(digest_id)
+            if plan is None or not plan.has_room(asked.allocation_bytes):
+                return None
+        resized = types_pb2.CacheSetting()
+        resized.CopyFrom(before)
+        resized.allocation_bytes, resized.decided_by = asked.allocation_bytes, policy
+        return resized
+
+    def resize(self, digest_id: bytes) -> None:
+        """What `resized` gave has been applied."""
+        if plan := self._plans.get(digest_id):
+            plan.setting = self.placement.setting(digest_id)
+            if digest_id in self.rotations:
+                self.rotations.allocate(digest_id, self._share)
+                self.rotations.look(digest_id)
+        self.settings_set += 1
+        self.announce()
 
     def apply(self, record: CacheSet) -> None:
         self.placement.apply(record)
@@ -153,7 +174,7 @@ class Caching:
                 self.rotations.stop(digest_id)
                 self.residency.close(digest_id)
         self._start()
-        share = self.placement.share([node.quota_bytes for node in self._membership.live()])
+        share = self._share
         for digest_id in self.rotations:
             self.rotations.allocate(digest_id, share)
         self.rotations.tick()
@@ -173,6 +194,10 @@ class Caching:
         missing = [shard for shard in shards if not resident[shard]]
         elsewhere = [shard for shard in shards if self.residency.holder(table, shard) not in ("", node_id)]
         return missing, elsewhere
+
+    @property
+    def _share(self) -> float:
+        return self.placement.share([node.quota_bytes for node in self._membership.live()])
 
     def _start(self) -> None:
         """Lets rotations begin, once all that is resident is known: the rest they would have evicted."""

@@ -1,4 +1,4 @@
-"""How each data set is to be cached: what was set by hand, checked against what there is. Pure."""
+"""How each data set is to be cached: what a person or a policy has set, checked against what there is. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ class Placement:
         digest: Digest,
         asked: types_pb2.CacheSetting,
         quotas_bytes: Sequence[int],
+        policy: str = "",
     ) -> types_pb2.CacheSetting:
         """What is to be set where `asked` leaves things open. Takes a while for millions of shards.
 
         Args:
           quotas_bytes: of the live nodes.
+          policy: which one asks; its plan fits as a whole, and says how many bytes. Empty: a person, for whom what
+            policies have decided makes way.
 
         Raises:
           InvalidArgumentError: a field that cannot be right.
@@ -50,10 +53,10 @@ class Placement:
             raise errors.InvalidArgumentError(f"setting.mode: {asked.mode} is not none, cooperative, uniform or lru")
         if asked.mode != COOPERATIVE and (asked.rotation or asked.chunks or asked.partitions):
             raise errors.InvalidArgumentError("setting: rotation, chunks and partitions are for mode cooperative")
-        fixed = types_pb2.CacheSetting(mode=asked.mode, allocation_bytes=asked.allocation_bytes)
+        fixed = types_pb2.CacheSetting(mode=asked.mode, allocation_bytes=asked.allocation_bytes, decided_by=policy)
         if asked.mode == NONE:
             fixed.allocation_bytes = 0
-        else:
+        elif not policy:
             self._fix_allocation(digest.digest_id, fixed, [quota for quota in quotas_bytes if quota])
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
@@ -81,13 +84,18 @@ class Placement:
     def in_force(self) -> dict[bytes, types_pb2.CacheSetting]:
         return {digest_id: setting for digest_id, setting in self.settings.items() if self.known(digest_id)}
 
+    @property
+    def pins(self) -> dict[bytes, types_pb2.CacheSetting]:
+        """What persons have set."""
+        return {digest_id: setting for digest_id, setting in self.in_force.items() if not setting.decided_by}
+
     def snapshot(self) -> Iterator[log_pb2.CommitRecord]:
         for digest_id, setting in self.settings.items():
             yield log_pb2.CommitRecord(cache_set=log_pb2.CacheSet(digest_id=digest_id, setting=setting))
 
     def _fix_allocation(self, digest_id: bytes, fixed: types_pb2.CacheSetting, quotas_bytes: list[int]) -> None:
         there_bytes = sum(quotas_bytes)
-        taken_bytes = sum(other.allocation_bytes for key, other in self.in_force.items() if key != digest_id)
+        taken_bytes = sum(other.allocation_bytes for key, other in self.pins.items() if key != digest_id)
         free_bytes = max(0, there_bytes - taken_bytes)
         if not fixed.allocation_bytes and fixed.mode in (COOPERATIVE, LRU):
             fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1))

@@ -45,8 +45,13 @@ class ChunkPlan:
         self._cut, self._seed = cut, seed
         self.sizes_bytes = most_disk_bytes(lengths).astype(np.uint64)
         self.setting = setting
-        by_chunk = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64)
-        check_room(by_chunk.tolist(), setting.allocation_bytes)
+        by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
+        check_room(by_chunk, setting.allocation_bytes)
+        self._two_bytes = sum(sorted(by_chunk)[-2:])
+
+    def has_room(self, allocation_bytes: int) -> bool:
+        """Whether these chunks could rotate within so many bytes."""
+        return self._two_bytes <= allocation_bytes
 
     @functools.cached_property
     def units(self) -> ChunkLayout:

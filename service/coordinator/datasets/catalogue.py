@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 
 from absl import logging
 
@@ -128,6 +128,29 @@ class Catalogue:
             await self._log.synced()
         logging.info("data set %s is cached so: %s", digest_id.hex(), str(fixed).replace("\n", " "))
         return fixed
+
+    async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
+        """What a policy has decided; an empty setting takes its own away. What a person has set meanwhile, or removed,
+        stays so. Raises what `set_cache` does, when some of it may have been carried out."""
+        live = [node.quota_bytes for node in self._membership.live()]
+        for digest_id, asked in decided.items():
+            digest = await self._registry.digest(digest_id) if asked.mode else None
+            async with self._setting:
+                await self._log.writable()
+                before = self._caching.placement.settings.get(digest_id)
+                if digest_id not in self._registry or (before and not before.decided_by):
+                    continue
+                plan = None
+                fixed = self._caching.resized(digest_id, asked, policy) if digest else asked
+                anew = fixed is None or digest is None
+                if fixed is None:
+                    assert digest is not None
+                    fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, live, policy)
+                record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
+                self._log.append(record)
+                self._caching.apply(record.cache_set)
+                self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
+                await self._log.synced()
 
     def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         self._registry.find(digest_id)

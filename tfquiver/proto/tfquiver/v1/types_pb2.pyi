@@ -240,6 +240,7 @@ class CacheSetting(_message.Message):
     ROTATION_FIELD_NUMBER: _builtins.int
     CHUNKS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    DECIDED_BY_FIELD_NUMBER: _builtins.int
     mode: Global___CacheMode.ValueType
     allocation_bytes: _builtins.int
     """Disk bytes on all nodes together; each keeps its part, by its share of the quotas. 0 in a request: all the quotas;
@@ -252,6 +253,10 @@ class CacheSetting(_message.Message):
     0 in a request: derived.
     """
     partitions: _builtins.int
+    decided_by: _builtins.str
+    """The policy that decided it, and may decide otherwise at any time; empty: a person did, and no policy touches it.
+    Not for requests.
+    """
     def __init__(
         self,
         *,
@@ -260,10 +265,11 @@ class CacheSetting(_message.Message):
         rotation: _builtins.str = ...,
         chunks: _builtins.int = ...,
         partitions: _builtins.int = ...,
+        decided_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_bytes", b"allocation_bytes", "chunks", b"chunks", "mode", b"mode", "partitions", b"partitions", "rotation", b"rotation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_bytes", b"allocation_bytes", "chunks", b"chunks", "decided_by", b"decided_by", "mode", b"mode", "partitions", b"partitions", "rotation", b"rotation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
