@@ -95,8 +95,8 @@ class Caching:
         return fixed, ChunkPlan.of(digest, fixed) if fixed.mode == COOPERATIVE else None
 
     def resized(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> types_pb2.CacheSetting | None:
-        """What a policy's decision makes of the setting there is, where only the bytes change: chunks and samplers stay.
-        None: it has to be made anew."""
+        """What a policy's decision makes of the setting there is, where only the bytes change: chunks and samplers
+        stay. None: it has to be made anew."""
         before = self.placement.setting(digest_id)
         if asked.mode != before.mode:
             return None

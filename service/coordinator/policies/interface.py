@@ -54,7 +54,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Data sets that are not named keep nothing; jobs that are not named may read from the store as fast as they can."""
+    """Data sets that are not named keep nothing; jobs that are not named may read from the store as they can."""
 
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
     remote_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
