@@ -47,7 +47,7 @@ class Incoming:
         await self._room.give_back(memory_bytes(header))
 
     async def insert(self, header: entry.Header, stored: bytes, sender: str) -> None:
-        """Raises DataLossError, ResourceExhaustedError: it is not kept, or has not landed for so long: it goes on then."""
+        """Raises DataLossError, ResourceExhaustedError: it is not kept, or not yet, and goes on."""
         task = asyncio.get_running_loop().create_task(self._insert(header, stored, sender))
         self._under_way.add(task)
         task.add_done_callback(self._over)
