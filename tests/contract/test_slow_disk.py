@@ -86,3 +86,38 @@ async def test_nobody_waits_long_for_the_disk_of_another_node(tmp_path: Path, mo
         await asyncio.sleep(0)
         await asyncio.to_thread(b.peers.put, "a", made[7], True)
         assert made[7].hash in a.disk and made[6].hash not in a.disk
+
+
+@on_loop
+async def test_who_asks_a_node_whose_disk_hangs_reads_the_store(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said for two minutes that it was at work, of eight shards at a time: another node's cold epoch stood still."""
+    monkeypatch.setattr("tfquiver.service.node.shards.disk_reads.HANGS_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
+    let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
+    warm, cold = range(4), range(4, digest.num_shards)
+    async with (
+        asyncio.timeout(30),
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        for index in warm:
+            (await a.source.get(digest, index, "a")).close()
+        open_entry = a.disk.open_entry
+
+        def slow(hash: bytes) -> Any:
+            assert let_go.wait(30)
+            return open_entry(hash)
+
+        monkeypatch.setattr(a.disk, "open_entry", lambda hash: slow(hash) if hash in a.disk else None)
+        own = [asyncio.ensure_future(a.source.get(digest, index, "a")) for index in warm]
+        try:
+            async with asyncio.timeout(10):
+                for index in cold:
+                    assert is_shard(await b.source.get(digest, index, "a"), digest, index)
+        finally:
+            let_go.set()
+        for reader in own:
+            (await reader).close()
+        assert not a.source.disk_hangs

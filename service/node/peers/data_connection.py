@@ -218,6 +218,8 @@ class DataConnection:
         while True:
             await asyncio.sleep(WORKING_S)
             if self._asked and not self._sending.locked():
+                if self._services.source.disk_hangs:  # the peer would wait for minutes; it has the store
+                    raise errors.UnavailableError("the disk does not answer")
                 await self._send(frames.Working())
 
     async def _send(self, frame: frames.Frame) -> None:
