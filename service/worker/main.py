@@ -100,7 +100,7 @@ async def serve() -> None:
     try:
         await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
         if FLAGS.node_dir:
-            place.found(await asyncio.to_thread(running_node, Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
+            place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
         from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
@@ -165,6 +165,19 @@ async def _dispatcher_answers(address: str, deadline_s: float) -> None:
         raise errors.UnavailableError(
             f"--dispatcher={address} has not answered for {deadline_s:g} s; is tfquiver-dispatcher running there?"
         ) from error
+
+
+async def _node_answers(directory: Path, deadline_s: float) -> NodeEndpoint:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + deadline_s
+    while True:
+        try:
+            return await asyncio.to_thread(running_node, directory)
+        except errors.NotFoundError as error:
+            if loop.time() >= give_up_at:
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "%s; trying again", 5, error)
+            await asyncio.sleep(0.2)
 
 
 def _worker_address() -> str:

@@ -13,7 +13,6 @@ import os
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -49,15 +48,10 @@ class SetEndpoint(Protocol):
     def set_endpoint(self, name: str, socket_path: str) -> None: ...
 
 
-def running_node(cache_dir: Path, within_s: float = 0.0) -> NodeEndpoint:
-    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers within so long."""
-    give_up_at = time.monotonic() + within_s
-    while (endpoint := find(cache_dir)) is None:
-        what = f"no tfquiver-node answers in {cache_dir}"
-        if time.monotonic() >= give_up_at:
-            raise errors.NotFoundError(f"{what}; start one with --cache_dir={cache_dir}")
-        logging.log_every_n_seconds(logging.WARNING, "%s; trying again", 5, what)
-        time.sleep(_FIRST_PAUSE_S)
+def running_node(cache_dir: Path) -> NodeEndpoint:
+    """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
+    if (endpoint := find(cache_dir)) is None:
+        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
     return endpoint
 
 
