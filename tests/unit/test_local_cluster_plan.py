@@ -35,7 +35,8 @@ def test_every_server_finds_the_others() -> None:
     assert lines["coordinator"] == ["--port=1", "--work_dir=/cache/coordinator"]
     assert lines["node"] == ["--cache_dir=/cache", "--coordinator=localhost:1", "--quota=5GiB", "--codec=raw"]
     assert lines["dispatcher"] == ["--port=2", "--work_dir=/cache/dispatcher", "--node_dir=/cache"]
-    assert lines["worker"] == ["--port=3", "--node_dir=/cache", "--dispatcher=localhost:2", "--port=9"]
+    worker = ["--port=3", "--node_dir=/cache", "--dispatcher=localhost:2", "--connect_timeout_s=240", "--port=9"]
+    assert lines["worker"] == worker
 
 
 @given(st.integers(0, 9), st.integers(1, 65535), st.lists(st.integers(0, 65535), max_size=4))

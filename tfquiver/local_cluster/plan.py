@@ -10,6 +10,8 @@ from tfquiver.daemon.up_file import Ports
 
 COORDINATOR, NODE, DISPATCHER, WORKER = KINDS = ("coordinator", "node", "dispatcher", "worker")
 WITH_TENSORFLOW = frozenset({DISPATCHER, WORKER})
+# A worker that its node was away from too long ends; whoever starts it again must not give up before the node is there.
+_NODE_IS_STARTED_AGAIN = "--connect_timeout_s=240"
 LOCKS = ("node.lock", "coordinator/lock", "dispatcher/dispatcher.lock")
 
 
@@ -89,5 +91,5 @@ def arguments(server: ServerPlan, wish: Wish, ports: Ports) -> list[str]:
         case "dispatcher":
             made = [own, f"--work_dir={at / 'dispatcher'}", f"--node_dir={at}"]
         case _:
-            made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}"]
+            made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}", _NODE_IS_STARTED_AGAIN]
     return [*made, *wish.flags.get(server.kind, ())]

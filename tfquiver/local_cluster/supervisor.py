@@ -100,12 +100,12 @@ class Supervisor:
         while True:
             process = self._running[server]
             how = await process.wait()
-            if not self._is_ours():
-                raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
+            self._check_ours(server, how)
             restarts.ended(loop.time())
             self._say(f"the {server.name} (pid {process.pid}) ended: {how}; it is started again")
             while not restarts.hopeless:
                 await asyncio.sleep(restarts.pause_s)
+                self._check_ours(server, how)
                 try:
                     await self._start(server)
                 except errors.UnavailableError as error:
@@ -119,6 +119,10 @@ class Supervisor:
                 raise errors.UnavailableError(
                     f"the {server.name} is given up: {restarts.hopeless}; see {self._logs / server.name}.log"
                 )
+
+    def _check_ours(self, server: ServerPlan, how: str) -> None:
+        if not self._is_ours():
+            raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
 
     async def _stop(self) -> None:
         """Readers before what they read from."""
