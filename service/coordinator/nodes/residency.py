@@ -38,7 +38,8 @@ class Table:
         self.prefixes: Prefixes = of_rows(digest.hashes)
         self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
         self.sorted = self.prefixes[self._order]
-        self.several = np.zeros(digest.num_shards, np.bool_)  # another than `holder` may hold it, too
+        self.second = np.full(digest.num_shards, _NOBODY, np.int32)  # of another that holds it, too
+        self.more = np.zeros(digest.num_shards, np.bool_)  # and so may others than these two
         self._owners: Owners | None = None
         self._owners_among: tuple[str, ...] = ()
 
@@ -68,7 +69,10 @@ class Table:
     def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
         """A node holds these. Returns those that none held before."""
         fresh = self.holder[shards] == _NOBODY
-        self.several[shards[~fresh & (self.holder[shards] != number)]] = True
+        also = shards[~fresh & (self.holder[shards] != number) & (self.second[shards] != number)]
+        second = self.second[also] == _NOBODY
+        self.more[also[~second]] = True
+        self.second[also[second]] = number
         self.holder[shards[fresh]] = number
         return _mark(self, shards[fresh], 1)
 
@@ -182,19 +186,21 @@ class Residency:
 
     def _drop(self, table: Table, number: int, values: Prefixes) -> npt.NDArray[np.uint32]:
         shards = table.find(values)
+        table.second[shards[table.second[shards] == number]] = _NOBODY
         shards = shards[table.holder[shards] == number]
-        gone, doubtful = shards[~table.several[shards]], shards[table.several[shards]]
-        for other, inventory in self._inventories.items():
+        second = table.second[shards]
+        table.holder[shards], table.second[shards] = second, _NOBODY
+        shards = shards[second == _NOBODY]
+        gone, doubtful = shards[~table.more[shards]], shards[table.more[shards]]
+        for other, inventory in self._inventories.items():  # where there are a thousand, this takes a second
             if not len(doubtful):
                 break
             if other != number:
                 there = inventory.contains(table.prefixes[doubtful])
                 table.holder[doubtful[there]] = other
                 doubtful = doubtful[~there]
-        table.several[doubtful] = False
-        gone = np.concatenate((gone, doubtful))
-        table.holder[gone] = _NOBODY
-        return _mark(table, gone, 0)
+        table.more[doubtful] = False
+        return _mark(table, np.concatenate((gone, doubtful)), 0)
 
 
 def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:
