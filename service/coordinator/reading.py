@@ -171,6 +171,8 @@ class Reading:
             async with lock:
                 while digest_id not in self._caching:
                     digest = await self._registry.digest(digest_id)
+                    for _ in self._residency.merge():
+                        await asyncio.sleep(0)
                     opening = self._residency.opening()
                     try:
                         prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from tfquiver.service.coordinator.nodes.holdings import Holdings
 from tfquiver.service.coordinator.nodes.table_index import TableIndex
 
 _NOBODY = -1
+_MERGED_AT_ONCE = 50_000  # hashes: some ms
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 
 
@@ -104,6 +105,15 @@ class Residency:
 
     def tables(self) -> list[bytes]:
         return list(self._tables)
+
+    def merge(self) -> Iterator[None]:
+        """Some at a time, what `opening` would do at once: a second where a thousand nodes have told of much."""
+        merged = 0
+        for inventory in list(self._inventories.values()):
+            merged += inventory.merge()
+            if merged >= _MERGED_AT_ONCE:
+                merged = 0
+                yield
 
     def opening(self) -> Opening:
         """What `Table.enter` wants, in a thread; what changes until `finish` is remembered."""
