@@ -60,7 +60,7 @@ class Readers:
         session.reader_opened(reader)
         dropped = session.hold(reader, held, by_same_node=same)
         session.last_used = session.last_progress = now
-        # Who opens first brings nothing: did each of a thousand wake all that wait, half a million leases were asked for.
+        # Who opens first brings nothing: if each of a thousand woke all that wait, they would ask half a million times.
         if before and not (before.leases_unknown and session.waits_for_readers):
             self._decisions.changed(session_id)
         return session, dropped
