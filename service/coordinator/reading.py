@@ -176,6 +176,8 @@ class Reading:
                     opening = self._residency.opening()
                     try:
                         prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)
+                        for _ in self._residency.catch_up(prepared[0], opening):
+                            await asyncio.sleep(0)
                         if digest_id not in self._caching:
                             self._caching.open(opening, *prepared)
                     finally:

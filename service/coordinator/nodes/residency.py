@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class Opening:
     """Of a data set that a thread makes the table of: what each node held when that began, and what happened since."""
 
     inventories: list[tuple[int, Prefixes]]  # number of a node, and what it holds
-    late: list[tuple[int, bool, Prefixes]] = field(default_factory=list)  # and whether it came, or went
+    late: deque[tuple[int, bool, Prefixes]] = field(default_factory=deque)  # and whether it came, or went
 
 
 class Table:
@@ -121,6 +122,17 @@ class Residency:
         self._openings.append(opening)
         return opening
 
+    def catch_up(self, table: Table, opening: Opening) -> Iterator[None]:
+        """Before `open`, a report at a time: after a restart all nodes may tell all that they hold while a table is
+        made, and to look for millions of shards in it takes seconds."""
+        while opening.late:
+            number, there, values = opening.late.popleft()
+            if there:
+                table.set(table.find(values), number)
+            else:
+                self._drop(table, number, values)
+            yield
+
     def finish(self, opening: Opening) -> None:
         self._openings.remove(opening)
 
@@ -131,11 +143,8 @@ class Residency:
             table.enter(opening)
         self._tables[table.digest.digest_id] = table
         self._index.add(table.digest.digest_id, table.sorted)
-        for number, there, values in opening.late:
-            if there:
-                table.set(table.find(values), number)
-            else:
-                self._drop(table, number, values)
+        for _ in self.catch_up(table, opening):
+            pass
 
     def close(self, digest_id: bytes) -> None:
         self._tables.pop(digest_id, None)
