@@ -59,3 +59,23 @@ def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(monkeypatch: p
     [(_, again)] = subject.added("node", its)
     assert [len(shards) for _, shards in subject.node_gone("node")] == [len(again)]
     assert set(searched) == {digests[7].digest_id}
+
+
+def test_data_sets_that_come_and_go_cost_little_more_than_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To copy the index for each of a thousand held the loop up for many seconds."""
+    copied, kept = list[int](), TableIndex._kept
+
+    def counted(self: TableIndex, part: table_index.Part) -> table_index.Part:
+        copied.append(len(part[0]))
+        return kept(self, part)
+
+    monkeypatch.setattr(TableIndex, "_kept", counted)
+    subject, tables, shards = TableIndex(), 256, 20
+    for number in range(tables):
+        subject.add(number.to_bytes(2, "big"), np.arange(number, number + shards, dtype=np.uint64))
+    assert sum(copied) < 10 * tables * shards, "the logarithm of how many there are, for each"
+    copied.clear()
+    for number in range(tables):
+        subject.remove(number.to_bytes(2, "big"))
+    assert sum(copied) < 3 * tables * shards
+    assert not list(subject.having(np.arange(tables, dtype=np.uint64)))
