@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfquiver.service.coordinator.nodes.holdings import Holdings
+from tfquiver.service.coordinator.nodes.residency import Table
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
@@ -27,8 +29,6 @@ from tfquiver.service.coordinator.cache.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import digest_files
 from tfquiver.service.coordinator.nodes import residency
-from tfquiver.service.coordinator.nodes.holdings import Holdings
-from tfquiver.service.coordinator.nodes.residency import Table
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
