@@ -83,9 +83,10 @@ def _joined(parts: list[Part]) -> Part:
 
 
 def _merged(one: Part, other: Part) -> Part:
-    values, numbers = (np.empty(len(a) + len(b), a.dtype) for a, b in zip(one, other, strict=True))
+    size = len(one[0]) + len(other[0])
+    values, numbers = np.empty(size, np.uint64), np.empty(size, np.uint32)
     places = np.searchsorted(one[0], other[0]) + np.arange(len(other[0]))
-    rest = np.ones(len(values), np.bool_)
+    rest = np.ones(size, np.bool_)
     rest[places] = False
     values[places], numbers[places] = other
     values[rest], numbers[rest] = one
