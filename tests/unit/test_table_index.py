@@ -16,11 +16,14 @@ from tfquiver.service.coordinator.residency.table_index import TableIndex
 tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
 
 
-@given(tables, st.lists(st.integers(0, 30), max_size=20))
+@given(tables, st.lists(st.integers(0, 30), max_size=20), st.integers(0, 30))
 @settings(deadline=None)
-def test_each_table_is_told_of_what_it_has(events: list[tuple[int, list[int] | None]], asked: list[int]) -> None:
+def test_each_table_is_told_of_what_it_has(
+    events: list[tuple[int, list[int] | None]], asked: list[int], most_merged: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_index, "_MOST_INDEXED", 10)
+        patch.setattr(table_index, "_MOST_MERGED", most_merged)
         index, expected = TableIndex(), dict[bytes, set[int]]()
         for number, values in events:
             name = bytes([number])

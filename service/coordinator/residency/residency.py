@@ -52,6 +52,7 @@ class Table:
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""
+        values = np.sort(values)  # so that neighbours are looked for one after the other: a fourth of the time
         first = np.searchsorted(self.sorted, values, "left")
         counts = np.searchsorted(self.sorted, values, "right") - first
         found = np.flatnonzero(counts)

@@ -11,13 +11,15 @@ from tfquiver.content.prefixes import Prefixes
 from tfquiver.service.coordinator.order.slots import distinct
 
 _MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is searched by itself
+_MOST_MERGED = 1 << 20  # hashes: some hundredths of a second
 Part = tuple[Prefixes, npt.NDArray[np.uint32]]  # hashes, sorted, and the number of the table that has each
 
 
 class TableIndex:
     """Tables by the first 8 bytes of their shards' hashes; 12 bytes a shard of small tables.
 
-    In parts, each more than twice the next: what a table costs that comes grows with the logarithm of all there are.
+    In parts, each more than twice the next, or too large to be merged: what a table costs that comes grows with the
+    logarithm of all there are.
     Of a table that has gone the hashes stay until they are half of all, or come to be merged.
     """
 
@@ -38,8 +40,8 @@ class TableIndex:
         self._small[self._next], self._numbers[digest_id] = (digest_id, len(values)), self._next
         last = values, np.full(len(values), self._next, np.uint32)
         self._next += 1
-        while self._parts and len(self._parts[-1][0]) <= 2 * len(last[0]):
-            last = self._merged([self._parts.pop(), last])
+        while self._parts and len(self._parts[-1][0]) <= min(2 * len(last[0]), _MOST_MERGED - len(last[0])):
+            last = _merged(self._kept(self._parts.pop()), last)
         self._parts.append(last)
 
     def remove(self, digest_id: bytes) -> None:
@@ -66,11 +68,6 @@ class TableIndex:
             if its := self._small.get(int(numbers[some[0]])):
                 yield its[0], values[some[0] : some[-1] + 1]
 
-    def _merged(self, parts: list[Part]) -> Part:
-        values, numbers = self._kept(_joined(parts))
-        order = np.argsort(values, kind="stable")
-        return values[order], numbers[order]
-
     def _kept(self, part: Part) -> Part:
         """Without tables that have gone."""
         values, numbers = part
@@ -83,6 +80,17 @@ class TableIndex:
 
 def _joined(parts: list[Part]) -> Part:
     return np.concatenate([values for values, _ in parts]), np.concatenate([numbers for _, numbers in parts])
+
+
+def _merged(one: Part, other: Part) -> Part:
+    size = len(one[0]) + len(other[0])
+    values, numbers = np.empty(size, np.uint64), np.empty(size, np.uint32)
+    places = np.searchsorted(one[0], other[0]) + np.arange(len(other[0]))
+    rest = np.ones(size, np.bool_)
+    rest[places] = False
+    values[places], numbers[places] = other
+    values[rest], numbers[rest] = one
+    return values, numbers
 
 
 def _found(part: Part, asked: Prefixes) -> Part:
