@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfquiver.service.coordinator.nodes.holdings import Holdings
-from tfquiver.service.coordinator.nodes.residency import Table
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
@@ -32,6 +30,8 @@ from tfquiver.service.coordinator.nodes import residency
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.residency.holdings import Holdings
+from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY
