@@ -26,10 +26,10 @@ from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import digest_files
-from tfquiver.service.coordinator.nodes import residency
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.residency import residency
 from tfquiver.service.coordinator.residency.holdings import Holdings
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.session import LeaseState
