@@ -27,6 +27,7 @@ def told(name: str) -> dict[str, Any]:
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
+        "dispatchers": [],
         "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]),
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}
@@ -98,6 +99,38 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     assert status_view.problems(healthy | {"nodes": []}) == [
         "no node keeps anything: start tfquiver-node with a --quota, or tfquiver up"
     ]
+
+
+def worker(port: int, silent_s: int = 0, idle_s: int = 0) -> dict[str, Any]:
+    return {"address": f"w:{port}", "silent_ms": 1000 * silent_s, "idle_ms": 1000 * idle_s}
+
+
+@pytest.mark.parametrize(
+    ("its", "problem", "line"),
+    [
+        (worker(1), False, "2 workers"),
+        (worker(1, silent_s=6), False, "2 workers"),  # one question unanswered
+        (worker(1, silent_s=37), True, "2 workers, 1 silent"),
+        (worker(1, silent_s=601, idle_s=3), True, "2 workers, 1 silent"),
+        (worker(1, silent_s=601, idle_s=601), False, "2 workers, 1 silent"),
+    ],
+)
+def test_a_worker_that_epochs_wait_for_is_a_problem(its: dict[str, Any], problem: bool, line: str) -> None:
+    status = told("run") | {"dispatchers": [{"address": "head:5050", "workers": [its, worker(2)]}]}
+    found = [said for said in status_view.problems(status) if "worker" in said]
+    assert len(found) == problem
+    if found:
+        silent = its["silent_ms"] // 1000
+        assert found[0].startswith(f"worker w:1 of dispatcher head:5050 has not answered for {silent} s: each epoch wa")
+    out = io.StringIO()
+    status_view.show(status, calls.console(file=out, width=80))
+    assert f"\ndispatcher head:5050   {line}\n" in out.getvalue()
+
+
+def test_a_cluster_without_a_dispatcher_says_nothing_of_one() -> None:
+    out = io.StringIO()
+    status_view.show(told("run"), calls.console(file=out, width=80))
+    assert "dispatcher" not in out.getvalue() and "worker" not in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`tfquiver status`: nodes, data sets and sessions of a cluster; what a directory holds where no node runs."""
+"""`tfquiver status`: nodes, dispatchers, data sets, sessions of a cluster; of a directory without node its content."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes
+        asked = coordinator_pb2.ListDispatchersRequest()
+        listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
         datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = calls.ask(stub.ListSessions, wanted, token, whom).sessions
@@ -72,15 +74,16 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     told = list(_nodes(nodes, token))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
-    asked = totals["hits"] + totals["peer_hits"] + totals["misses"]
+    given = totals["hits"] + totals["peer_hits"] + totals["misses"]
     names = {dataset.digest_id: dataset.name for dataset in datasets}
     status = {
         "coordinator": address,
         "nodes": told,
+        "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
         "sessions": [plain(info) | {"dataset": names.get(info.digest_id, "")} for info in infos],
         **totals,
-        "hit_ratio": (totals["hits"] + totals["peer_hits"]) / asked if asked else None,
+        "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),
     }
     return {"problems": status_view.problems(status), **status}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from tfquiver.cli import calls
+from tfquiver.cli import calls, workers_view
 from tfquiver.cli.calls import cut, table
 from tfquiver.trust import plain_text
 
@@ -65,6 +65,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             is_full = node["used_bytes"] > _FULL * node["quota_bytes"]
             why = "its quota is used up" if is_full else "its disk or a setting has no room"
             found.append(f"{name}: {count} times a shard could not be kept: {why}")
+    found += workers_view.problems(status["dispatchers"])
     for one in status["datasets"]:
         if quota and one["size_bytes"] > quota and one["cache"]["mode"] in ("unset", "uniform"):
             found.append(
@@ -88,6 +89,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
+    for dispatcher in status["dispatchers"]:
+        console.print(workers_view.line(dispatcher), soft_wrap=True)
     console.print(_saved(status["saved"]))
     nodes = table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
     for node in status["nodes"]:
