@@ -42,6 +42,7 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         assert sorted("error" in node for node in told["nodes"]) == [False] + [True] * HANGING
         mute_at = f"at localhost:{mute.getsockname()[1]} does not answer within 2 s"
         assert any(mute_at in node.get("error", "") for node in told["nodes"]), "which machine it is, is said"
+        assert {node["host"] for node in told["nodes"]} == {socket.gethostname()}
         for arguments in (
             ["status", address],
             ["status", "--service", address],

@@ -147,7 +147,7 @@ def console(**arguments: Any) -> Console:
 
 def table(*headings: str) -> Table:
     """Narrow: it is read in terminals of 80 columns. Headings and figures are never cut, names are."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         made.add_column(heading, justify="right" if number else "left", no_wrap=True, min_width=len(heading))
     return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls, cold, status_view
+from tfquiver.cli import calls, cold, status_view, words
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_view import saved
 from tfquiver.daemon.service_name import coordinator_address
@@ -81,12 +82,17 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         "nodes": told,
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
-        "sessions": [plain(info) | {"dataset": names.get(info.digest_id, "")} for info in infos],
+        "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),
     }
     return {"problems": status_view.problems(status), **status}
+
+
+def with_state(session: dict[str, Any]) -> dict[str, Any]:
+    """`ended` is the coordinator's word; `state` is what it comes to."""
+    return session | {"state": words.state(session)}
 
 
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str, Any]]:
@@ -97,11 +103,12 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
             questions: list[calls.Asked] = []
             for node in some:
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
-                whom = f"node {status_view.short(node.node_id)} at {node.control_address}"
+                whom = f"node {words.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
+                where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
-                    yield {**plain(node), "error": str(reply)}
+                    yield {**plain(node), **where, "error": str(reply)}
                     continue
                 counters = plain(reply)
-                yield {**counters.pop("node"), **counters}
+                yield {**counters.pop("node"), **where, **counters}
