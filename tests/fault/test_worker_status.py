@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(forks: WorkerFork
         cluster.workers[0].restart()
         wait_until(lambda: told()["problems"] == [], "it is back", 60.0)
         assert workers() == both
+        cluster.workers[1].kill()
+        cluster.dispatcher.kill()
+        shutil.rmtree(tmp_path / "cluster" / "dispatcher")
+        cluster.dispatcher.restart()
+        wait_until(lambda: workers() == [cluster.workers[0].address], "that is how it forgets", 60.0)
 
 
 @pytest.fixture
