@@ -75,7 +75,7 @@ class NodeChild:
             assert self._process is not None
             code = await self._process.wait()
             raise errors.UnavailableError(
-                f"the node of {self._cache_dir} did not start (exit code {code}): see its messages above"
+                f"the node of {self._cache_dir} did not start ({_ending(code)}): see its messages above"
             )
         self._on_ready(read_endpoint(self._cache_dir))
 

@@ -28,6 +28,16 @@ def test_what_is_started_in_what_order() -> None:
     assert names(Wish(HERE, workers=0)) == [["coordinator"], ["node"]], "no tf.data service without workers"
 
 
+def test_who_waits_is_told_for_what() -> None:
+    """TensorFlow takes ten seconds and more to load, twice."""
+    told = [plan.progress(Wish(HERE, workers=2), up) for up in (1, 2, 3)]
+    assert told == [
+        "so far up: coordinator; starting: node ...",
+        "so far up: coordinator, node; loading TensorFlow: dispatcher ...",
+        "so far up: coordinator, node, dispatcher; loading TensorFlow: 2 workers ...",
+    ]
+
+
 def test_every_server_finds_the_others() -> None:
     got = Ports(1, 2, [3])
     wish = Wish(HERE, quota="5GiB", flags={"node": ["--codec=raw"], "worker": ["--port=9"]})

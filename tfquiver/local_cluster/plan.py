@@ -53,6 +53,14 @@ def servers(wish: Wish) -> list[list[ServerPlan]]:
     return steps
 
 
+def progress(wish: Wish, up: int) -> str:
+    """What a person waits for when so many steps are up; there are more."""
+    steps = servers(wish)
+    names = [step[0].kind if len(step) == 1 else f"{len(step)} {step[0].kind}s" for step in steps]
+    doing = "loading TensorFlow" if steps[up][0].kind in WITH_TENSORFLOW else "starting"
+    return f"so far up: {', '.join(names[:up])}; {doing}: {names[up]} ..."
+
+
 def port(server: ServerPlan, ports: Ports) -> int:
     """Which the server should take; 0: any."""
     match server.kind:

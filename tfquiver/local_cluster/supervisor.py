@@ -28,6 +28,7 @@ class Supervisor:
       say: told, one line each, what happens to the servers.
       is_ours: whether the directory is still this cluster's: where it was deleted nothing is started any more, for
         somebody else may have made it again.
+      progress: told, a line each, while they start: which are up, and which are waited for.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Supervisor:
         environment: Mapping[str, str],
         say: Callable[[str], None],
         is_ours: Callable[[], bool] = lambda: True,
+        progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
-        self._is_ours = is_ours
+        self._is_ours, self._progress = is_ours, progress
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -64,7 +66,9 @@ class Supervisor:
                 await self._stop()
 
     async def _serve(self, ready: Callable[[], None]) -> None:
-        for step in plan.servers(self._wish):
+        for number, step in enumerate(plan.servers(self._wish)):
+            if number:
+                self._progress(plan.progress(self._wish, number))
             await _all([self._start(server) for server in step])
         ready()
         await _all([self._keep(server) for server in list(self._running)])
