@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -48,6 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[turns.FOLDER] = folder  # for the processes to come
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.support.by_file import ByFile  # only where pytest-xdist is
+
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if examples.FACTOR != 1:
         examples.multiply(items, float(config.getini("timeout")), examples.FACTOR)
@@ -57,8 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the test's time limit: waiting for a turn is not the test's time
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if not turns.is_first(item.nodeid):
-        item.add_marker(pytest.mark.skip(reason="its process ended in it: see the failure above"))
     with turns.turn(alone=item.get_closest_marker("alone") is not None):
         return (yield)
 

@@ -21,9 +21,9 @@ main = importlib.import_module(sys.argv[1])
 from tfquiver.service.startup import server_flags
 if not server_flags.own():
     main.define_flags()
-needed = lambda flag: any("other than None" in validator.message for validator in flag.validators)
-told = [[flag.name, "required" if needed(flag) else flag.default, flag.help] for flag in server_flags.own()]
-print(json.dumps({"about": main.__doc__, "flags": told}))
+needed = lambda flag: "required" if server_flags.is_required(flag) else flag.default
+told = [[flag.name, needed(flag), flag.help] for flag in server_flags.own()]
+print(json.dumps({"about": main.__doc__, "needed": server_flags.needed(), "flags": told}))
 """
 
 
@@ -83,6 +83,7 @@ def _server(name: str) -> Iterator[str]:
     told = json.loads(ran.stdout)
     yield from (f"## tfquiver-{name}", "", _prose(told["about"]), "")
     yield from ("```text", f"tfquiver-{name} [--flagfile=FILE] [--FLAG=VALUE ...]", "```", "")
+    yield from (_sentence("; ".join(told["needed"])), "")
     flags = [(f"--{flag}", _default(default), text) for flag, default, text in told["flags"]]
     yield from _table(("flag", "default", "meaning"), flags)
 

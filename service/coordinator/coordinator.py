@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -59,6 +60,7 @@ class Coordinator:
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self._clock = clock
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
+        self.dispatchers = Dispatchers(clock)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
         self.visible = Visible(self.registry, self.ownership)

@@ -171,9 +171,13 @@ class Reading:
             async with lock:
                 while digest_id not in self._caching:
                     digest = await self._registry.digest(digest_id)
+                    for _ in self._residency.merge():
+                        await asyncio.sleep(0)
                     opening = self._residency.opening()
                     try:
                         prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)
+                        for _ in self._residency.catch_up(prepared[0], opening):
+                            await asyncio.sleep(0)
                         if digest_id not in self._caching:
                             self._caching.open(opening, *prepared)
                     finally:

@@ -1,5 +1,5 @@
-"""TensorFlow's own tf.data service dispatcher, with its journal repaired and lost workers' tasks ended.
+"""TensorFlow's own tf.data service dispatcher, with its journal repaired, lost workers' tasks ended, and told of.
 
-Called as a program. `journal_reader`, `proto_wire` and `task_table` are pure. Never changes what TensorFlow's service
-promises.
+Called as a program. `journal_reader`, `proto_wire`, `task_table` and `worker_watch` are pure. Never changes what
+TensorFlow's service promises.
 """

@@ -20,9 +20,11 @@ from tfquiver import durable, errors
 from tfquiver.daemon.endpoints import running_node
 from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
-from tfquiver.service.dispatcher.reaper import Reaper, ReaperThread, Timeouts, attempt
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
+from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
@@ -120,14 +122,14 @@ async def serve() -> None:
         try:
             news = CoordinatorNews(coordinator, token)
             await asyncio.to_thread(news.check_token)
-            await _dispatch(work_dir, library, news)
+            await _dispatch(work_dir, library, news, coordinator, token)
         finally:
             if child is not None:
                 await child.stop()
         leave()
 
 
-async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> None:
+async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews, coordinator: str, token: str) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
@@ -146,7 +148,7 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> 
     service = GrpcServiceRpc()
     timeouts_ms = FLAGS.worker_timeout_ms, FLAGS.worker_return_timeout_ms, FLAGS.unread_task_timeout_ms
     reaper = Reaper(work_dir, service, news, Timeouts(*(timeout_ms / 1000 for timeout_ms in timeouts_ms)))
-    await asyncio.to_thread(attempt, reaper.look)
+    await asyncio.to_thread(attempt, "reaper", reaper.look)
     library.set_restoring(True)
     try:
         with default_signals():
@@ -157,14 +159,14 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews) -> 
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
     service.dispatcher_started(f"localhost:{port}")
-    reaping = ReaperThread(reaper.step, FLAGS.reap_interval_ms / 1000)
-    reaping.start()
+    reports = WorkerReports(port, coordinator, token, lambda: reaper.awaited)
+    reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     try:
-        await until_stopped(library, "dispatcher", port=port)
+        async with running(reaping, RepeatedThread("worker reports", reports.step, INTERVAL_S)):
+            await until_stopped(library, "dispatcher", port=port)
     finally:
-        await asyncio.to_thread(reaping.stop)
-        service.close()
-        news.close()
+        for closing in (service, reports, news):
+            closing.close()
         server.stop()
 
 

@@ -12,13 +12,11 @@ nobody reads any more.)
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
@@ -41,7 +39,7 @@ class Timeouts:
 
 
 class Reaper:
-    """One pass of watching per `step()`; all state is its own. Not thread-safe."""
+    """One pass of watching per `step()`; all state is its own. Not thread-safe, but for `awaited`."""
 
     def __init__(
         self,
@@ -58,6 +56,7 @@ class Reaper:
         self._journal = JournalFollower(work_dir / JOURNAL_DIR)
         self._table = TaskTable()
         self._graphs = Graphs(work_dir)
+        self.awaited: frozenset[str] = frozenset()  # workers with tasks that are not finished, when last looked at
         self._silent_since: dict[str, float] = {}
         self._told_lost: set[str] = set()
         self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
@@ -70,7 +69,7 @@ class Reaper:
         for update in self._journal.poll():
             self._table.apply(update)
         self._graphs.forget_all_but(self._table.datasets())
-        workers = self._table.workers()
+        workers = self.awaited = frozenset(self._table.workers())
         tasks = self._service.tasks(sorted(workers))
         now = self._clock.now()
         self._silent_since = {worker: self._silent_since.get(worker, now) for worker in workers - tasks.keys()}
@@ -133,36 +132,3 @@ class Reaper:
 def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:
     """The data sets that have none of these keys."""
     return (name for name, own in datasets.items() if own.isdisjoint(keys))
-
-
-def attempt(step: Callable[[], object]) -> None:
-    """What fails is logged: it ends neither the dispatcher nor the watch."""
-    try:
-        step()
-    except grpc.RpcError as error:
-        said = f"{error.code().name}: {error.details()}"
-        logging.log_every_n_seconds(logging.WARNING, "reaper: %s; nothing is finished meanwhile", 10, said)
-    except Exception:  # noqa: BLE001 - the thread's boundary
-        logging.exception("reaper: a pass failed; trying again")
-
-
-class ReaperThread:
-    """Runs `step` every `interval_s` until stopped; a failed step is logged and tried again at the next turn."""
-
-    def __init__(self, step: Callable[[], object], interval_s: float) -> None:
-        self._step = step
-        self._interval_s = interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reaper")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Returns when the thread has ended: within the two calls' deadlines."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            attempt(self._step)

@@ -1,4 +1,4 @@
-"""The two internal calls of TensorFlow's service that the reaper needs, with messages made by hand."""
+"""The internal calls of TensorFlow's service that watching its workers needs, with messages made by hand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import grpc
 from tfquiver.service.dispatcher import proto_wire
 from tfquiver.wire import rpc
 
+_GET_WORKERS = "/tensorflow.data.DispatcherService/GetWorkers"
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
 _CALL_S = 2.0
@@ -42,8 +43,19 @@ class GrpcServiceRpc:
         self._workers: dict[str, grpc.Channel] = {}
 
     def dispatcher_started(self, address: str) -> None:
-        """Before any task can be finished."""
+        """Before workers can be asked for, and tasks be finished."""
         self._dispatcher = rpc.channel(address)
+
+    def workers(self) -> list[str]:
+        """Addresses of all that ever registered with the dispatcher: GetWorkersResponse {1: {1: address}, ...}.
+
+        Raises grpc.RpcError, ProtocolError.
+        """
+        assert self._dispatcher is not None
+        reply = _method(self._dispatcher, _GET_WORKERS)(b"", timeout=_CALL_S)
+        infos = [value for number, value in proto_wire.fields(reply) if number == 1 and isinstance(value, bytes)]
+        found = (value for info in infos for number, value in proto_wire.fields(info) if number == 1)
+        return [value.decode(errors="replace") for value in found if isinstance(value, bytes)]
 
     def tasks(self, workers: Sequence[str]) -> dict[str, Container[int]]:
         for address in self._workers.keys() - set(workers):

@@ -55,6 +55,12 @@ class NodeChild:
                 process.kill()
                 await process.wait()
 
+    def kill(self) -> None:
+        """For a process that leaves at once: a node that hangs does not hear of that, and would keep the directory."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
     async def _start(self) -> None:
         try:
             async with asyncio.timeout(_START_S):
@@ -69,7 +75,7 @@ class NodeChild:
             assert self._process is not None
             code = await self._process.wait()
             raise errors.UnavailableError(
-                f"the node of {self._cache_dir} did not start (exit code {code}): see its messages above"
+                f"the node of {self._cache_dir} did not start ({_ending(code)}): see its messages above"
             )
         self._on_ready(read_endpoint(self._cache_dir))
 

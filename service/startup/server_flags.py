@@ -62,9 +62,38 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
 
 
 def own() -> list[Any]:
-    """The flags that are not absl's, those that must be given first, then by name."""
+    """The flags that are not absl's, those that must be given first, then those of which some must, then by name."""
     defined = [flag for module, made in flags.FLAGS.flags_by_module_dict().items() if _ours(module) for flag in made]
-    return sorted(defined, key=lambda flag: (flag.default is not None, flag.name))
+    return sorted(
+        defined, key=lambda flag: (not is_required(flag), not choices(flag), flag.default is not None, flag.name)
+    )
+
+
+def is_required(flag: Any) -> bool:
+    """Whether its default is refused."""
+    return any(
+        len(its.get_flags_names()) == 1 and _refuses(its) for its in flag.validators
+    )  # the first: others may raise
+
+
+def choices(flag: Any) -> list[str]:
+    """What must be given of it and others: a sentence wherever their defaults are refused together."""
+    return [its.message for its in flag.validators if len(its.get_flags_names()) > 1 and _refuses(its)]
+
+
+def needed() -> list[str]:
+    """Without what the server does not start. To be asked before a command line is read, as the two above."""
+    ours = own()
+    sentences = [f"--{flag.name} is required" for flag in ours if is_required(flag)]
+    return sentences + list(dict.fromkeys(sentence for flag in ours for sentence in choices(flag)))
+
+
+def _refuses(validator: Any) -> bool:
+    try:
+        validator.verify(flags.FLAGS)
+    except flags.ValidationError:
+        return True
+    return False
 
 
 def _ours(module: str) -> bool:
@@ -91,6 +120,8 @@ def _refused(program: str, what: str) -> SystemExit:
 
 def _help(program: str, about: str) -> str:
     lines = [inspect.cleandoc(about), "", f"{program} [--flagfile=FILE] [--FLAG=VALUE ...]", ""]
+    if sentences := needed():
+        lines += [*textwrap.wrap(f"Flags: {'; '.join(sentences)}.", _WIDTH), ""]
     for flag in own():
         lines.append(f"  --{flag.name}={_default(flag)}")
         lines += textwrap.wrap(" ".join(flag.help.split()), _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
@@ -98,6 +129,10 @@ def _help(program: str, about: str) -> str:
 
 
 def _default(flag: Any) -> str:
+    if is_required(flag):
+        return f"{flag.flag_type().upper()}   (required)"
+    if choices(flag):
+        return f"{flag.flag_type().upper()}   (see above)"
     if flag.default is None:
         return f"{flag.flag_type().upper()}   (no default)"
     if flag.flag_type() == "bool":

@@ -56,7 +56,12 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "dispatcher_timeout_ms", 3_600_000, "How long to try again while the dispatcher is away.", 1000
     )
-    flags.DEFINE_float("connect_timeout_s", 30.0, "How long to wait at the start for the dispatcher to answer.", 0.1)
+    flags.DEFINE_float(
+        "connect_timeout_s",
+        30.0,
+        "How long to wait at the start for the dispatcher, and then for the node of --node_dir.",
+        0.1,
+    )
     flags.DEFINE_float(
         "node_away_s",
         40.0,
@@ -94,13 +99,13 @@ async def serve() -> None:
         await child.start()  # before the dispatcher is waited for: flags that cannot be right are refused at once
     try:
         await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
+        if FLAGS.node_dir:
+            place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
         from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
         place.loaded(library)
-        if FLAGS.node_dir:
-            place.found(running_node(Path(FLAGS.node_dir)))
-        await _work(library, place)
+        await _work(library, place, child)
     finally:
         if child is not None:
             await child.stop()
@@ -162,6 +167,19 @@ async def _dispatcher_answers(address: str, deadline_s: float) -> None:
         ) from error
 
 
+async def _node_answers(directory: Path, deadline_s: float) -> NodeEndpoint:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + deadline_s
+    while True:
+        try:
+            return await asyncio.to_thread(running_node, directory)
+        except errors.NotFoundError as error:
+            if loop.time() >= give_up_at:
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "%s; trying again", 5, error)
+            await asyncio.sleep(0.2)
+
+
 def _worker_address() -> str:
     """With %port% in it. `_dispatcher_answers` has been there before: there is a way."""
     if FLAGS.worker_address:
@@ -173,7 +191,7 @@ def _worker_address() -> str:
     return f"[{own}]:%port%" if ":" in own else f"{own}:%port%"
 
 
-async def _leave_without_node(place: _NodePlace) -> None:
+async def _leave_without_node(place: _NodePlace, child: NodeChild | None) -> None:
     """As if killed: trainers then wait for the dispatcher to give the part of this worker to others. An error of its
     iterators would be the end of their epoch."""
     why = await node_watch.stays_away(place.socket, FLAGS.node_away_s)
@@ -181,10 +199,12 @@ async def _leave_without_node(place: _NodePlace) -> None:
         "no node has answered at %s for %g s (%s): this worker ends, so that others read its part",
         place.socket(), FLAGS.node_away_s, why,
     )  # fmt: skip
+    if child is not None:
+        child.kill()
     leave(code=1)
 
 
-async def _work(library: Library, place: _NodePlace) -> None:
+async def _work(library: Library, place: _NodePlace, child: NodeChild | None) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
@@ -207,7 +227,7 @@ async def _work(library: Library, place: _NodePlace) -> None:
     port = int(server._address.rpartition(":")[2])
     address = worker_address.replace("%port%", str(port))
     library.set_label(address)
-    watch = asyncio.create_task(_leave_without_node(place), name="node watch")
+    watch = asyncio.create_task(_leave_without_node(place, child), name="node watch")
     try:
         await until_stopped(library, "worker", port=port, address=address)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +11,16 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator import coordinator_link
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
+from tfquiver.trust.identity import Open
+from tfquiver.wire import rpc
 
 
 class Listener:
@@ -66,3 +72,35 @@ async def test_errors_that_nobody_has_thought_of_end_neither_heartbeats_nor_orde
     for what in ("members", "orders"):
         assert f"of {what} nobody has thought" in caplog.text
     caplog.clear()
+
+
+@on_loop
+async def test_where_there_are_many_nodes_each_asks_for_orders_now_and_then(tmp_path: Path) -> None:
+    """To tell a thousand takes the coordinator half a second, and a rotation may have others at every moment."""
+    others, told_at, loop = 39, list[float](), asyncio.get_running_loop()
+    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions())
+    await coordinator.start()
+    for number in range(others):
+        request = pb.HeartbeatRequest(node=types_pb2.NodeInfo(node_id=f"other-{number}"), incarnation="1")
+        coordinator.heartbeats.take(request)
+    server = rpc.new_server(Open())
+    coordinator_pb2_grpc.add_CoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
+    address = f"unix:{tmp_path}/socket"
+    rpc.listen(server, address)
+    await server.start()
+    node = types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
+    async with asyncio.timeout(10):
+        link = CoordinatorLink(
+            address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None,
+            lambda _: told_at.append(loop.time()),
+        )  # fmt: skip
+        link.inventory = InventoryReports(list, link.wake)
+        await link.connect()
+        while len(told_at) < 4:
+            coordinator.caching.settings_set += 1
+            coordinator.node_orders.announce()
+            await asyncio.sleep(0.001)
+        await link.leave()
+    await server.stop(None)
+    await coordinator.stop()
+    assert min(after - before for before, after in itertools.pairwise(told_at)) > 0.09

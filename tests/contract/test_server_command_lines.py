@@ -36,6 +36,34 @@ def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
+@pytest.mark.parametrize(
+    ("server", "first", "said"),
+    [
+        ("coordinator", ["--work_dir=STRING   (required)"], "Flags: --work_dir is required."),
+        ("node", ["--cache_dir=STRING   (required)", "--port=INT   (no default)"], "Flags: --cache_dir is required."),
+        (
+            "dispatcher",
+            ["--work_dir=STRING   (required)", "--coordinator=STRING   (see above)", "--node_dir=STRING   (see above)"],
+            "Flags: --work_dir is required; give exactly one of --node_dir (a running node) and --coordinator (for",
+        ),
+        (
+            "worker",
+            [
+                "--dispatcher=STRING   (required)", "--cache_dir=STRING   (see above)",
+                "--coordinator=STRING   (see above)", "--node_dir=STRING   (see above)",
+            ],
+            "Flags: --dispatcher is required; give either --node_dir (a running node), or --cache_dir and --coordi",
+        ),
+    ],
+)  # fmt: skip
+def test_help_says_what_must_be_given(server: str, first: list[str], said: str) -> None:
+    """And shows it before all else."""
+    shown = run(f"tfquiver.service.{server}.main", "--help").stdout
+    assert [line.strip() for line in shown.splitlines() if line.startswith("  --")][: len(first)] == first
+    assert said in " ".join(shown.split())
+    assert shown.count("(required)") == 1
+
+
 @pytest.mark.parametrize("program", ["tfquiver", *(f"tfquiver.service.{server}.main" for server in SERVERS)])
 def test_version(program: str) -> None:
     done = run(program, "--version")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.contract.test_disk_accounts import shards
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode, build, is_shard, write_files
+from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import entry_file
 
 
@@ -51,3 +55,69 @@ async def test_hits_go_on_and_misses_are_served_from_memory_while_the_disk_hangs
         let_go.set()
         while len(node.disk) < len(warm) + len(cold):
             await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_nobody_waits_long_for_the_disk_of_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan, or who reads a compressed file, waited two and a half minutes for each shard of that owner's."""
+    monkeypatch.setattr("tfquiver.service.node.peers.incoming.PATIENCE_S", 0.3)
+    let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
+    made = shards(8)
+    async with (
+        asyncio.timeout(30),
+        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
+    ):
+        insert = a.disk.insert
+
+        def slow(*arguments: Any) -> None:
+            assert let_go.wait(30)
+            insert(*arguments)
+
+        monkeypatch.setattr(a.disk, "insert", slow)
+        first = [asyncio.to_thread(b.peers.put, "a", shard, True) for shard in made[:6]]
+        for told in await asyncio.gather(*first, return_exceptions=True):
+            assert isinstance(told, errors.ResourceExhaustedError)
+        with pytest.raises(errors.ResourceExhaustedError, match="takes too long"):
+            await asyncio.to_thread(b.peers.put, "a", made[6], True)
+        let_go.set()
+        while len(a.disk) < 6:  # they went on
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        await asyncio.to_thread(b.peers.put, "a", made[7], True)
+        assert made[7].hash in a.disk and made[6].hash not in a.disk
+
+
+@on_loop
+async def test_who_asks_a_node_whose_disk_hangs_reads_the_store(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said for two minutes that it was at work, of eight shards at a time: another node's cold epoch stood still."""
+    monkeypatch.setattr("tfquiver.service.node.shards.disk_reads.HANGS_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
+    let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
+    warm, cold = range(4), range(4, digest.num_shards)
+    async with (
+        asyncio.timeout(30),
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        for index in warm:
+            (await a.source.get(digest, index, "a")).close()
+        open_entry = a.disk.open_entry
+
+        def slow(hash: bytes) -> Any:
+            assert let_go.wait(30)
+            return open_entry(hash)
+
+        monkeypatch.setattr(a.disk, "open_entry", lambda hash: slow(hash) if hash in a.disk else None)
+        own = [asyncio.ensure_future(a.source.get(digest, index, "a")) for index in warm]
+        try:
+            async with asyncio.timeout(10):
+                for index in cold:
+                    assert is_shard(await b.source.get(digest, index, "a"), digest, index)
+        finally:
+            let_go.set()
+        for reader in own:
+            (await reader).close()
+        assert not a.source.disk_hangs

@@ -77,6 +77,32 @@ async def test_nothing_is_started_in_a_directory_that_is_no_longer_ours(
 
 
 @on_loop
+async def test_nothing_is_tried_again_in_a_directory_that_is_no_longer_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The one who made it again found a server of the `up` before in it."""
+    trouble: dict[str, Exception] = {}
+    started, ours = Started(trouble), [True]
+    monkeypatch.setattr(supervisor, "ServerProcess", started)
+
+    def say(line: str) -> None:
+        if "did not start" in line:
+            ours[0] = False
+            trouble.clear()
+
+    def ready() -> None:
+        trouble["node"] = errors.UnavailableError("its directory is being deleted")
+        started.processes.pop("node").ended.set()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.UnavailableError, match="was deleted: the node ended"):
+            await Supervisor(Wish(tmp_path, workers=0), Ports(1, 2), tmp_path, {}, say, lambda: ours[0]).run(
+                asyncio.Event(), ready
+            )
+    assert list(started.processes) == ["coordinator"]
+
+
+@on_loop
 async def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(errors.UnavailableError, match=r"gone/node\.log: No such file or directory"):
         await ServerProcess.start("tfquiver", (), tmp_path / "gone" / "node.log", {})

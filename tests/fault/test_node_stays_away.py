@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import tfquiver
@@ -41,3 +43,24 @@ def test_a_node_that_is_lost_for_good_ends_its_worker_and_not_the_training(tmp_p
         assert worker.process.returncode == 1
         assert f"no node has answered at {other}" in worker.log_tail()
         numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
+def test_a_worker_waits_for_its_node_and_takes_one_of_its_own_that_hangs_with_it(tmp_path: Path) -> None:
+    """Each start that failed counted, until `tfquiver up` gave up; a node that hung kept the directory for ever."""
+    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True) as cluster:
+        assert cluster.dispatcher
+        dispatcher, coordinator = (f"--{server.module.split('.')[-2]}={server.address}"
+                                   for server in (cluster.dispatcher, cluster.coordinator))  # fmt: skip
+        late, own = tmp_path / "late", tmp_path / "own"
+        waiting = cluster.add("worker", dispatcher, f"--node_dir={late}", name="waiting").launch()
+        hung = cluster.add(
+            "worker", dispatcher, f"--cache_dir={own}", coordinator, "--node_away_s=2", name="hung"
+        ).start()
+        pid = int((own / "node.lock").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: "no tfquiver-node answers" in waiting.log_tail(), "it waits")
+        cluster.add("node", f"--cache_dir={late}", coordinator, name="late").start()
+        waiting.await_ready()
+        wait_until(lambda: not hung.running, "the worker has ended")
+        assert hung.process.returncode == 1
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its node has ended")

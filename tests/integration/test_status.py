@@ -42,6 +42,7 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         assert sorted("error" in node for node in told["nodes"]) == [False] + [True] * HANGING
         mute_at = f"at localhost:{mute.getsockname()[1]} does not answer within 2 s"
         assert any(mute_at in node.get("error", "") for node in told["nodes"]), "which machine it is, is said"
+        assert {node["host"] for node in told["nodes"]} == {socket.gethostname()}
         for arguments in (
             ["status", address],
             ["status", "--service", address],
@@ -49,6 +50,28 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         ):
             assert main(arguments) == 0
             assert "set[/x]\\x1b[31m" in capsys.readouterr().out
+
+
+def test_an_older_coordinator_is_not_asked_in_vain() -> None:
+    class Older(coordinator_pb2_grpc.CoordinatorServicer):
+        def ListNodes(self, request: object, context: object) -> coordinator_pb2.ListNodesReply:
+            return coordinator_pb2.ListNodesReply()
+
+        def ListDatasets(self, request: object, context: object) -> coordinator_pb2.ListDatasetsReply:
+            return coordinator_pb2.ListDatasetsReply()
+
+        def ListSessions(self, request: object, context: object) -> coordinator_pb2.ListSessionsReply:
+            return coordinator_pb2.ListSessionsReply()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(Older(), server)
+        port = server.add_insecure_port("localhost:0")
+        server.start()
+        try:
+            assert status.collect(f"localhost:{port}")["dispatchers"] == []
+        finally:
+            server.stop(None).wait()
 
 
 def test_a_coordinator_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

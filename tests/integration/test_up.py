@@ -109,7 +109,11 @@ def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pyt
         assert main(["stop"]) == 0
         assert running.process.wait(60) == 0
         gone(servers)
-    assert "everything is stopped" in running.said.read_text()
+    told = running.said.read_text()
+    assert "everything is stopped" in told
+    assert [line for line in told.splitlines() if "so far up: " in line] == [
+        f"tfquiver up: {plan.progress(Wish(at), number)}" for number in (1, 2, 3)
+    ]
 
 
 def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing(

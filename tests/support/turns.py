@@ -8,7 +8,6 @@ The locks are the kernel's: a process that dies holds nothing.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -28,20 +27,6 @@ def turn(alone: bool) -> Iterator[None]:
         return
     with _locked(Path(folder, "room"), alone):
         yield
-
-
-def is_first(test: str) -> bool:
-    """Whether no process of this run has begun `test` before. pytest-xdist gives a test whose process ended to the next
-    one, again and again.
-    """
-    if not (folder := os.environ.get(FOLDER)):
-        return True
-    begun = Path(folder, "begun-" + hashlib.sha256(test.encode()).hexdigest())
-    try:
-        begun.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 def in_order_of_files(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -28,6 +28,16 @@ def test_what_is_started_in_what_order() -> None:
     assert names(Wish(HERE, workers=0)) == [["coordinator"], ["node"]], "no tf.data service without workers"
 
 
+def test_who_waits_is_told_for_what() -> None:
+    """TensorFlow takes ten seconds and more to load, twice."""
+    told = [plan.progress(Wish(HERE, workers=2), up) for up in (1, 2, 3)]
+    assert told == [
+        "so far up: coordinator; starting: node ...",
+        "so far up: coordinator, node; loading TensorFlow: dispatcher ...",
+        "so far up: coordinator, node, dispatcher; loading TensorFlow: 2 workers ...",
+    ]
+
+
 def test_every_server_finds_the_others() -> None:
     got = Ports(1, 2, [3])
     wish = Wish(HERE, quota="5GiB", flags={"node": ["--codec=raw"], "worker": ["--port=9"]})
@@ -35,7 +45,8 @@ def test_every_server_finds_the_others() -> None:
     assert lines["coordinator"] == ["--port=1", "--work_dir=/cache/coordinator"]
     assert lines["node"] == ["--cache_dir=/cache", "--coordinator=localhost:1", "--quota=5GiB", "--codec=raw"]
     assert lines["dispatcher"] == ["--port=2", "--work_dir=/cache/dispatcher", "--node_dir=/cache"]
-    assert lines["worker"] == ["--port=3", "--node_dir=/cache", "--dispatcher=localhost:2", "--port=9"]
+    worker = ["--port=3", "--node_dir=/cache", "--dispatcher=localhost:2", "--connect_timeout_s=240", "--port=9"]
+    assert lines["worker"] == worker
 
 
 @given(st.integers(0, 9), st.integers(1, 65535), st.lists(st.integers(0, 65535), max_size=4))

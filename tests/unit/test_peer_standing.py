@@ -29,3 +29,17 @@ def test_damage_counts_in_a_row_only() -> None:
     for _ in range(3):
         standing.damaged(20)
     assert "damaged" in standing.avoided(20)
+
+
+def test_a_peer_that_stays_unreachable_is_tried_less_and_less_often() -> None:
+    standing, now_s, tries = Standing(), 0.0, 0
+    while now_s < 600:
+        if not standing.avoided(now_s):
+            now_s, tries = now_s + 5, tries + 1  # each costs a reader that
+            standing.unreachable(now_s)
+            standing.unreachable(now_s)  # by another connection
+        now_s += 1
+    assert tries <= 20
+    standing.good()
+    standing.unreachable(700)
+    assert standing.avoided(702) and not standing.avoided(703)

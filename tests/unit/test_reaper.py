@@ -13,7 +13,8 @@ from tfquiver.content import tfrecord
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import proto_wire
-from tfquiver.service.dispatcher.reaper import Reaper, Timeouts, attempt
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.repeated import attempt
 from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
 
@@ -250,8 +251,8 @@ def test_who_does_not_answer_is_told_of_now_and_then(caplog: pytest.LogCaptureFi
         raise _Away
 
     for _ in range(100):
-        attempt(step)
-    assert caplog.messages == ["reaper: DEADLINE_EXCEEDED: Deadline Exceeded; nothing is finished meanwhile"]
+        attempt("reaper", step)
+    assert caplog.messages == ["reaper: DEADLINE_EXCEEDED: Deadline Exceeded; nothing is done meanwhile"]
 
 
 def lost_and_back(reaper: Reaper, service: Service) -> None:

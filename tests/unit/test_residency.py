@@ -100,10 +100,11 @@ def test_the_owner_is_the_one_that_nodes_compute() -> None:
     assert table.owners([0], ()) == [""]
 
 
-def test_evictions_are_not_looked_for_at_nodes_that_never_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evictions_are_looked_for_at_all_nodes_only_where_three_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
     subject, asked = Residency(), 0
     for name in "abc":
-        subject.added(name, of_hashes(HASHES[:1] if name == "a" else HASHES[1:3]))
+        subject.added(name, of_hashes(HASHES[:3] if name == "a" else HASHES[2:4]))
+    subject.added("b", of_hashes(HASHES[1:2]))
     subject.open(Table(DIGESTS[0]))
     contains = Holdings.contains
 
@@ -113,8 +114,17 @@ def test_evictions_are_not_looked_for_at_nodes_that_never_had_them(monkeypatch: 
         return contains(self, values)
 
     monkeypatch.setattr(Holdings, "contains", counted)
-    [(_, gone)] = subject.removed("a", of_hashes(HASHES[:1]))
-    assert gone.tolist() == [0] and asked == 0
-    [(_, gone)] = subject.removed("b", of_hashes(HASHES[1:2]))
-    assert gone.tolist() == [] and asked > 0, "c has it, too"
-    assert subject.holder(subject.table(DIGESTS[0].digest_id), 1) == "c"
+    table = subject.table(DIGESTS[0].digest_id)
+
+    def evicted(name: str, hash: int) -> list[int]:
+        [(_, gone)] = subject.removed(name, of_hashes(HASHES[hash : hash + 1]))
+        return list(map(int, gone))
+
+    assert evicted("a", 0) == [0]
+    assert evicted("a", 1) == [] and subject.holder(table, 1) == "b"
+    assert evicted("c", 3) == [] and evicted("b", 3) == [3]
+    assert evicted("a", 2) == [] and subject.holder(table, 2) == "b"
+    assert asked == 0
+    assert evicted("b", 2) == [] and subject.holder(table, 2) == "c"
+    assert asked > 0
+    assert evicted("c", 2) == [2]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.unit.session_bench import END, LIMITS, WAIT, Bench, alone
 from tfquiver import errors
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.session_book import SessionBook
 
 
 @pytest.fixture
@@ -137,6 +140,26 @@ def test_a_pipeline_held_up_by_another_data_set_is_let_go(bench: Bench) -> None:
     assert bench.lease(two, f"a{two}", 2, draining=True) == WAIT, "one at a time: the others may go on now"
     assert not bench.session(one).ended
     assert [bench.session(session_id).counters.left_early for session_id in (one, two)] == [1, 0]
+
+
+def test_readers_that_wait_for_one_do_not_have_all_sessions_looked_at_each_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id, _ = alone(bench)
+    looked = [0]
+
+    def counted(self: SessionBook) -> Iterator[Session]:
+        looked[0] += 1
+        return iter([self.session(session_id)])
+
+    monkeypatch.setattr(SessionBook, "__iter__", counted)
+    for number in range(10):
+        bench.open(session_id, f"reader-{number}", label=f"worker-{number}")
+    bench.clock.advance(LIMITS.stall_s)
+    for sequence in (1, 2, 3):
+        for number in range(10):
+            assert bench.lease(session_id, f"reader-{number}", sequence, draining=True) == WAIT
+    assert looked[0] == 1
 
 
 def test_who_was_draining_and_is_given_more_has_not_drained(bench: Bench) -> None:

@@ -97,6 +97,41 @@ def test_whoever_waits_is_woken_when_the_last_other_drains() -> None:
     assert session_id in bench.changed
 
 
+def test_nobody_is_woken_by_those_who_open_first() -> None:
+    """Of a thousand readers that wait for an order to be made each would ask again for each that comes."""
+    bench = Bench()
+    session_id = bench.begin()
+    bench.changed.clear()
+    for number in range(10):
+        bench.open(session_id, f"reader-{number}")
+    assert bench.changed == []
+
+
+def test_who_comes_back_after_a_restart_wakes_the_others_when_nobody_else_is_awaited() -> None:
+    bench = Bench()
+    session_id = bench.begin()
+    for name in "abc":
+        bench.open(session_id, name)
+    bench.restart(bench.log)
+    bench.changed.clear()
+    for name in "abc":
+        assert bench.changed == []
+        bench.open(session_id, name)
+    assert bench.changed == [session_id]
+
+
+def test_who_opens_again_without_what_it_held_wakes_the_others() -> None:
+    bench = Bench(1)
+    session_id = bench.begin()
+    for name in "ab":
+        bench.open(session_id, name)
+    assert bench.lease(session_id, "a", 1).shards
+    assert bench.lease(session_id, "b", 1, last=False) == WAIT
+    bench.changed.clear()
+    bench.open(session_id, "a")
+    assert bench.changed == [session_id]
+
+
 def test_a_snapshot_remembers_who_took_part_in_an_open_session() -> None:
     bench = Bench()
     session_id = bench.begin()

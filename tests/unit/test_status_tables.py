@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli import calls, status_view
+from tfquiver.cli import calls, status_view, words
+from tfquiver.cli import status as status_command
 from tfquiver.cli.main import main
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
@@ -16,17 +17,18 @@ NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "
 
 def told(name: str) -> dict[str, Any]:
     counters = {"used_bytes": 5, "quota_bytes": 9, "readers": 1, "hits": 99_999_999, "peer_hits": 0, "misses": 2}
-    node = {"node_id": "host-0123456789", "store_bytes": 7, **counters}
+    node = {"node_id": "host-0123456789", "host": "10.100.200.100", "store_bytes": 7, **counters}
     dead = {"node_id": "host-dead", "error": f"node {name}: no answer", "quota_bytes": 0}
     dataset = {"name": name, "digest_id": "ab" * 32, "shards": 10, "records": 20, "size_bytes": 10**12}
     session = {
         "session_id": "s", "session_key": "k", "job": name, "dataset": name, "digest_id": "ab" * 32, "epoch": 12,
         "ended": True, "acked": 10, "shards": 10, "readers": 16, "resident_leases": 9, "missing_leases": 1,
-        "shortfall": 10, "reread": 3,
+        "shortfall": 10, "reread": 3, "state": "ended",
     }  # fmt: skip
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
+        "dispatchers": [],
         "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]),
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}
@@ -47,11 +49,21 @@ def test_names_of_others_break_nothing(name: str) -> None:
 
 
 def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
-    out = io.StringIO()
-    status_view.show(told("j" * 40), calls.console(file=out, width=80))
+    out, most = io.StringIO(), told("j" * 40)
+    sizes = dict.fromkeys(("used_bytes", "quota_bytes", "store_bytes"), 999 * 10**9)
+    most["nodes"][0] |= sizes | {"readers": 16, "peer_hits": 99_999_999, "misses": 99_999_999}
+    status_view.show(most, calls.console(file=out, width=80))
     printed = out.getvalue()
-    for word in ("99999999", "from store", "again", "unread", "ended", "100%", "coop 1.0 GB", f"{'j' * 13}…"):
-        assert word in printed
+    headings = [
+        "node host used quota readers hits peers misses store",
+        "data set digest shards records size cache",
+        "job data set epoch state done readers hits unread again",
+    ]
+    shown = [" ".join(line.split()) for line in printed.splitlines()]
+    assert [line for line in shown if line in headings] == headings
+    assert "01234567 10.100.200.10 999 GB 999 GB 16 100.0M 100.0M 100.0M 999 GB" in shown, "the host's end: below"
+    assert "jjjjjjjjjjjj… jjjjjjjjjjjjj… 12 ended 100% 16 90% 10 3" in shown
+    assert any(line.endswith("coop 1.0 GB") for line in shown)
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
 
@@ -63,10 +75,49 @@ def test_what_was_read_whole_has_ended_though_nobody_took_the_end(
 ) -> None:
     """Keras, which counts its steps, does not."""
     out, status = io.StringIO(), told("j")
-    status["sessions"][0] |= {"acked": acked, "readers": readers, "ended": ended}
+    info = {**status["sessions"][0], "acked": acked, "readers": readers, "ended": ended}
+    status["sessions"][0] = status_command.with_state(info)
+    assert status["sessions"][0] == info | {"state": state}, "so --json says, and what the coordinator knows"
     status_view.show(status, calls.console(file=out, width=80))
     (row,) = [line for line in out.getvalue().splitlines() if f" {acked * 10}%" in line and state in line]
     assert row
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.7:5041", "10.0.0.7"),
+        ("rack1.cluster:5041", "rack1.cluster"),
+        ("[fd00::7]:5041", "fd00::7"),
+        ("localhost:5041", "here"),
+        ("127.0.0.1:5041", "here"),
+        ("unix:/cache/control.sock", "here"),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_the_host_of_a_node(address: str, host: str) -> None:
+    assert words.host(address, "here") == host
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "count"),
+    [
+        (0, "0 B", "0"),
+        (999, "999 B", "999"),
+        (1000, "1.0 kB", "1000"),
+        (99_949, "99.9 kB", "99949"),
+        (99_950, "100 kB", "99950"),
+        (999_499, "999 kB", "999499"),
+        (999_999, "1.0 MB", "999999"),
+        (1_000_000, "1.0 MB", "1.0M"),
+        (999_400_000, "999 MB", "999.4M"),
+        (999_600_000, "1.0 GB", "1.0G"),
+        ((1 << 64) - 1, "18.4 EB", "18.4E"),
+    ],
+)
+def test_figures_are_short(number: int, size: str, count: str) -> None:
+    assert (words.size(number), words.count(number)) == (size, count)
+    assert len(size) <= 7 and len(count) <= 6
 
 
 def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +151,38 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     ]
 
 
+def worker(port: int, silent_s: int = 0, idle_s: int = 0) -> dict[str, Any]:
+    return {"address": f"w:{port}", "silent_ms": 1000 * silent_s, "idle_ms": 1000 * idle_s}
+
+
+@pytest.mark.parametrize(
+    ("its", "problem", "line"),
+    [
+        (worker(1), False, "2 workers"),
+        (worker(1, silent_s=6), False, "2 workers"),  # one question unanswered
+        (worker(1, silent_s=37), True, "2 workers, 1 silent"),
+        (worker(1, silent_s=601, idle_s=3), True, "2 workers, 1 silent"),
+        (worker(1, silent_s=601, idle_s=601), False, "2 workers, 1 silent"),
+    ],
+)
+def test_a_worker_that_epochs_wait_for_is_a_problem(its: dict[str, Any], problem: bool, line: str) -> None:
+    status = told("run") | {"dispatchers": [{"address": "head:5050", "workers": [its, worker(2)]}]}
+    found = [said for said in status_view.problems(status) if "worker" in said]
+    assert len(found) == problem
+    if found:
+        silent = its["silent_ms"] // 1000
+        assert found[0].startswith(f"worker w:1 of dispatcher head:5050 has not answered for {silent} s: each epoch wa")
+    out = io.StringIO()
+    status_view.show(status, calls.console(file=out, width=80))
+    assert f"\ndispatcher head:5050   {line}\n" in out.getvalue()
+
+
+def test_a_cluster_without_a_dispatcher_says_nothing_of_one() -> None:
+    out = io.StringIO()
+    status_view.show(told("run"), calls.console(file=out, width=80))
+    assert "dispatcher" not in out.getvalue() and "worker" not in out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("job", "key", "shown"),
     [
@@ -111,4 +194,4 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     ],
 )
 def test_a_job_without_a_name_is_shown_by_its_program(job: str, key: str, shown: str) -> None:
-    assert status_view.job({"job": job, "session_key": key}) == shown
+    assert words.job({"job": job, "session_key": key}) == shown

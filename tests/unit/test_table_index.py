@@ -16,11 +16,14 @@ from tfquiver.service.coordinator.residency.table_index import TableIndex
 tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
 
 
-@given(tables, st.lists(st.integers(0, 30), max_size=20))
+@given(tables, st.lists(st.integers(0, 30), max_size=20), st.integers(0, 30))
 @settings(deadline=None)
-def test_each_table_is_told_of_what_it_has(events: list[tuple[int, list[int] | None]], asked: list[int]) -> None:
+def test_each_table_is_told_of_what_it_has(
+    events: list[tuple[int, list[int] | None]], asked: list[int], most_merged: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_index, "_MOST_INDEXED", 10)
+        patch.setattr(table_index, "_MOST_MERGED", most_merged)
         index, expected = TableIndex(), dict[bytes, set[int]]()
         for number, values in events:
             name = bytes([number])
@@ -59,3 +62,23 @@ def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(monkeypatch: p
     [(_, again)] = subject.added("node", its)
     assert [len(shards) for _, shards in subject.node_gone("node")] == [len(again)]
     assert set(searched) == {digests[7].digest_id}
+
+
+def test_data_sets_that_come_and_go_cost_little_more_than_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To copy the index for each of a thousand held the loop up for many seconds."""
+    copied, kept = list[int](), TableIndex._kept
+
+    def counted(self: TableIndex, part: table_index.Part) -> table_index.Part:
+        copied.append(len(part[0]))
+        return kept(self, part)
+
+    monkeypatch.setattr(TableIndex, "_kept", counted)
+    subject, tables, shards = TableIndex(), 256, 20
+    for number in range(tables):
+        subject.add(number.to_bytes(2, "big"), np.arange(number, number + shards, dtype=np.uint64))
+    assert sum(copied) < 10 * tables * shards, "the logarithm of how many there are, for each"
+    copied.clear()
+    for number in range(tables):
+        subject.remove(number.to_bytes(2, "big"))
+    assert sum(copied) < 3 * tables * shards
+    assert not list(subject.having(np.arange(tables, dtype=np.uint64)))

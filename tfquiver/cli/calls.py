@@ -56,6 +56,17 @@ def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout
         raise _typed(error, whom, timeout_s) from error
 
 
+def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str) -> Any:
+    """As `ask`; None: the server is older than this call."""
+    try:
+        return ask(method, request, token, whom)
+    except errors.TfquiverError as error:
+        cause = error.__cause__
+        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return None
+        raise
+
+
 Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
 
 
@@ -93,8 +104,12 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.message_type is not None:
-            if field.name in fields and isinstance(fields[field.name], dict):
-                _numbers(value, fields[field.name])
+            inner = fields.get(field.name)
+            if isinstance(inner, dict):
+                _numbers(value, inner)
+            elif isinstance(inner, list):
+                for one, its in zip(value, inner, strict=True):
+                    _numbers(one, its)
         elif isinstance(value, bytes):
             fields[field.name] = value.hex()
         elif isinstance(value, int) and not isinstance(value, bool) and field.enum_type is None:
@@ -132,7 +147,7 @@ def console(**arguments: Any) -> Console:
 
 def table(*headings: str) -> Table:
     """Narrow: it is read in terminals of 80 columns. Headings and figures are never cut, names are."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         made.add_column(heading, justify="right" if number else "left", no_wrap=True, min_width=len(heading))
     return made

@@ -1,15 +1,16 @@
-"""`tfquiver status`: nodes, data sets and sessions of a cluster; what a directory holds where no node runs."""
+"""`tfquiver status`: nodes, dispatchers, data sets, sessions of a cluster; of a directory without node its content."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls, cold, status_view
+from tfquiver.cli import calls, cold, status_view, words
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_view import saved
 from tfquiver.daemon.service_name import coordinator_address
@@ -65,6 +66,8 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes
+        asked = coordinator_pb2.ListDispatchersRequest()
+        listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
         datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = calls.ask(stub.ListSessions, wanted, token, whom).sessions
@@ -72,18 +75,24 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     told = list(_nodes(nodes, token))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
-    asked = totals["hits"] + totals["peer_hits"] + totals["misses"]
+    given = totals["hits"] + totals["peer_hits"] + totals["misses"]
     names = {dataset.digest_id: dataset.name for dataset in datasets}
     status = {
         "coordinator": address,
         "nodes": told,
+        "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
-        "sessions": [plain(info) | {"dataset": names.get(info.digest_id, "")} for info in infos],
+        "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
         **totals,
-        "hit_ratio": (totals["hits"] + totals["peer_hits"]) / asked if asked else None,
+        "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),
     }
     return {"problems": status_view.problems(status), **status}
+
+
+def with_state(session: dict[str, Any]) -> dict[str, Any]:
+    """`ended` is the coordinator's word; `state` is what it comes to."""
+    return session | {"state": words.state(session)}
 
 
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str, Any]]:
@@ -94,11 +103,12 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
             questions: list[calls.Asked] = []
             for node in some:
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
-                whom = f"node {status_view.short(node.node_id)} at {node.control_address}"
+                whom = f"node {words.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
+                where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
-                    yield {**plain(node), "error": str(reply)}
+                    yield {**plain(node), **where, "error": str(reply)}
                     continue
                 counters = plain(reply)
-                yield {**counters.pop("node"), **counters}
+                yield {**counters.pop("node"), **where, **counters}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,13 +10,14 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from tfquiver.cli import calls
+from tfquiver.cli import calls, workers_view
 from tfquiver.cli.calls import cut, table
+from tfquiver.cli.words import count, job, short, size
 from tfquiver.trust import plain_text
 
 _NODES_LEGEND = (
-    "hits: shards from this node's disk or memory. peer hits: from another node's. misses: from the object store. from "
-    "store: all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
+    "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. store: "
+    "all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
 )
 _DATASETS_LEGEND = (
     "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
@@ -28,7 +28,6 @@ _SESSIONS_LEGEND = (
     "not delivered. again: shards handed out more than once."
 )
 _FULL = 0.9
-_UNNAMED = re.compile(r"job-([0-9a-f]{12}) \1[0-9a-f]{20}-([^:]+)(?::.*)?")
 
 
 def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -65,6 +64,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             is_full = node["used_bytes"] > _FULL * node["quota_bytes"]
             why = "its quota is used up" if is_full else "its disk or a setting has no room"
             found.append(f"{name}: {count} times a shard could not be kept: {why}")
+    found += workers_view.problems(status["dispatchers"])
     for one in status["datasets"]:
         if quota and one["size_bytes"] > quota and one["cache"]["mode"] in ("unset", "uniform"):
             found.append(
@@ -88,14 +88,19 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
+    for dispatcher in status["dispatchers"]:
+        console.print(workers_view.line(dispatcher), soft_wrap=True)
     console.print(_saved(status["saved"]))
-    nodes = table("node", "used", "quota", "readers", "hits", "peer hits", "misses", "from store")
+    nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
+    nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
+    nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
     for node in status["nodes"]:
         if "error" in node:
             continue
-        counts = (str(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
-        quota = decimal(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
-        nodes.add_row(short(node["node_id"]), decimal(node["used_bytes"]), quota, *counts, decimal(node["store_bytes"]))
+        counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
+        quota = size(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
+        read = size(node["store_bytes"])
+        nodes.add_row(short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]), quota, *counts, read)
     _print(console, nodes, _NODES_LEGEND, status["nodes"])
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
@@ -104,18 +109,16 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
         done = f"{info['acked'] / max(info['shards'], 1):.0%}"
         counts = (str(info[key]) for key in ("shortfall", "reread"))
-        dataset = cut(info["dataset"], 16) or info["digest_id"][:8]
-        # Keras counts its steps, and leaves without taking the end.
-        state = "ended" if info["ended"] or (info["acked"] == info["shards"] and not info["readers"]) else "open"
-        sessions.add_row(
-            cut(job(info), 14), dataset, str(info["epoch"]), state, done, str(info["readers"]), hits, *counts
-        )
+        dataset = cut(info["dataset"], 14) or info["digest_id"][:8]
+        readers = str(info["readers"])
+        sessions.add_row(cut(job(info), 13), dataset, str(info["epoch"]), info["state"], done, readers, hits, *counts)
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
 
 
 def _print(console: Console, shown: Any, legend: str, rows: Sequence[Any]) -> None:
     """Nothing where there is nothing: an empty table only raises questions."""
     if rows:
+        console.print()
         console.print(shown)
         console.print(legend)
 
@@ -132,14 +135,3 @@ def cold(told: Mapping[str, Any]) -> str:
     """No node, no counters but those that stay: what is on the disk."""
     holds = f"{told['entries']} shards, {decimal(told['used_bytes'])}; digests: {told['digests']}"
     return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{_saved(told['saved'])}"
-
-
-def job(info: Mapping[str, Any]) -> str:
-    """A session's job; of one without a name the program, and enough of its number to tell it from others."""
-    unnamed = _UNNAMED.fullmatch(f"{info['job']} {info['session_key']}")
-    return f"{unnamed[2]}-{unnamed[1][:4]}" if unnamed else str(info["job"])
-
-
-def short(name: str) -> str:
-    """Enough of an id to tell it from others; `--json` has the whole."""
-    return plain_text.plain(name.rpartition("-")[2][:8])

@@ -7,29 +7,22 @@ while. It logs to `<cache_dir>/log/node.log`.
 
 from __future__ import annotations
 
-import json
 import os
-import selectors
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
-import tfquiver
 from tfquiver import durable, errors
-from tfquiver.daemon import log_file, store_environment, up_file
+from tfquiver.daemon import log_file, up_file
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.daemon.starting import LOG, POLL_S, start
 from tfquiver.wire import reader_frames as frames
 
 IDLE_EXIT_S = 60
 _CONNECT_S = 5.0
-_POLL_S = 0.05
-_LOG = Path("log", "node.log")
 
 
 def find(cache_dir: str | os.PathLike[str]) -> NodeEndpoint | None:
@@ -71,10 +64,10 @@ def find_or_start(
             if endpoint := find(directory):
                 return endpoint
             if up_file.is_up(directory):
-                time.sleep(_POLL_S)  # its node is being started, or started again
+                time.sleep(POLL_S)  # its node is being started, or started again
             else:
                 _make(directory)  # it may have been deleted while this process waited for its turn
-                _start(directory, quota_bytes, idle_exit_s, give_up_at)
+                start(directory, quota_bytes, idle_exit_s, give_up_at)
             if time.monotonic() > give_up_at:
                 raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
 
@@ -124,66 +117,11 @@ def only_one_starts(directory: Path, give_up_at: float) -> Iterator[None]:
                 raise errors.DeadlineError(
                     f"cache_dir {directory}: another process has been starting its node for too long"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         yield
     finally:
         os.close(lock)
 
 
-def _opened_log(directory: Path) -> BinaryIO:
-    try:
-        return log_file.opened(directory / _LOG)
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"cache_dir {directory}: {_LOG}: {error.strerror}") from error
-
-
-def _start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_at: float) -> None:
-    """Starts a daemon and waits for its ready line; returns as well when another daemon has the directory."""
-    command = [
-        sys.executable, "-m", "tfquiver.service.node.main", f"--cache_dir={directory}", f"--idle_exit_s={idle_exit_s}",
-    ]  # fmt: skip
-    if quota_bytes is not None:
-        command.append(f"--quota={quota_bytes}")
-    import_root = str(Path(tfquiver.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [import_root, os.environ.get("PYTHONPATH", "")]))
-    environment = {**store_environment.without(os.environ), "PYTHONPATH": path}
-    # The shell ends at once, so that the daemon is nobody's child: no zombie here when it leaves, no end when we end.
-    with (
-        _opened_log(directory) as stderr,
-        subprocess.Popen(
-            ["/bin/sh", "-c", '"$@" &', "sh", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=stderr, start_new_session=True, cwd="/", env=environment,
-        ) as shell,
-    ):  # fmt: skip
-        shell.wait()
-        assert shell.stdout is not None
-        line = _read_line(shell.stdout.fileno(), give_up_at)
-    try:
-        said = json.loads(line)
-    except ValueError:
-        said = {}
-    if said.get("error") == errors.AlreadyRunningError.__name__:
-        time.sleep(_POLL_S)  # it is about to be ready, or about to leave
-    elif "socket" not in said:
-        late = time.monotonic() > give_up_at
-        what = "is not ready in time" if late else "ended at its start"
-        raise (errors.DeadlineError if late else errors.UnavailableError)(
-            f"the node for cache_dir {directory} {what}: {said.get('message', '')}\n"
-            f"{directory / _LOG}:\n{_log(directory)}"
-        )
-
-
-def _read_line(descriptor: int, give_up_at: float) -> bytes:
-    line = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while not line.endswith(b"\n") and selector.select(max(give_up_at - time.monotonic(), 0)):
-            piece = os.read(descriptor, 65536)
-            if not piece:
-                break
-            line += piece
-    return line
-
-
 def _log(directory: Path) -> str:
-    return log_file.tail(directory / _LOG)
+    return log_file.tail(directory / LOG)

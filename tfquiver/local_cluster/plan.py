@@ -10,6 +10,8 @@ from tfquiver.daemon.up_file import Ports
 
 COORDINATOR, NODE, DISPATCHER, WORKER = KINDS = ("coordinator", "node", "dispatcher", "worker")
 WITH_TENSORFLOW = frozenset({DISPATCHER, WORKER})
+# A worker that its node was away from too long ends; whoever starts it again must not give up before the node is there.
+_NODE_IS_STARTED_AGAIN = "--connect_timeout_s=240"
 LOCKS = ("node.lock", "coordinator/lock", "dispatcher/dispatcher.lock")
 
 
@@ -51,6 +53,14 @@ def servers(wish: Wish) -> list[list[ServerPlan]]:
     return steps
 
 
+def progress(wish: Wish, up: int) -> str:
+    """What a person waits for when so many steps are up; there are more."""
+    steps = servers(wish)
+    names = [step[0].kind if len(step) == 1 else f"{len(step)} {step[0].kind}s" for step in steps]
+    doing = "loading TensorFlow" if steps[up][0].kind in WITH_TENSORFLOW else "starting"
+    return f"so far up: {', '.join(names[:up])}; {doing}: {names[up]} ..."
+
+
 def port(server: ServerPlan, ports: Ports) -> int:
     """Which the server should take; 0: any."""
     match server.kind:
@@ -89,5 +99,5 @@ def arguments(server: ServerPlan, wish: Wish, ports: Ports) -> list[str]:
         case "dispatcher":
             made = [own, f"--work_dir={at / 'dispatcher'}", f"--node_dir={at}"]
         case _:
-            made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}"]
+            made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}", _NODE_IS_STARTED_AGAIN]
     return [*made, *wish.flags.get(server.kind, ())]

@@ -28,6 +28,7 @@ class Supervisor:
       say: told, one line each, what happens to the servers.
       is_ours: whether the directory is still this cluster's: where it was deleted nothing is started any more, for
         somebody else may have made it again.
+      progress: told, a line each, while they start: which are up, and which are waited for.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Supervisor:
         environment: Mapping[str, str],
         say: Callable[[str], None],
         is_ours: Callable[[], bool] = lambda: True,
+        progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
-        self._is_ours = is_ours
+        self._is_ours, self._progress = is_ours, progress
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -64,7 +66,9 @@ class Supervisor:
                 await self._stop()
 
     async def _serve(self, ready: Callable[[], None]) -> None:
-        for step in plan.servers(self._wish):
+        for number, step in enumerate(plan.servers(self._wish)):
+            if number:
+                self._progress(plan.progress(self._wish, number))
             await _all([self._start(server) for server in step])
         ready()
         await _all([self._keep(server) for server in list(self._running)])
@@ -100,12 +104,12 @@ class Supervisor:
         while True:
             process = self._running[server]
             how = await process.wait()
-            if not self._is_ours():
-                raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
+            self._check_ours(server, how)
             restarts.ended(loop.time())
             self._say(f"the {server.name} (pid {process.pid}) ended: {how}; it is started again")
             while not restarts.hopeless:
                 await asyncio.sleep(restarts.pause_s)
+                self._check_ours(server, how)
                 try:
                     await self._start(server)
                 except errors.UnavailableError as error:
@@ -119,6 +123,10 @@ class Supervisor:
                 raise errors.UnavailableError(
                     f"the {server.name} is given up: {restarts.hopeless}; see {self._logs / server.name}.log"
                 )
+
+    def _check_ours(self, server: ServerPlan, how: str) -> None:
+        if not self._is_ours():
+            raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
 
     async def _stop(self) -> None:
         """Readers before what they read from."""

@@ -45,7 +45,8 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop.set)
-    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours)
+    progress = (lambda line: None) if as_json else _say
+    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress)
 
     def ready() -> None:
         try:

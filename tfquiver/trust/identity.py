@@ -63,6 +63,8 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/Leave": _NODES,
     "/tfquiver.v1.Coordinator/Identify": _NODES,
     "/tfquiver.v1.Coordinator/ListNodes": _ALL,
+    "/tfquiver.v1.Coordinator/ReportDispatcher": _NODES,
+    "/tfquiver.v1.Coordinator/ListDispatchers": _ALL,
     "/tfquiver.v1.Coordinator/Ticket": _NODES,
     "/tfquiver.v1.Coordinator/OpenReader": _NODES,
     "/tfquiver.v1.Coordinator/Lease": _NODES,

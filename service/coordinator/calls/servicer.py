@@ -10,6 +10,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
+from tfquiver.service.coordinator.nodes.dispatchers import MAX_WORKERS
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import handled
 
@@ -46,6 +47,15 @@ class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.Coord
         return self._coordinator.heartbeats.take(request)
 
     @handled
+    async def ReportDispatcher(self, request: pb2.ReportDispatcherRequest, context: Any) -> pb2.ReportDispatcherReply:
+        checks.name("dispatcher.address", request.dispatcher.address)
+        checks.between("dispatcher.workers", len(request.dispatcher.workers), 0, MAX_WORKERS)
+        for worker in request.dispatcher.workers:
+            checks.name("dispatcher.workers.address", worker.address)
+        self._coordinator.dispatchers.report(request.dispatcher)
+        return pb2.ReportDispatcherReply()
+
+    @handled
     async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
         await self._coordinator.leave(request.node_id, request.incarnation)
         return pb2.LeaveReply()
@@ -62,3 +72,7 @@ class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.Coord
     @handled
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
         return pb2.ListNodesReply(nodes=self._coordinator.membership.live())
+
+    @handled
+    async def ListDispatchers(self, request: pb2.ListDispatchersRequest, context: Any) -> pb2.ListDispatchersReply:
+        return pb2.ListDispatchersReply(dispatchers=self._coordinator.dispatchers.live())

@@ -9,6 +9,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
 
@@ -107,11 +108,10 @@ class SessionCalls(Callers):
         for session in reversed(sessions.of_key(request.session_key) if request.session_key else list(sessions)):
             if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
                 break
-            unread = session.left_early or (session.left_short and sessions.is_newest(session))
             if (
                 (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
-                and (unread or not request.unread_only)
+                and (not request.unread_only or _unread(session, sessions))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
                 reply.sessions.append(_info(session, sessions.idle_s(session)))
@@ -143,6 +143,10 @@ class SessionCalls(Callers):
             ownership, its_key = self._coordinator.ownership, self._coordinator.sessions.session(session_id).session_key
             if ownership.name_of(its_key) != ownership.name_of(session_key):
                 raise errors.NotFoundError(f"no session {session_id!r}: it may have expired")
+
+
+def _unread(session: Session, sessions: Sessions) -> bool:
+    return session.left_early or (session.left_short and sessions.is_newest(session))
 
 
 def _info(session: Session, idle_s: float) -> pb2.SessionInfo:

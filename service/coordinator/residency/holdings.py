@@ -30,7 +30,7 @@ class Holdings:
 
     def all(self) -> Prefixes:
         """Sorted, each once."""
-        self._merge()
+        self.merge()
         return self._sorted
 
     def contains(self, values: Prefixes) -> npt.NDArray[np.bool_]:
@@ -50,10 +50,14 @@ class Holdings:
 
     def _merge_if_many(self) -> None:
         if len(self._added) + len(self._removed) > max(_MERGE_AT, len(self._sorted) // 8):
-            self._merge()
+            self.merge()
 
-    def _merge(self) -> None:
+    def merge(self) -> int:
+        """How many it has gone through: none where nothing has changed."""
+        if not (self._removed or self._added):
+            return 0
         # Both stay sorted: nothing is sorted again but what is new.
+        looked_at = len(self._sorted) + len(self._removed) + len(self._added)
         if self._removed:
             removed = np.sort(_array(self._removed))
             removed = removed[self._in_sorted(removed)]
@@ -63,6 +67,7 @@ class Holdings:
             added = added[~self._in_sorted(added)]
             self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, added), added)
         self._added, self._removed = set(), set()
+        return looked_at
 
 
 def _array(values: set[int]) -> Prefixes:

@@ -60,7 +60,9 @@ class Readers:
         session.reader_opened(reader)
         dropped = session.hold(reader, held, by_same_node=same)
         session.last_used = session.last_progress = now
-        self._decisions.changed(session_id)
+        # Who opens first brings nothing: if each of a thousand woke all that wait, they would ask half a million times.
+        if before and not (before.leases_unknown and session.waits_for_readers):
+            self._decisions.changed(session_id)
         return session, dropped
 
     def find(self, session_id: str, reader_id: str) -> Reader:

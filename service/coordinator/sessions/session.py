@@ -11,7 +11,6 @@ when it is decided and when the log is read again. Invariants, at every moment:
 
 from __future__ import annotations
 
-import copy
 import enum
 import hashlib
 import random
@@ -187,11 +186,13 @@ class Session:
 
     def still(self) -> Session:
         """As far as a snapshot needs it, as it is now: another thread may read it."""
-        still = copy.copy(self)
-        still.acked, still.readers, still.labels = self.acked.still(), dict(self.readers), set(self.labels)
-        still.presumed, still.sampler = set(self.presumed), None
-        still.counters = log_pb2.Counters()
-        still.counters.CopyFrom(self.counters)
+        still = object.__new__(Session)
+        vars(still).update(vars(self))  # of twenty thousand, on the loop: copy.copy takes four times as long
+        still.readers, still.labels, still.sampler = dict(self.readers), set(self.labels), None
+        if self.settled_acked is None:  # else these do not change any more
+            still.acked, still.presumed = self.acked.still(), set(self.presumed)
+            still.counters = log_pb2.Counters()
+            still.counters.CopyFrom(self.counters)
         return still
 
     def draws(self) -> random.Random:

@@ -43,7 +43,8 @@ class Tickets:
 
     def of(self, session_id: str) -> list[tuple[TicketName, bool]]:
         """For a snapshot: the tickets to a session, and whether their provider had adopted it."""
-        providers = self._providers.get(session_id, _Providers())
+        if (providers := self._providers.get(session_id)) is None:
+            return []
         return [(name, name[1] in providers.adopters) for name in providers.names]
 
     def forget(self, session_id: str) -> None:

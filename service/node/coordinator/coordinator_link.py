@@ -23,7 +23,7 @@ from tfquiver.wire import rpc
 
 TELL_EVERY_S = 5.0
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
-_SOONEST_NODES = 4  # where there are more nodes the pause is longer: a heartbeat costs the coordinator about a ms
+_SOONEST_NODES = 4  # for more, the pause is longer, and so after orders: each costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
 _ERROR_PAUSE_S = 1.0  # after an error that nobody has thought of
@@ -172,6 +172,7 @@ class CoordinatorLink(CoordinatorCalls):
                 self._on_orders(reply.orders)
                 self.on_removals(reply.removals)
                 version = reply.version
+                await asyncio.sleep(_SOONEST_S * (len(self._members) // _SOONEST_NODES))
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
                 logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)
                 await asyncio.sleep(_ERROR_PAUSE_S)

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from absl import logging
@@ -17,10 +17,9 @@ from tfquiver.content.digest import Digest
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers import data_frames as frames
-from tfquiver.service.node.peers.body_memory import BodyMemory
 from tfquiver.service.node.peers.body_receiver import BodyReceiver
 from tfquiver.service.node.peers.body_sender import Body, BodySender
-from tfquiver.service.node.shards.placer import insert_received, memory_bytes
+from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.trust import peer_proof
 from tfquiver.trust.identity import Authority, check_data_port
@@ -30,7 +29,6 @@ HELLO_S = 10.0
 WORKING_S = 1.0
 MAX_ASKED = 4096
 _AT_ONCE = 8  # shards of one connection that are being made ready
-_ROOM_BYTES = 256 << 20  # bodies of all PUTs together, raw and stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,11 @@ class Services:
     disk: DiskCache
     digests: Callable[[bytes], Awaitable[Digest]]
     authority: Authority
-    pool: Executor  # for what goes out
-    inserts: Executor  # for what comes in: a slow disk must not keep shards from being sent
+    pool: Executor  # for what goes out: a slow disk must not keep shards from being sent
+    incoming: Incoming
     fetch_deadline_s: float
     stall_s: float
     own_token: str  # that WELCOME proves
-    room: BodyMemory = field(default_factory=lambda: BodyMemory(_ROOM_BYTES))
 
 
 class DataConnection:
@@ -187,31 +184,29 @@ class DataConnection:
     async def _put(self, header: entry.Header) -> None:
         services = self._services
         trouble: errors.TfquiverError | None = None
+        has_room = False
         try:
             if not services.disk.wanted(header.hash):
                 raise errors.NotFoundError(f"shard {header.hash.hex()} is not kept: it was ordered away")
             services.disk.check_room(header.hash, header.disk_bytes)
-            if memory_bytes(header) > services.room.limit_bytes:
-                raise errors.NeverFitsError(
-                    f"shard {header.hash.hex()}: {header.raw_length} raw bytes are too many to be put"
-                )
+            if header.hash not in services.disk:
+                await services.incoming.take_room(header)
+                has_room = True
         except (errors.NotFoundError, errors.ResourceExhaustedError) as error:
             trouble = error
-        if trouble or header.hash in services.disk:
+        if not has_room:
             await self._receiver.skip(header.stored_length)
         else:
-            held_bytes = memory_bytes(header)
-            await services.room.take(held_bytes)
             try:
                 stored = await self._receiver.body(header.stored_length)
-                await self._loop.run_in_executor(
-                    services.inserts, insert_received, services.disk, header, stored, self._peer
-                )
+            except BaseException:
+                await services.incoming.give_back(header)
+                raise
+            try:
+                await services.incoming.insert(header, stored, self._peer)
             except (errors.DataLossError, errors.ResourceExhaustedError) as error:
                 logging.warning("data port: refused an insert: %s", error)
                 trouble = error
-            finally:
-                await services.room.give_back(held_bytes)
         await self._send(frames.put_reply(header.hash, trouble))
 
     async def _bad(self, bad: frames.Bad) -> None:
@@ -223,6 +218,8 @@ class DataConnection:
         while True:
             await asyncio.sleep(WORKING_S)
             if self._asked and not self._sending.locked():
+                if self._services.source.disk_hangs:  # the peer would wait for minutes; it has the store
+                    raise errors.UnavailableError("the disk does not answer")
                 await self._send(frames.Working())
 
     async def _send(self, frame: frames.Frame) -> None:

@@ -16,13 +16,13 @@ from tfquiver.content.digest import Digest
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.connection_slots import to_give_way
 from tfquiver.service.node.peers.data_connection import DataConnection, Services
+from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.trust.identity import Authority
 from tfquiver.wire import addresses
 
 MAX_CONNECTIONS = 512
 _THREADS = 8
-_INSERT_THREADS = 4
 _BACKLOG = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S = 0.1
@@ -50,9 +50,9 @@ class DataPort:
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
-        self._inserts = ThreadPoolExecutor(_INSERT_THREADS, "data-port-insert")
+        self._incoming = Incoming(disk)
         self._services = Services(
-            node_id, source, disk, digests, authority, self._pool, self._inserts, fetch_deadline_s, stall_s, own_token
+            node_id, source, disk, digests, authority, self._pool, self._incoming, fetch_deadline_s, stall_s, own_token
         )
         self._connections: dict[DataConnection, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -79,8 +79,8 @@ class DataPort:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listener:
             self._listener.close()
-        for pool in (self._pool, self._inserts):
-            await asyncio.to_thread(pool.shutdown, True)
+        await asyncio.to_thread(self._pool.shutdown, True)
+        await self._incoming.close()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-UNREACHABLE_S = 3.0
+UNREACHABLE_S, _LONGEST_S = 3.0, 30.0
 DISTRUST_S = 60.0
 _DAMAGED_IN_A_ROW = 3  # a bad sector is one shard; a bad link or disk is many
 
@@ -14,6 +14,7 @@ class Standing:
         self._until_s = 0.0
         self._why = ""
         self._damaged = 0
+        self._unreachable_s = UNREACHABLE_S
 
     def avoided(self, now_s: float) -> str:
         """Why it is left alone; "" when it is not."""
@@ -21,10 +22,13 @@ class Standing:
 
     def good(self) -> None:
         """It sent what it was asked for."""
-        self._damaged = 0
+        self._damaged, self._unreachable_s = 0, UNREACHABLE_S
 
     def unreachable(self, now_s: float) -> None:
-        self._avoid(now_s + UNREACHABLE_S, "could not be reached a moment ago")
+        """To try costs some seconds, where its disk hangs each time: it is tried less and less often."""
+        if not self.avoided(now_s):  # else it is the same trouble, told by another thread
+            self._avoid(now_s + self._unreachable_s, "could not be reached a moment ago")
+            self._unreachable_s = min(2 * self._unreachable_s, _LONGEST_S)
 
     def damaged(self, now_s: float) -> None:
         """It sent bytes that do not have the checksum that it gave of them: its disk, or the way here."""

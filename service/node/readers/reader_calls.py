@@ -40,24 +40,24 @@ class ReaderCalls:
     node: (node_id, incarnation).
     """
 
-    def __init__(
-        self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open, held: Sequence[int]
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open) -> None:
         self._coordinator = coordinator
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
         self._request = pb.OpenReaderRequest(
             session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
             label=label, digest_id=opening.digest_id, job=opening.job, session_key=opening.session_key,
-            held=held, seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
+            seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
         )  # fmt: skip
 
-    async def open(self, done_bitmap: bytes) -> pb.OpenReaderReply:
+    async def open(self, done_bitmap: bytes, held: Iterable[int]) -> pb.OpenReaderReply:
         self._request.done_bitmap = done_bitmap
+        self._request.held[:] = held
         reply = await self._coordinator.open_reader(self._request)
         self.joined = True
         self._request.session_id = reply.session_id
         self._request.done_bitmap = b""
+        del self._request.held[:]
         return reply
 
     async def open_again(self, held: Iterable[int]) -> Sequence[int]:

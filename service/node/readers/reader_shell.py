@@ -14,6 +14,7 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
+from tfquiver.service.node.readers.held_shards import HeldShards
 from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.readers.shard_fetches import ShardFetches, shard_name
@@ -21,7 +22,6 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
 ACK_DELAY_S = 0.02
-MAX_HELD = 1 << 20
 MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
 
@@ -48,7 +48,7 @@ class ReaderShell:
         self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
         self._digest: Digest
-        self._held: list[int] = []
+        self._held = HeldShards()
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self._lease_task: asyncio.Task[None] | None = None
@@ -75,9 +75,7 @@ class ReaderShell:
             case frames.Ping():
                 return
             case frames.Held() if self._calls is None:
-                self._held += frame.shards
-                if len(self._held) > MAX_HELD:
-                    raise errors.ProtocolError(f"HELD frames with more than {MAX_HELD} shards")
+                self._held.add(frame.shards)
             case frames.Close():
                 self.finish(frame.complete)
             case frames.Credit() | frames.Want() | frames.Draining() | frames.Bad() if self._closing:
@@ -169,14 +167,15 @@ class ReaderShell:
             raise errors.ProtocolError("Open frame: one descriptor comes with it exactly when has_state is 1")
         state = os.dup(descriptors[0]) if frame.has_state else -1
         self.reader_id = frame.reader_id
-        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame, self._held)
+        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame)
         self._opening = self._spawn(self._open(self._calls, frame, state))
 
     async def _open(self, calls: ReaderCalls, frame: frames.Open, state: int) -> None:
         done_bitmap = await asyncio.to_thread(_read_state, state) if state >= 0 else b""
         await self._claim(self.reader_id, self)
         self._digest = digest = await self._digests(frame.digest_id)
-        reply = await calls.open(done_bitmap)
+        held = self._held.take(digest.num_shards)
+        reply = await calls.open(done_bitmap, held)
         if self._closing:
             return
         if reply.shards != digest.num_shards:
@@ -192,7 +191,7 @@ class ReaderShell:
             lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
         )
         self.socket.send(frames.Opened(reply.session_id, reply.epoch, reply.shards, reply.records))
-        self._apply(session.opened(self._held, reply.dropped))
+        self._apply(session.opened(held, reply.dropped))
 
     def _reopen(self) -> asyncio.Task[None]:
         if self._reopening is None or self._reopening.done():

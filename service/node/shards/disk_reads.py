@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from tfquiver.service.node.memory.verified import VerifiedShard
 
 T = TypeVar("T")
 _THREADS = 4
+HANGS_S = 10.0
 
 
 class DiskReads:
@@ -29,10 +31,20 @@ class DiskReads:
     def __init__(self, disk: DiskCache, hot: HotSet) -> None:
         self._disk, self._hot = disk, hot
         self._pool = ThreadPoolExecutor(_THREADS, "disk")
+        self._since_s: dict[asyncio.Future[Any], float] = {}  # of calls that have not come back, oldest first
+
+    @property
+    def hang(self) -> bool:
+        """No thread has come back for so long: whatever else is asked for would wait, too."""
+        longest = list(itertools.islice(self._since_s.values(), _THREADS))
+        return len(longest) == _THREADS and asyncio.get_running_loop().time() - longest[-1] > HANGS_S
 
     async def run(self, call: Callable[..., T], *arguments: object) -> T:
         """The outcome of a call in a thread; when nobody waits for it any more its descriptors are closed."""
-        running = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._pool, call, *arguments)
+        self._since_s[running] = loop.time()
+        running.add_done_callback(self._since_s.pop)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

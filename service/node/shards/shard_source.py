@@ -144,6 +144,11 @@ class ShardSource:
         """No reader waits for the store."""
         return not self._reading
 
+    @property
+    def disk_hangs(self) -> bool:
+        """What is not in memory cannot be had here now."""
+        return self._reads.hang
+
     async def evict(self, hashes: Sequence[bytes]) -> bool:
         """Gives up what the disk's rules do not keep, on the disk and in memory. Readers keep their descriptors.
 

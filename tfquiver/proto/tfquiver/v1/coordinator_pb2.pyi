@@ -723,6 +723,132 @@ class ListNodesReply(_message.Message):
 Global___ListNodesReply: _TypeAlias = ListNodesReply  # noqa: Y015
 
 @_typing.final
+class ReportDispatcherRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPATCHER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dispatcher(self) -> Global___DispatcherInfo: ...
+    def __init__(
+        self,
+        *,
+        dispatcher: Global___DispatcherInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDispatcherRequest: _TypeAlias = ReportDispatcherRequest  # noqa: Y015
+
+@_typing.final
+class ReportDispatcherReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDispatcherReply: _TypeAlias = ReportDispatcherReply  # noqa: Y015
+
+@_typing.final
+class ListDispatchersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDispatchersRequest: _TypeAlias = ListDispatchersRequest  # noqa: Y015
+
+@_typing.final
+class ListDispatchersReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPATCHERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dispatchers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DispatcherInfo]: ...
+    def __init__(
+        self,
+        *,
+        dispatchers: _abc.Iterable[Global___DispatcherInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatchers", b"dispatchers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDispatchersReply: _TypeAlias = ListDispatchersReply  # noqa: Y015
+
+@_typing.final
+class DispatcherInfo(_message.Message):
+    """A tf.data service dispatcher. What it says of its workers is of its last report: up to 30 s old."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port, as far as it knows how others reach it; names the dispatcher: the last report counts"""
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceWorker]:
+        """each that ever registered: the dispatcher gives every one of them tasks"""
+
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        workers: _abc.Iterable[Global___ServiceWorker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DispatcherInfo: _TypeAlias = DispatcherInfo  # noqa: Y015
+
+@_typing.final
+class ServiceWorker(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    IDLE_MS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port under which it registered"""
+    silent_ms: _builtins.int
+    """since it last answered, or since the dispatcher's start; 0: it answers"""
+    idle_ms: _builtins.int
+    """since a task of its was last waited for, or since the dispatcher's start; 0: one is now"""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        silent_ms: _builtins.int = ...,
+        idle_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "idle_ms", b"idle_ms", "silent_ms", b"silent_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceWorker: _TypeAlias = ServiceWorker  # noqa: Y015
+
+@_typing.final
 class TicketRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

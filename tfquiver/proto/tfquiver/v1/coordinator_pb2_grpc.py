@@ -90,6 +90,16 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesReply.FromString,
                 )
+        self.ReportDispatcher = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ReportDispatcher',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.FromString,
+                )
+        self.ListDispatchers = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ListDispatchers',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersReply.FromString,
+                )
         self.Ticket = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Ticket',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.TicketRequest.SerializeToString,
@@ -257,6 +267,22 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportDispatcher(self, request, context):
+        """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
+        memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDispatchers(self, request, context):
+        """Those heard of in the last 30 s. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ticket(self, request, context):
         """What a split provider hands to a tf.data worker: the session of (session_key, provider_id, repetition), made on
         first sight. Get-or-create. Never waits. Errors: NOT_FOUND (unknown digest_id).
@@ -410,6 +436,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesReply.SerializeToString,
+            ),
+            'ReportDispatcher': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDispatcher,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.SerializeToString,
+            ),
+            'ListDispatchers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDispatchers,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersReply.SerializeToString,
             ),
             'Ticket': grpc.unary_unary_rpc_method_handler(
                     servicer.Ticket,
@@ -718,6 +754,40 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ListNodes',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReportDispatcher(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportDispatcher',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListDispatchers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ListDispatchers',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

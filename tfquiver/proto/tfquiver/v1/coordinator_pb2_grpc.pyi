@@ -87,6 +87,13 @@ class CoordinatorStub:
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
     """Read-only."""
+    ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
+    """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
+    memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+    """
+    ListDispatchers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]
+    """Those heard of in the last 30 s. Read-only."""
     Ticket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TicketRequest, _coordinator_pb2.TicketReply]
     """What a split provider hands to a tf.data worker: the session of (session_key, provider_id, repetition), made on
     first sight. Get-or-create. Never waits. Errors: NOT_FOUND (unknown digest_id).
@@ -179,6 +186,13 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]  # type: ignore[assignment]
     """Read-only."""
+    ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
+    """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
+    memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+    """
+    ListDispatchers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]  # type: ignore[assignment]
+    """Those heard of in the last 30 s. Read-only."""
     Ticket: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TicketRequest, _coordinator_pb2.TicketReply]  # type: ignore[assignment]
     """What a split provider hands to a tf.data worker: the session of (session_key, provider_id, repetition), made on
     first sight. Get-or-create. Never waits. Errors: NOT_FOUND (unknown digest_id).
@@ -358,6 +372,25 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListNodesReply, _abc.Awaitable[_coordinator_pb2.ListNodesReply]]:
         """Read-only."""
+
+    @_abc_1.abstractmethod
+    def ReportDispatcher(
+        self,
+        request: _coordinator_pb2.ReportDispatcherRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ReportDispatcherReply, _abc.Awaitable[_coordinator_pb2.ReportDispatcherReply]]:
+        """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
+        memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+        """
+
+    @_abc_1.abstractmethod
+    def ListDispatchers(
+        self,
+        request: _coordinator_pb2.ListDispatchersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListDispatchersReply, _abc.Awaitable[_coordinator_pb2.ListDispatchersReply]]:
+        """Those heard of in the last 30 s. Read-only."""
 
     @_abc_1.abstractmethod
     def Ticket(

@@ -1,0 +1,84 @@
+"""Tells the coordinator which workers the dispatcher counts on, and which of them are silent: for `tfquiver status`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection
+
+import grpc
+from absl import logging
+
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.worker_watch import WorkerWatch
+from tfquiver.wire import addresses, rpc
+
+INTERVAL_S = 5.0
+_CALL_S = 2.0
+_MOST_WORKERS = 10_000  # of one report, as of all dispatchers together
+_LONGEST_ADDRESS = 512  # bytes; nobody can be reached under a longer one
+
+
+class WorkerReports:
+    """`step` asks and tells once. Of its own: another thread than the reaper's may take it. Not thread-safe."""
+
+    def __init__(
+        self,
+        port: int,
+        coordinator: str,
+        token: str,
+        awaited: Callable[[], Collection[str]],
+        clock: Clock | None = None,
+    ) -> None:
+        """
+        Args:
+          port: of the dispatcher, which runs on this machine.
+          awaited: the workers with tasks that are not finished.
+        """
+        self._port, self._coordinator, self._awaited = port, coordinator, awaited
+        self._address = ""
+        self._service = GrpcServiceRpc()
+        self._service.dispatcher_started(f"localhost:{port}")
+        self._watch = WorkerWatch(clock or SystemClock())
+        self._channel = rpc.channel(coordinator)
+        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._metadata = tuple(rpc.metadata(token))
+
+    def step(self) -> None:
+        """Raises grpc.RpcError, ProtocolError."""
+        workers = [one for one in self._service.workers() if len(one.encode()) <= _LONGEST_ADDRESS]
+        seen = self._watch.look(workers, self._service.tasks(workers), self._awaited())
+        told = [
+            coordinator_pb2.ServiceWorker(address=worker, silent_ms=int(1000 * silent_s), idle_ms=int(1000 * idle_s))
+            for worker, (silent_s, idle_s) in seen.items()
+        ]
+        # Not at the start: looking up a name may take its time.
+        self._address = self._address or own_address(self._coordinator, self._port)
+        info = coordinator_pb2.DispatcherInfo(address=self._address, workers=told[:_MOST_WORKERS])
+        request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info)
+        try:
+            self._stub.ReportDispatcher(request, metadata=self._metadata, timeout=_CALL_S)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            logging.log_first_n(logging.INFO, "the coordinator is older: it is not told of workers", 1)
+
+    def close(self) -> None:
+        self._service.close()
+        self._channel.close()
+
+
+def own_address(coordinator: str, port: int) -> str:
+    """Where others reach this dispatcher, as far as it can tell: its address on the way to the coordinator."""
+    if coordinator.startswith("unix:"):
+        return f"localhost:{port}"
+    host, its_port = addresses.split(coordinator)
+    if addresses.is_loopback(host):
+        return f"localhost:{port}"
+    try:
+        found = addresses.towards(host, its_port)
+    except OSError:
+        return addresses.joined(socket.gethostname(), port)
+    # The coordinator's own machine may know itself as 127.0.1.1: others know it by the name that was given.
+    return addresses.joined(host if addresses.is_loopback(found) else found, port)

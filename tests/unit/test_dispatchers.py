@@ -1,0 +1,65 @@
+"""What the coordinator keeps of dispatchers, and what a dispatcher says of its workers' silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
+from tfquiver.service.coordinator.nodes.dispatchers import FORGOTTEN_S, MAX_DISPATCHERS, MAX_WORKERS, Dispatchers
+from tfquiver.service.dispatcher.worker_reports import own_address
+from tfquiver.service.dispatcher.worker_watch import WorkerWatch
+
+A, B = "a:1", "b:1"
+
+
+def info(address: str, workers: int = 1) -> DispatcherInfo:
+    return DispatcherInfo(address=address, workers=[ServiceWorker(address=f"w:{n + 1}") for n in range(workers)])
+
+
+def test_the_last_report_counts_and_is_forgotten_after_a_while() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    kept.report(info("d:2"))
+    clock.advance(FORGOTTEN_S / 2)
+    for _ in range(2):
+        kept.report(info("d:1", workers=3))
+    assert [(one.address, len(one.workers)) for one in kept.live()] == [("d:1", 3), ("d:2", 1)]
+    clock.advance(FORGOTTEN_S / 2)
+    assert [one.address for one in kept.live()] == ["d:1"]
+    clock.advance(FORGOTTEN_S / 2)
+    assert kept.live() == []
+
+
+def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    for number in range(MAX_DISPATCHERS):
+        kept.report(info(f"d:{number}"))
+    kept.report(info("d:0", workers=2))
+    with pytest.raises(errors.ResourceExhaustedError, match=f"{MAX_DISPATCHERS} other dispatchers"):
+        kept.report(info("one more"))
+    with pytest.raises(errors.ResourceExhaustedError, match=f"at most {MAX_WORKERS}"):
+        kept.report(info("d:0", workers=MAX_WORKERS))
+    assert len(kept.live()[0].workers) == 2, "what was refused has changed nothing"
+    clock.advance(FORGOTTEN_S)
+    kept.report(info("one more", workers=MAX_WORKERS))
+    assert len(kept.live()) == 1
+
+
+def test_silence_and_idleness_count_from_the_last_time_that_it_was_otherwise() -> None:
+    clock = ManualClock(100.0)
+    watch = WorkerWatch(clock)
+    assert watch.look([A, B], {A}, ()) == {A: (0, 0), B: (0, 0)}, "nothing is known of the time before"
+    clock.advance(5)
+    assert list(watch.look([A, B], {A}, {B}).items()) == [(B, (5, 0)), (A, (0, 5))], "the most silent first"
+    clock.advance(5)
+    assert watch.look([A, B], {B}, {A}) == {A: (5, 0), B: (0, 5)}
+    assert watch.look([B], {B}, ()) == {B: (0, 5)}
+    assert watch.look([A, B], (), ()) == {A: (0, 0), B: (0, 5)}, "one that comes again is new"
+
+
+@pytest.mark.parametrize("coordinator", ["unix:/run/x", "localhost:5040", "127.0.0.1:5040", "[::1]:5040"])
+def test_beside_its_coordinator_a_dispatcher_is_of_this_machine(coordinator: str) -> None:
+    assert own_address(coordinator, 5050) == "localhost:5050"

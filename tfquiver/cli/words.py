@@ -1,0 +1,60 @@
+"""What things are called in the tables of `tfquiver status`, and figures in few characters (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tfquiver.trust import plain_text
+from tfquiver.wire import addresses
+
+_UNNAMED = re.compile(r"job-([0-9a-f]{12}) \1[0-9a-f]{20}-([^:]+)(?::.*)?")
+
+
+def job(info: Mapping[str, Any]) -> str:
+    """A session's job; of one without a name the program, and enough of its number to tell it from others."""
+    unnamed = _UNNAMED.fullmatch(f"{info['job']} {info['session_key']}")
+    return f"{unnamed[2]}-{unnamed[1][:4]}" if unnamed else str(info["job"])
+
+
+def state(info: Mapping[str, Any]) -> str:
+    """Of a session. Keras counts its steps, and leaves without taking the end."""
+    return "ended" if info["ended"] or (info["acked"] == info["shards"] and not info["readers"]) else "open"
+
+
+def host(control_address: str, here: str) -> str:
+    """The machine that a node runs on; `here`: the name of this one, where local addresses lead to."""
+    if control_address.startswith("unix:"):
+        return here
+    try:
+        name, _ = addresses.split(control_address)
+    except ValueError:
+        return control_address
+    return here if addresses.is_loopback(name) else name
+
+
+def size(bytes_: int) -> str:
+    """In at most seven characters."""
+    value, unit = float(bytes_), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB", "EB"):  # noqa: B007 - the last one counts
+        if value < 999.5:
+            break
+        value /= 1000
+    digits = 1 if unit != "B" and value < 99.95 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def count(number: int) -> str:
+    """In at most six characters."""
+    value, letter = float(number), ""
+    for letter in ("", "M", "G", "T", "P", "E"):
+        if value < (1_000_000 if not letter else 999.5):
+            break
+        value /= 1_000_000 if not letter else 1000
+    return f"{value:.1f}{letter}" if letter else str(number)
+
+
+def short(name: str) -> str:
+    """Enough of an id to tell it from others; `--json` has the whole."""
+    return plain_text.plain(name.rpartition("-")[2][:8])
