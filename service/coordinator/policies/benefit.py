@@ -126,12 +126,12 @@ def _steps(view: ClusterView, demands: Mapping[str, _Demand]) -> list[_Step]:
     steps: list[_Step] = []
     for dataset in free(view):
         demand, size_bytes = demands[dataset.name], dataset.size_bytes
+        density = (demand.all_together if demand.irregular else demand.fastest) / max(1, size_bytes)
         first_bytes = 0 if demand.irregular else two_chunks_bytes(dataset)
         if first_bytes:
             spared = demand.spared(Allocation("cooperative", first_bytes), size_bytes)
-            steps.append(_Step(dataset.name, first_bytes, spared / first_bytes, True, dataset.resident_bytes))
-        more = demand.all_together if demand.irregular else demand.fastest
-        density = more / max(1, size_bytes)
+            first_density = max(density, spared / first_bytes)  # but for rounding it is never less
+            steps.append(_Step(dataset.name, first_bytes, first_density, True, dataset.resident_bytes))
         steps.append(_Step(dataset.name, size_bytes - first_bytes, density, False, dataset.resident_bytes))
     return sorted(steps, key=lambda step: (-step.density, -step.resident_bytes, step.dataset, not step.needs))
 

@@ -13,8 +13,8 @@ from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_p
 
 # Of the jobs when not one is measured yet: ResNet-50 on a V100 (SiloD, section 2.2). Only ratios matter then.
 UNMEASURED_BYTES_PER_S = 114e6
-# Of what a job reads, granted even when all of it should be in the cache: what has gone must be fetched again.
-LEAST_REMOTE_SHARE = 0.01
+# Of an equal part of the store, granted even to who should find all in the cache: what has gone must be fetched again.
+_LEAST_REMOTE_SHARE = 0.01
 
 
 def reading_rates(view: ClusterView) -> dict[str, float]:
@@ -60,11 +60,16 @@ def share_remote(view: ClusterView, allocations: Mapping[str, Allocation]) -> di
     if view.remote_bytes_per_s is None:
         return pins
     rates, lacking = reading_rates(view), demands(view, effective(view, allocations))
-    wanted = {name: max(need, LEAST_REMOTE_SHARE * rates[name]) for name, need in lacking.items() if name not in pins}
     left = max(0.0, view.remote_bytes_per_s - sum(pins.values()))
+    least = least_remote(left, len(view.jobs))
+    wanted = {name: max(need, min(least, rates[name])) for name, need in lacking.items() if name not in pins}
     if sum(wanted.values()) <= left:
         return pins
     return pins | fill(left, wanted)
+
+
+def least_remote(remote_bytes_per_s: float, jobs: int) -> float:
+    return _LEAST_REMOTE_SHARE * remote_bytes_per_s / max(1, jobs)
 
 
 def remote_reasons(
@@ -74,7 +79,7 @@ def remote_reasons(
     lacking = demands(view, effective(view, allocations))
     all_lack, there = of_rate(sum(lacking.values())), of_rate(view.remote_bytes_per_s or 0)
     return {
-        name: f"{rule}: lacks {of_rate(lacking[name])} of {all_lack} that all lack; of {there} that the store gives it has "
+        name: f"{rule}: lacks {of_rate(lacking[name])} of {all_lack} that all lack; of {there} from the store it has "
         f"{of_rate(part)}, shared max-min"
         for name, part in remote.items()
     }

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import LEAST_REMOTE_SHARE, effective, reading_rates
+from tfquiver.service.coordinator.policies.demand import effective, least_remote, reading_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.performance import hit_ratio, throughput
@@ -133,7 +133,7 @@ def _bandwidth(
         return {}, {}
     ratio = _largest(fair, lambda targets: _taken(targets, hits))
     targets = fair.targets(ratio)
-    parts = np.maximum(targets * (1 - hits), LEAST_REMOTE_SHARE * fair.ideal)
+    parts = np.maximum(targets * (1 - hits), np.minimum(fair.ideal, least_remote(there, len(fair.jobs))))
     parts *= min(1.0, there / float(parts.sum()))
     given = {job.name: float(part) for job, part in zip(fair.jobs, parts, strict=True)}
     reasons = {
