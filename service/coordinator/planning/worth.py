@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from tfquiver.service.coordinator.policies.demand import demands, reading_rates
+from tfquiver.service.coordinator.policies.demand import spared
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
 
 
@@ -21,4 +21,4 @@ def worth_of(policy: Policy, view: ClusterView, allocations: Mapping[str, Alloca
     """By the policy's own goal; else the bytes/s that the store is spared."""
     if isinstance(policy, Valuing):
         return policy.worth(view, allocations)
-    return sum(reading_rates(view).values()) - sum(demands(view, allocations).values())
+    return spared(view, allocations)

@@ -44,6 +44,11 @@ def demands(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[st
     return made
 
 
+def spared(view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
+    """Bytes/s that do not leave the store, of what jobs read when none waits."""
+    return sum(reading_rates(view).values()) - sum(demands(view, allocations).values())
+
+
 def effective(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
     """Of `allocations` what is resident already (SiloD, section 6: what is not yet there saves nothing)."""
     there = {dataset.name: dataset.resident_bytes for dataset in view.datasets}

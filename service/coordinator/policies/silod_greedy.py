@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import reading_rates, remote_reasons, share_remote
+from tfquiver.service.coordinator.policies.demand import reading_rates, remote_reasons, share_remote, spared
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.performance import cache_efficiency
@@ -27,6 +29,10 @@ class SilodGreedyPolicy:
 
     def plan(self, view: ClusterView, now: float) -> Plan:
         return in_parts(view, _plan)
+
+    def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
+        """Bytes/s that the store is spared."""
+        return spared(view, allocations)
 
 
 def _plan(view: ClusterView) -> Plan:
