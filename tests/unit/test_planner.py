@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -106,10 +106,15 @@ def test_a_better_plan_within_the_noise_moves_nothing() -> None:
     assert outcome.refused.startswith("it would gain 10.0% by giving up 100.0%: less than the 20%")
 
 
-def test_a_much_better_one_moves() -> None:
-    planner = Planner()
+def test_a_much_better_one_moves_when_it_has_shown_so_often_enough() -> None:
+    planner = Planner(patience=Patience(confirmations=2))
     planner.replan(TWO, 0.0)
-    outcome = planner.replan(with_rates(settled(planner, TWO), 1e8, 3e8), HOUR_S)
+    better = with_rates(settled(planner, TWO), 1e8, 3e8)
+    for now, left in ((1.0, 2), (2.0, 1)):
+        outcome = planner.replan(better, now)
+        assert outcome.plan.allocations == {"d0": WHOLE}
+        assert outcome.refused == f"it pays, and must so {left} more times in a row"
+    outcome = planner.replan(better, 3.0)
     assert outcome.plan.allocations == {"d1": WHOLE}
     assert [(one.name, one.was, one.becomes, one.rule) for one in outcome.decisions] == [
         ("d0", WHOLE, Allocation(), "pays for its moves"),
@@ -117,12 +122,41 @@ def test_a_much_better_one_moves() -> None:
     ]
 
 
+def test_one_measurement_to_the_contrary_and_it_begins_anew() -> None:
+    planner = Planner(patience=Patience(confirmations=2))
+    planner.replan(TWO, 0.0)
+    view = settled(planner, TWO)
+    for now, rate in enumerate([3e8, 3e8, 9e7, 3e8, 3e8, 1.1e8, 3e8, 3e8], start=1):
+        assert planner.replan(with_rates(view, 1e8, rate), float(now)).plan.allocations == {"d0": WHOLE}
+    assert planner.replan(with_rates(view, 1e8, 3e8), 9.0).plan.allocations == {"d1": WHOLE}
+
+
+def test_what_is_weighed_is_the_same_change_each_time() -> None:
+    """Of many noisy measurements one is always the best: it must be so again, not merely another one."""
+    view = one_job_each([100] * 3, [1e8] * 3, 100, None)
+    planner = Planner(patience=Patience(confirmations=1))
+    planner.replan(view, 0.0)
+    view = settled(planner, view)
+    for now in range(1, 9):
+        rates = [1e8, 3e8, 1e8] if now % 2 else [1e8, 1e8, 3e8]
+        assert planner.replan(with_rates(view, *rates), float(now)).plan.allocations == {"d0": WHOLE}
+
+
+def test_a_newcomer_who_makes_more_of_the_room_gets_it() -> None:
+    planner = Planner(patience=Patience(confirmations=1))
+    view = with_rates(TWO, 1e8, 3e8)
+    planner.replan(replace(view, jobs=view.jobs[:1]), 0.0)
+    assert planner.plan.allocations == {"d0": WHOLE}
+    planner.replan(settled(planner, view), 1.0)
+    assert planner.replan(settled(planner, view), 2.0).plan.allocations == {"d1": WHOLE}
+
+
 def test_what_takes_longer_to_load_than_it_is_expected_to_last_stays_away() -> None:
     planner = Planner(patience=Patience(horizon_s=300.0))
     planner.replan(replace(TWO, remote_bytes_per_s=1e8), 0.0)
     view = replace(with_rates(settled(planner, TWO), 1e8, 3e8), remote_bytes_per_s=1e8)
     refused = planner.replan(view, HOUR_S).refused
-    assert "after 1000 s, in which 100 GB are loaded" in refused
+    assert "after 1000 s in which 100 GB are loaded and 100.0% is lost" in refused
     assert refused.endswith("not worth it within 300 s")
 
 
@@ -209,24 +243,44 @@ def test_whatever_comes_the_plan_in_force_is_possible(name: str, seen: list[Clus
         check_plan(planner.replan(view, float(now)).plan, view)
 
 
-noises = st.sampled_from([0.05, 0.2, 0.5, 0.9])
+@dataclass(frozen=True)
+class Noisy:
+    """Six data sets of which two find room; each measurement is off by up to `noise`, anew at each planning."""
+
+    noise: float
+    seed: int
+    hours: int = 6
+    every_s: float = 600.0
+
+    def moved(self, name: str, patience: Patience) -> float:
+        """In caches."""
+        rng, view = random.Random(self.seed), one_job_each([100] * 6, [1e8] * 6, 250, 3e8, full=False)
+        planner, moved_bytes = Planner(name, patience), 0
+        planner.replan(view, 0.0)
+        for at in range(1, int(self.hours * HOUR_S / self.every_s)):
+            rates = (1e8 * rng.uniform(1 - self.noise, 1 + self.noise) for _ in view.jobs)
+            view, before = with_rates(settled(planner, view), *rates), planner.plan.allocations
+            moved_bytes += move(view, before, planner.replan(view, at * self.every_s).plan.allocations).evicted_bytes
+        return moved_bytes / view.cache_bytes
 
 
 @settings(max_examples=30)
-@given(st.sampled_from(POLICIES), noises, st.integers(0, 10**6), st.sampled_from([60.0, 600.0]))
-def test_noise_moves_no_more_than_is_allowed(name: str, noise: float, seed: int, every_s: float) -> None:
-    """Six data sets of which two find room; each measurement is off by up to `noise`, anew each time."""
-    rng, patience = random.Random(seed), Patience(moves_per_hour=0.5)
-    view = one_job_each([100] * 6, [1e8] * 6, 250, 3e8, full=False)
-    planner, moved_bytes, hours = Planner(name, patience), 0, 4
-    planner.replan(view, 0.0)
-    for at in range(1, int(hours * HOUR_S / every_s)):
-        view = with_rates(settled(planner, view), *(1e8 * rng.uniform(1 - noise, 1 + noise) for _ in view.jobs))
-        before = planner.plan.allocations
-        moved_bytes += move(view, before, planner.replan(view, at * every_s).plan.allocations).evicted_bytes
-    assert moved_bytes <= view.cache_bytes * (1 + hours * patience.moves_per_hour)
-    if noise == 0.05:
-        assert not moved_bytes
+@given(
+    st.sampled_from(POLICIES),
+    st.builds(Noisy, st.floats(0, 0.95), st.integers(0, 10**6)),
+    st.builds(Patience, st.floats(-1, 0.3), st.floats(60, 1e6), st.floats(0, 2), st.integers(0, 2)),
+)
+def test_noise_moves_no_more_than_is_allowed(name: str, noisy: Noisy, patience: Patience) -> None:
+    assert noisy.moved(name, patience) <= 1 + noisy.hours * patience.moves_per_hour + 1e-9
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_usual_noise_moves_nothing(name: str) -> None:
+    """Of 10 %: it is what the policies that follow measurements would move for that is held back."""
+    noisy = Noisy(0.1, 1)
+    assert noisy.moved(name, Patience()) == 0
+    if name in ("benefit", "silod_greedy"):
+        assert noisy.moved(name, Patience(-1.0, 1e18, 1e9, 0)) > 10
 
 
 def test_a_budget_refills_by_the_hour() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 
-# A job's bandwidth follows every measurement: what is less than this is not told of.
-_NOTABLE = 0.1
+# A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
+_NOTABLE = 2.0
 
 
 def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
@@ -20,7 +20,7 @@ def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> I
             yield Decision(now, "dataset", name, was, becomes, new.reasons.get(name, ""), by)
     for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
         had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
-        if had != gets and (had is None or gets is None or abs(gets - had) > _NOTABLE * had):
+        if had != gets and (had is None or gets is None or max(had, gets) > _NOTABLE * min(had, gets)):
             yield Decision(now, "job", name, had, gets, new.reasons.get(name, ""), rule)
 
 

@@ -79,7 +79,7 @@ def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Expla
             for cache, remote in more
             if (share := _with(planner, view, dataset, names, cache, remote, now)) is not None
         ),
-        tuple(decision.to_record() for decision in planner.history.of(name)),
+        tuple(decision.to_record() for decision in planner.history.of(dataset, name)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.interface import Allocation, Mode
 
-MOST_DECISIONS = 1000
+MOST_DECISIONS = 4096
 
 Kind = Literal["dataset", "job", "plan", "policy"]
 # Of a data set its allocation, of a job the store's bytes/s (None: not limited), of the policy its name.
@@ -75,10 +75,10 @@ class History:
     def extend(self, decisions: Iterable[Decision]) -> None:
         self._decisions.extend(decisions)
 
-    def of(self, name: str) -> list[Decision]:
-        """Those about a data set, a job, or the plan as a whole."""
+    def of(self, *names: str) -> list[Decision]:
+        """Those about data sets and jobs, and about the plan as a whole."""
         return [
-            decision for decision in self._decisions if decision.name == name or decision.kind in ("plan", "policy")
+            decision for decision in self._decisions if decision.name in names or decision.kind in ("plan", "policy")
         ]
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
-from tfquiver.service.coordinator.planning import changes, hysteresis
+from tfquiver.service.coordinator.planning import changes
 from tfquiver.service.coordinator.planning.history import Decision, History
-from tfquiver.service.coordinator.planning.hysteresis import Patience
-from tfquiver.service.coordinator.planning.moves import MoveBudget, carried, move
-from tfquiver.service.coordinator.planning.worth import Valuing
+from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict
+from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.filling import fill
@@ -18,8 +17,7 @@ from tfquiver.service.coordinator.policies.interface import Allocation, ClusterV
 from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
 from tfquiver.trust.plain_text import plain
 
-_FIRST, _SWITCHED, _SAME = "the first plan", "another policy was chosen", "moves nothing"
-_FREE, _FACTS, _PAYS = "takes nothing that is read", "jobs, data sets or room changed", "pays for its moves"
+_FIRST, _SWITCHED = "the first plan", "another policy was chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +35,8 @@ class Planner:
         self.policy_name, self.policy = policy, registry.make(policy)
         self.history = History()
         self.refused = ""  # of the last `replan`
-        self._patience = patience or Patience()
-        self._budget = MoveBudget(self._patience.moves_per_hour)
+        self._hysteresis = Hysteresis(patience or Patience())
+        self._told: set[str] = set()
         self._plan: Plan | None = None
         self._facts: object = None  # that the plan in force was made for
         self._force = _FIRST
@@ -69,42 +67,38 @@ class Planner:
           InvalidArgumentError, NotFoundError: the view cannot be right; the plan in force stays.
         """
         check_view(view)
-        old = carried(view, self.plan.allocations)
+        old, facts = carried(view, self.plan.allocations), _facts(view)
         try:
             proposed = self.policy.plan(view, now)
             check_plan(proposed, view)
-            rule, refused = self._judged(view, old, proposed, now)
+            verdict = Verdict(proposed, self._force)
+            if not self._force:
+                news = facts != self._facts
+                verdict = self._hysteresis.judge(self.policy, view, old, proposed, facts, news, now)
         except Exception as error:  # noqa: BLE001  Whatever a third party's policy does, the last good plan stays.
-            proposed, rule, refused = None, "", self._failure(error)
-        if proposed is not None and not refused:
-            made, self._facts, self._force = proposed, _facts(view), ""
+            proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
+        made = verdict.plan
+        if made is None:
+            made = Plan(old, {}, self._reasons(view))
         else:
-            made = Plan(old, self.bandwidth(_all_pinned(view, old), now), self._reasons(view))
-        decisions = list(changes.between(view, self.plan, made, rule or "the plan in force stays", now))
-        if refused and refused != self.refused:
-            decisions.append(Decision(now, "plan", self.policy_name, None, None, refused=refused))
-        self._plan, self.refused = made, refused
+            self._facts, self._force = facts, ""
+        if made is not proposed:
+            made = replace(made, remote_bytes_per_s=self.bandwidth(_all_pinned(view, made.allocations), now))
+        decisions = list(changes.between(view, self.plan, made, verdict.rule or "the plan in force stays", now))
+        decisions += self._refusal(verdict, decisions, now)
+        self._plan, self.refused = made, verdict.refused
         self.history.extend(decisions)
-        return Outcome(made, tuple(decisions), refused)
+        return Outcome(made, tuple(decisions), verdict.refused)
 
-    def _judged(self, view: ClusterView, old: Mapping[str, Allocation], proposed: Plan, now: float) -> tuple[str, str]:
-        """The rule by which the proposed plan is taken, or why it is not."""
-        new = proposed.allocations
-        if self._force:
-            return self._force, ""
-        moved = move(view, old, new)
-        if changes.kept(old) == changes.kept(new):
-            return _SAME, ""
-        news = _facts(view) != self._facts
-        if news and not moved.evicted_bytes:
-            return _FREE, ""
-        rule = _FACTS if news and not isinstance(self.policy, Valuing) else _PAYS
-        why = hysteresis.refusal(self.policy, view, old, new, moved, self._patience) if rule == _PAYS else None
-        if why:
-            return "", why
-        if not self._budget.take(moved.evicted_bytes, view.cache_bytes, now):
-            return "", f"{moved.evicted_bytes} bytes would move, more than may within an hour"
-        return rule, ""
+    def _refusal(self, verdict: Verdict, decisions: list[Decision], now: float) -> list[Decision]:
+        """A refusal is told once, until data moves: with noisy measurements the same comes and goes all day."""
+        if any(decision.kind == "dataset" for decision in decisions):
+            self._told.clear()
+        about = verdict.refused if verdict.why == "failed" else verdict.why
+        if verdict.plan is not None or about in self._told:
+            return []
+        self._told.add(about)
+        return [Decision(now, "plan", self.policy_name, None, None, refused=verdict.refused)]
 
     def bandwidth(self, view: ClusterView, now: float) -> Mapping[str, float]:
         """Bytes/s of the store by job, for a view whose data sets are all pinned. Of a policy that fails, as it was."""

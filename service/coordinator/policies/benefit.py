@@ -142,16 +142,12 @@ def _allocation(dataset: DatasetView, cache_bytes: int, demand: _Demand) -> Allo
 
 
 def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
-    size = of_bytes(dataset.size_bytes)
-    what = (
-        f"whole, {size}"
-        if got.cache_bytes == dataset.size_bytes
-        else f"{of_bytes(got.cache_bytes)} of {size}, {got.mode}"
-    )
+    what = f"{of_bytes(got.cache_bytes)} of {of_bytes(dataset.size_bytes)}, {got.mode}"
     if not demand.jobs:
         return f"benefit: {what}: no job reads it, what others leave is its"
     per_gb = of_rate(demand.fastest / max(1, dataset.size_bytes) * _GB)
+    jobs = f"{demand.jobs} job{'s' * (demand.jobs > 1)} ({demand.measured} probed)"
     return (
-        f"benefit: {what}, spares {of_rate(demand.spared(got, dataset.size_bytes))}: its {demand.jobs} jobs "
-        f"({demand.measured} probed) would read {of_rate(demand.all_together)} faster from a cache; a GB more: {per_gb}"
+        f"benefit: {what}, spares {of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
+        f"{of_rate(demand.all_together)} faster from a cache; a GB more: {per_gb}"
     )

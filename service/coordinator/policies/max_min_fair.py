@@ -63,16 +63,15 @@ class _Fair:
 def _fair(view: ClusterView) -> _Fair:
     rates, datasets = reading_rates(view), {dataset.name: dataset for dataset in view.datasets}
     jobs, pins, remote = _unpinned(view), remote_pins(view), view.remote_bytes_per_s
-    if remote is not None:
-        remote = max(0.0, remote - sum(pins.values()))
     ideal = np.array([rates[job.name] for job in jobs])
     if remote is None:
         return _Fair(jobs, ideal, ideal, None)
-    part = Allocation("uniform", free_bytes(view) // max(1, len(jobs)))
-    own = [datasets[job.dataset] for job in jobs]
-    hits = [hit_ratio(dataset.pin or part, dataset.size_bytes) for dataset in own]
-    equal = [throughput(rate, remote / len(jobs), hit) for rate, hit in zip(ideal, hits, strict=True)]
-    return _Fair(jobs, ideal, np.maximum(equal, _LEAST * ideal), remote)
+    # Of all there is, pinned or not: fairness is not measured by what somebody was given.
+    part, count = Allocation("uniform", view.cache_bytes // max(1, len(view.jobs))), len(view.jobs)
+    hits = [hit_ratio(part, datasets[job.dataset].size_bytes) for job in jobs]
+    equal = [throughput(rate, remote / count, hit) for rate, hit in zip(ideal, hits, strict=True)]
+    left = max(0.0, remote - sum(pins.values()))
+    return _Fair(jobs, ideal, np.maximum(equal, _LEAST * ideal), left)
 
 
 def _plan(view: ClusterView) -> Plan:
