@@ -142,6 +142,17 @@ def test_what_is_weighed_is_the_same_change_each_time() -> None:
         assert planner.replan(with_rates(view, *rates), float(now)).plan.allocations == {"d0": WHOLE}
 
 
+def test_a_refusal_is_told_once_until_data_moves() -> None:
+    planner = Planner(patience=Patience(confirmations=0))
+    planner.replan(TWO, 0.0)
+    seen = []
+    for now, rates in enumerate([(1e8, 1.1e8), (1e8, 1.12e8), (1e8, 3e8), (3.3e8, 3e8), (3.2e8, 3e8)], start=1):
+        planner.replan(with_rates(settled(planner, TWO), *rates), float(now))
+        seen.append(bool(planner.refused))
+    assert seen == [True, True, False, True, True]
+    assert [one.at_s for one in planner.history if one.refused] == [1.0, 4.0]
+
+
 def test_a_newcomer_who_makes_more_of_the_room_gets_it() -> None:
     planner = Planner(patience=Patience(confirmations=1))
     view = with_rates(TWO, 1e8, 3e8)

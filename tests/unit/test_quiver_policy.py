@@ -70,6 +70,12 @@ def test_the_choice_fits_and_is_within_half_of_the_best(given_options: list[list
     assert sum(option.gain for option in taken) >= 0.5 * best - 1e-9
 
 
+def test_many_small_ones_that_make_more_of_each_byte_come_before_the_largest_gain() -> None:
+    large = {"large": [Option("none", 0, 0.0), Option("whole", 100, 100.0)]}
+    small = {f"small{at}": [Option("none", 0, 0.0), Option("whole", 10, 20.0)] for at in range(10)}
+    assert choose(large | small, 100).chosen == {"large": 0, **dict.fromkeys(small, 1)}
+
+
 @given(st.lists(options(), max_size=4), st.integers(0, 200))
 def test_nothing_that_fits_is_left_out(given_options: list[list[Option]], budget: int) -> None:
     named = {str(at): there for at, there in enumerate(given_options)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from tfquiver.service.coordinator.policies.amounts import of_bytes
 
@@ -47,16 +48,16 @@ def choose(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> Choice
       options: the first of each costs and gains nothing; costs and gains rise. Of equal steps the first named wins.
     """
     choice = Choice(dict.fromkeys(options, 0), budget_bytes)
-    _take(options, choice, [step for name in options for step in _hull(name, options[name])])
-    _take(options, choice, _all_steps(options))
-    for step in _sorted(_all_steps(options)):
+    steps = _all_steps(options)
+    _take(options, choice, steps)
+    for step in steps:
         _exchange(options, choice, step)
-    _take(options, choice, _all_steps(options))
+    _take(options, choice, steps)
     return choice
 
 
 def _take(options: Mapping[str, Sequence[Option]], choice: Choice, steps: Sequence[_Step]) -> None:
-    for step in _sorted(steps):
+    for step in steps:
         if choice.chosen[step.dataset] != step.start:
             continue
         if step.cost_bytes <= choice.left_bytes:
@@ -96,31 +97,16 @@ def _short(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step)
     return f"{options[step.dataset][step.end].name}: takes {wanted} more, {there} were left"
 
 
-def _hull(dataset: str, options: Sequence[Option]) -> list[_Step]:
-    """Steps of falling density: an option that is worth less per byte than the next is passed over."""
-    steps: list[_Step] = []
-    for end in range(1, len(options)):
-        step = _between(dataset, options, end - 1, end)
-        while steps and steps[-1].density <= step.density:
-            step = _between(dataset, options, steps.pop().start, end)
-        steps.append(step)
-    return [step for step in steps if step.gain > 0]
-
-
 def _all_steps(options: Mapping[str, Sequence[Option]]) -> list[_Step]:
-    return [
-        step
+    """The densest first: one that leads past a cheaper option comes before that where it makes more of each byte."""
+    steps = [
+        _between(name, there, start, end)
         for name, there in options.items()
-        for end in range(1, len(there))
-        for start in range(end)
-        if (step := _between(name, there, start, end)).gain > 0
+        for start, end in combinations(range(len(there)), 2)
     ]
+    return sorted((step for step in steps if step.gain > 0), key=lambda step: -step.density)
 
 
 def _between(dataset: str, options: Sequence[Option], start: int, end: int) -> _Step:
     low, high = options[start], options[end]
     return _Step(dataset, start, end, high.cost_bytes - low.cost_bytes, high.gain - low.gain)
-
-
-def _sorted(steps: Sequence[_Step]) -> list[_Step]:
-    return sorted(steps, key=lambda step: -step.density)
