@@ -127,6 +127,7 @@ def test_one_measurement_to_the_contrary_and_it_begins_anew() -> None:
     planner.replan(TWO, 0.0)
     view = settled(planner, TWO)
     for now, rate in enumerate([3e8, 3e8, 9e7, 3e8, 3e8, 1.1e8, 3e8, 3e8], start=1):
+        view = replace(view, remote_bytes_per_s=2e8 + now * 1e5)  # measured, too: that makes nothing anew
         assert planner.replan(with_rates(view, 1e8, rate), float(now)).plan.allocations == {"d0": WHOLE}
     assert planner.replan(with_rates(view, 1e8, 3e8), 9.0).plan.allocations == {"d1": WHOLE}
 

@@ -132,8 +132,8 @@ def _all_pinned(view: ClusterView, allocations: Mapping[str, Allocation]) -> Clu
 
 
 def _facts(view: ClusterView) -> object:
-    """What is not measured, so that it has no noise."""
+    """What nobody measures, so that it has no noise. What the store gives may be measured."""
     datasets = [(d.name, d.size_bytes, d.cooperative_bytes, d.pin) for d in view.datasets]
     jobs = [(j.name, j.dataset, j.accelerators, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs]
-    room = view.cache_bytes, view.remote_bytes_per_s, view.accelerators
+    room = view.cache_bytes, view.accelerators
     return room, sorted(datasets, key=lambda dataset: dataset[0]), sorted(jobs, key=lambda job: job[0])
