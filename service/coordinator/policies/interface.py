@@ -42,6 +42,7 @@ class JobView:
     remaining_bytes: float | None = None  # until the job ends; None: not known
     irregular: bool = False  # does not read each record once an epoch (curriculum): SiloD section 6
     remote_pin_bytes_per_s: float | None = None  # an outside scheduler's choice; no policy touches it
+    cooperative_bytes_per_s: float | None = None  # measured while its data set was cached so, in step with its others
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ class ClusterView:
     remote_bytes_per_s: float | None  # what the store gives all together; None: no limit is known
     datasets: tuple[DatasetView, ...]
     jobs: tuple[JobView, ...]
+    accelerators: int | None = None  # idle ones too; None: those of the jobs are all there are
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Data sets that are not named keep nothing; jobs that are not named may read from the store as they can."""
+    """Data sets that are not named keep nothing; jobs that are not named read from the store as fast as they can."""
 
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
     remote_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
@@ -63,6 +65,8 @@ class Plan:
 
 
 class Policy(Protocol):
+    """Those with a goal of their own are `planning.worth.Valuing`, too: it says which moves of data pay."""
+
     def plan(self, view: ClusterView, now: float) -> Plan:
         """The same view gives the same plan. Raises nothing on views that `check_view` passes.
 

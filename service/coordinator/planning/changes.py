@@ -1,0 +1,28 @@
+"""What differs between two plans, as decisions for the history. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tfquiver.service.coordinator.planning.history import Decision
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+
+# A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
+_NOTABLE = 2.0
+
+
+def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
+    pins = {dataset.name for dataset in view.datasets if dataset.pin is not None}
+    for name in sorted(old.allocations.keys() | new.allocations.keys()):
+        was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
+        if was != becomes:
+            by = "pinned" if name in pins else rule
+            yield Decision(now, "dataset", name, was, becomes, new.reasons.get(name, ""), by)
+    for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
+        had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
+        if had != gets and (had is None or gets is None or max(had, gets) > _NOTABLE * min(had, gets)):
+            yield Decision(now, "job", name, had, gets, new.reasons.get(name, ""), rule)
+
+
+def kept(allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
+    return {name: allocation for name, allocation in allocations.items() if allocation.mode != "none"}

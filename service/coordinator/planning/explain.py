@@ -1,0 +1,124 @@
+"""Why a job or data set has what it has, and what more cache or bandwidth would bring it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from tfquiver import errors
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.demand import demands, expected_rates, reading_rates
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView
+from tfquiver.service.coordinator.policies.performance import hit_ratio
+from tfquiver.trust.plain_text import shortened
+
+MORE = (1.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is expected once the caches are full. Rates in bytes/s, of all jobs of the data set or of the one job."""
+
+    allocation: Allocation  # of the data set
+    hit_ratio: float  # what a reader finds in the cache
+    reads_bytes_per_s: float
+    remote_bytes_per_s: float  # of that, from the store
+    limited_to_bytes_per_s: float | None  # of the store; None: no limit
+
+
+@dataclass(frozen=True, slots=True)
+class WithMore:
+    cache: float  # times what there is
+    remote: float
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    kind: Literal["dataset", "job"]
+    name: str
+    policy: str
+    gets: Share
+    reasons: dict[str, str]  # of it, and of what it depends on: which measurement and which rule decided
+    refused: str  # why the policy's last plan is not the one in force; "" when it is
+    with_more: tuple[WithMore, ...]
+    history: tuple[dict[str, Any], ...]  # what was decided and refused, oldest first
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Explanation:
+    """Runs the policy again with more of each, and changes nothing.
+
+    Args:
+      name: of a data set, or else of a job.
+
+    Raises:
+      NotFoundError: neither is there.
+    """
+    datasets, jobs = {one.name for one in view.datasets}, {one.name: one for one in view.jobs}
+    if name not in datasets and name not in jobs:
+        raise errors.NotFoundError(f"name: there is no data set and no job {shortened(name)}")
+    dataset = name if name in datasets else jobs[name].dataset
+    names = [job.name for job in view.jobs if job.dataset == dataset] if name in datasets else [name]
+    reasons = {key: planner.plan.reasons[key] for key in (dataset, *names) if key in planner.plan.reasons}
+    more = [(scale, 1.0) for scale in MORE]
+    if view.remote_bytes_per_s is not None:
+        more += [(1.0, scale) for scale in MORE]
+    return Explanation(
+        "dataset" if name in datasets else "job",
+        name,
+        planner.policy_name,
+        _share(planner, view, planner.plan.allocations, dataset, names, now),
+        reasons,
+        planner.refused,
+        tuple(
+            WithMore(cache, remote, share)
+            for cache, remote in more
+            if (share := _with(planner, view, dataset, names, cache, remote, now)) is not None
+        ),
+        tuple(decision.to_record() for decision in planner.history.of(dataset, name)),
+    )
+
+
+def _with(
+    planner: Planner, view: ClusterView, dataset: str, names: list[str], cache: float, remote: float, now: float
+) -> Share | None:
+    there = view.remote_bytes_per_s
+    larger = replace(
+        view,
+        cache_bytes=int(view.cache_bytes * cache),
+        remote_bytes_per_s=None if there is None else there * remote,
+    )
+    try:
+        return _share(planner, larger, planner.policy.plan(larger, now).allocations, dataset, names, now)
+    except Exception:  # noqa: BLE001  A third party's: `refused` says so already.
+        return None
+
+
+def _share(
+    planner: Planner,
+    view: ClusterView,
+    allocations: Mapping[str, Allocation],
+    dataset: str,
+    names: list[str],
+    now: float,
+) -> Share:
+    full = tuple(_full(one, allocations.get(one.name, Allocation())) for one in view.datasets)
+    limits = planner.bandwidth(replace(view, datasets=full), now)
+    reads, lacks, alone = expected_rates(view, allocations, limits), demands(view, allocations), reading_rates(view)
+    own = [limits[name] for name in names if name in limits]
+    allocation = allocations.get(dataset, Allocation())
+    return Share(
+        allocation,
+        hit_ratio(allocation, next(one.size_bytes for one in view.datasets if one.name == dataset)),
+        sum(reads[name] for name in names),
+        sum(lacks[name] * reads[name] / alone[name] for name in names),
+        sum(own) if own else None,
+    )
+
+
+def _full(dataset: DatasetView, allocation: Allocation) -> DatasetView:
+    return replace(dataset, pin=allocation, resident_bytes=allocation.cache_bytes)

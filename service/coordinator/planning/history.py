@@ -1,0 +1,99 @@
+"""What was decided, when, why, and what was refused: the last decisions, as records for the commit log. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tfquiver import errors
+from tfquiver.service.coordinator.policies.interface import Allocation, Mode
+
+MOST_DECISIONS = 4096
+
+Kind = Literal["dataset", "job", "plan", "policy"]
+# Of a data set its allocation, of a job the store's bytes/s (None: not limited), of the policy its name.
+Value = Allocation | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`measurement` is the policy's reason, `rule` the planner's; `refused` says what was not done instead."""
+
+    at_s: float
+    kind: Kind
+    name: str
+    was: Value
+    becomes: Value
+    measurement: str = ""
+    rule: str = ""
+    refused: str = ""
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "at_s": self.at_s,
+            "kind": self.kind,
+            "name": self.name,
+            "was": _encoded(self.was),
+            "becomes": _encoded(self.becomes),
+            "measurement": self.measurement,
+            "rule": self.rule,
+            "refused": self.refused,
+        }
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> Decision:
+        """Raises DataLossError naming the field that cannot be right. What a later version added is passed over."""
+        kind: Any = record.get("kind")
+        if kind not in get_args(Kind):
+            raise errors.DataLossError(f"decision.kind: {kind!r} is none of {', '.join(get_args(Kind))}")
+        at_s = record.get("at_s")
+        if not isinstance(at_s, int | float) or isinstance(at_s, bool):
+            raise errors.DataLossError(f"decision.at_s: {at_s!r} is no time")
+        texts = {key: record.get(key, "") for key in ("name", "measurement", "rule", "refused")}
+        for key, text in texts.items():
+            if not isinstance(text, str):
+                raise errors.DataLossError(f"decision.{key}: {text!r} is no text")
+        values = {key: _decoded(f"decision.{key}", record.get(key)) for key in ("was", "becomes")}
+        name = texts.pop("name")
+        return Decision(float(at_s), kind, name, values["was"], values["becomes"], **texts)
+
+
+class History:
+    """The last `most` decisions, oldest first."""
+
+    def __init__(self, most: int = MOST_DECISIONS) -> None:
+        self._decisions: deque[Decision] = deque(maxlen=most)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self._decisions)
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def extend(self, decisions: Iterable[Decision]) -> None:
+        self._decisions.extend(decisions)
+
+    def of(self, *names: str) -> list[Decision]:
+        """Those about data sets and jobs, and about the plan as a whole."""
+        return [
+            decision for decision in self._decisions if decision.name in names or decision.kind in ("plan", "policy")
+        ]
+
+
+def _encoded(value: Value) -> Any:
+    if isinstance(value, Allocation):
+        return {"mode": value.mode, "cache_bytes": value.cache_bytes}
+    return value
+
+
+def _decoded(field: str, value: object) -> Value:
+    if value is None or (isinstance(value, int | float | str) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, Mapping):
+        mode: Any = value.get("mode")
+        cache_bytes = value.get("cache_bytes")
+        if mode in get_args(Mode) and isinstance(cache_bytes, int) and not isinstance(cache_bytes, bool):
+            return Allocation(mode, cache_bytes)
+    raise errors.DataLossError(f"{field}: {value!r} is neither an allocation, a rate, a name nor nothing")

@@ -1,0 +1,139 @@
+"""The planner: asks the policy, keeps the last good plan where it fails, and moves data only where that pays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tfquiver import errors
+from tfquiver.service.coordinator.planning import changes
+from tfquiver.service.coordinator.planning.history import Decision, History
+from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict
+from tfquiver.service.coordinator.planning.moves import carried
+from tfquiver.service.coordinator.policies import registry
+from tfquiver.service.coordinator.policies.check import check_plan, check_view
+from tfquiver.service.coordinator.policies.filling import fill
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
+from tfquiver.trust.plain_text import plain
+
+_FIRST, _SWITCHED = "the first plan", "another policy was chosen"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is in force now; what changed with it; why the policy's own plan is not, if so."""
+
+    plan: Plan
+    decisions: tuple[Decision, ...] = ()
+    refused: str = ""
+
+
+class Planner:
+    def __init__(self, policy: str = registry.DEFAULT, patience: Patience | None = None) -> None:
+        """Raises InvalidArgumentError for a policy that is not there."""
+        self.policy_name, self.policy = policy, registry.make(policy)
+        self.history = History()
+        self.refused = ""  # of the last `replan`
+        self._hysteresis = Hysteresis(patience or Patience())
+        self._told: set[str] = set()
+        self._plan: Plan | None = None
+        self._facts: object = None  # that the plan in force was made for
+        self._force = _FIRST
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan or Plan()
+
+    def switch(self, policy: str, now: float) -> None:
+        """From the next `replan` on, whatever that moves. Raises InvalidArgumentError, and nothing has changed."""
+        made = registry.make(policy)
+        if policy == self.policy_name:
+            return
+        self.history.extend([Decision(now, "policy", policy, self.policy_name, policy, rule="chosen by a person")])
+        self.policy_name, self.policy = policy, made
+        if self._plan is not None:
+            self._force = _SWITCHED
+
+    def restore(self, plan: Plan, decisions: list[Decision]) -> None:
+        """After a restart: what was in force, and the history."""
+        self._plan, self._force = plan, ""
+        self.history.extend(decisions)
+
+    def replan(self, view: ClusterView, now: float) -> Outcome:
+        """What holds from now on.
+
+        Raises:
+          InvalidArgumentError, NotFoundError: the view cannot be right; the plan in force stays.
+        """
+        check_view(view)
+        old, facts = carried(view, self.plan.allocations), _facts(view)
+        try:
+            proposed = self.policy.plan(view, now)
+            check_plan(proposed, view)
+            verdict = Verdict(proposed, self._force)
+            if not self._force:
+                news = facts != self._facts
+                verdict = self._hysteresis.judge(self.policy, view, old, proposed, facts, news, now)
+        except Exception as error:  # noqa: BLE001  Whatever a third party's policy does, the last good plan stays.
+            proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
+        made = verdict.plan
+        if made is None:
+            made = Plan(old, {}, self._reasons(view))
+        else:
+            self._facts, self._force = facts, ""
+        if made is not proposed:
+            made = replace(made, remote_bytes_per_s=self.bandwidth(_all_pinned(view, made.allocations), now))
+        decisions = list(changes.between(view, self.plan, made, verdict.rule or "the plan in force stays", now))
+        decisions += self._refusal(verdict, decisions, now)
+        self._plan, self.refused = made, verdict.refused
+        self.history.extend(decisions)
+        return Outcome(made, tuple(decisions), verdict.refused)
+
+    def _refusal(self, verdict: Verdict, decisions: list[Decision], now: float) -> list[Decision]:
+        """A refusal is told once, until data moves: with noisy measurements the same comes and goes all day."""
+        if any(decision.kind == "dataset" for decision in decisions):
+            self._told.clear()
+        about = verdict.refused if verdict.why == "failed" else verdict.why
+        if verdict.plan is not None or about in self._told:
+            return []
+        self._told.add(about)
+        return [Decision(now, "plan", self.policy_name, None, None, refused=verdict.refused)]
+
+    def bandwidth(self, view: ClusterView, now: float) -> Mapping[str, float]:
+        """Bytes/s of the store by job, for a view whose data sets are all pinned. Of a policy that fails, as it was."""
+        try:
+            plan = self.policy.plan(view, now)
+            check_plan(plan, view)
+        except Exception:  # noqa: BLE001  The plan that was asked for before is refused for it.
+            return _remote_as_it_was(view, self.plan.remote_bytes_per_s)
+        return plan.remote_bytes_per_s
+
+    def _reasons(self, view: ClusterView) -> dict[str, str]:
+        there = {dataset.name for dataset in view.datasets} | {job.name for job in view.jobs}
+        return {name: reason for name, reason in self.plan.reasons.items() if name in there} | pin_reasons(view)
+
+    def _failure(self, error: Exception) -> str:
+        kind = "" if isinstance(error, errors.TfquiverError) else f"{type(error).__name__}: "
+        return f"policy {self.policy_name} failed: {kind}{plain(error, 200)}"
+
+
+def _remote_as_it_was(view: ClusterView, had: Mapping[str, float]) -> dict[str, float]:
+    pins, jobs = remote_pins(view), {job.name for job in view.jobs}
+    kept = {name: rate for name, rate in had.items() if name in jobs and name not in pins}
+    if view.remote_bytes_per_s is not None:
+        kept = fill(max(0.0, view.remote_bytes_per_s - sum(pins.values())), kept)
+    return pins | kept
+
+
+def _all_pinned(view: ClusterView, allocations: Mapping[str, Allocation]) -> ClusterView:
+    fixed = (replace(dataset, pin=allocations.get(dataset.name, Allocation())) for dataset in view.datasets)
+    return replace(view, datasets=tuple(fixed))
+
+
+def _facts(view: ClusterView) -> object:
+    """What nobody measures, so that it has no noise. What the store gives may be measured."""
+    datasets = [(d.name, d.size_bytes, d.cooperative_bytes, d.pin) for d in view.datasets]
+    jobs = [(j.name, j.dataset, j.accelerators, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs]
+    room = view.cache_bytes, view.accelerators
+    return room, sorted(datasets, key=lambda dataset: dataset[0]), sorted(jobs, key=lambda job: job[0])

@@ -1,0 +1,24 @@
+"""What allocations are worth to a policy: by that the planner judges whether a change pays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from tfquiver.service.coordinator.policies.demand import spared
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
+
+
+@runtime_checkable
+class Valuing(Protocol):
+    """A policy with a goal of its own."""
+
+    def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
+        """At least 0, in any one unit; caches are taken as full. More is better. Pure, as `plan` is."""
+
+
+def worth_of(policy: Policy, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
+    """By the policy's own goal; else the bytes/s that the store is spared."""
+    if isinstance(policy, Valuing):
+        return policy.worth(view, allocations)
+    return spared(view, allocations)

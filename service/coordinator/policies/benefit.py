@@ -1,0 +1,153 @@
+"""The default: what nobody set is kept whole where it fits, rotates where it does not, and else competes by benefit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.policies.demand import reading_rates
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
+from tfquiver.service.coordinator.policies.performance import hit_ratio
+from tfquiver.service.coordinator.policies.pins import (
+    free,
+    free_bytes,
+    jobs_by_dataset,
+    pin_reasons,
+    pinned,
+    remote_pins,
+    two_chunks_bytes,
+)
+
+_GB = 1e9
+# A job that was measured to be as fast without the cache: it still spares the store, but anything else comes first.
+_LEAST_WEIGHT = 1e-3
+
+
+class BenefitPolicy:
+    """Room goes where a byte of it spares the store most, of what jobs would really read faster.
+
+    Each job counts with its rate times 1 - miss/hit, the part of its time that caching saves; with the mean of the
+    others' where that is not measured. N jobs that read a data set of d bytes together make the store deliver their sum
+    without a cache; about f (1 - c/d) with c bytes of `cooperative`, f being the fastest job's; nothing when it is
+    whole. So the first two chunks are worth most, and each further byte f/d. Where less than two chunks are left, or a
+    job is irregular (no rounds to share, SiloD section 6), it is `uniform`: the sum times (1 - c/d).
+
+    Data sets that no job reads come last: what is resident already first. Bandwidth is left alone.
+    """
+
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        demands = _demands(view)
+        left_bytes, cache = free_bytes(view), {dataset.name: 0 for dataset in free(view)}
+        refused: dict[str, str] = {}
+        for step in _steps(view, demands):
+            name = step.dataset
+            if step.needs and step.most_bytes > left_bytes:
+                refused[name] = (
+                    f"cooperative: two chunks take {of_bytes(step.most_bytes)}, {of_bytes(left_bytes)} were left"
+                )
+            elif name not in refused:
+                taken_bytes = min(step.most_bytes, left_bytes)
+                cache[name] += taken_bytes
+                left_bytes -= taken_bytes
+        for name in refused:  # too little for two chunks: what came first is kept
+            cache[name], left_bytes = left_bytes, 0
+        allocations = {d.name: _allocation(d, cache[d.name], demands[d.name]) for d in free(view) if cache[d.name]}
+        reasons = {
+            dataset.name: _reason(dataset, demands[dataset.name], allocations.get(dataset.name, Allocation()))
+            + (f"; refused: {refused[dataset.name]}" if dataset.name in refused else "")
+            for dataset in free(view)
+        }
+        return Plan(pinned(view) | allocations, remote_pins(view), reasons | pin_reasons(view))
+
+    def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
+        """Bytes/s that the store is spared, of what jobs would read faster."""
+        demands = _demands(view)
+        return sum(
+            demands[dataset.name].spared(allocations.get(dataset.name, Allocation()), dataset.size_bytes)
+            for dataset in view.datasets
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """Of one data set's jobs, in bytes/s that caching would make them faster by."""
+
+    all_together: float
+    fastest: float
+    measured: int
+    jobs: int
+    irregular: bool
+
+    def spared(self, allocation: Allocation, size_bytes: int) -> float:
+        ratio = hit_ratio(allocation, size_bytes)
+        if allocation.mode == "cooperative" and not self.irregular:
+            return self.all_together - self.fastest * (1 - ratio)
+        return self.all_together * ratio
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Up to `most_bytes` for a data set, each worth `density`; `needs` them all or none."""
+
+    dataset: str
+    most_bytes: int
+    density: float
+    needs: bool
+    resident_bytes: int
+
+
+def _demands(view: ClusterView) -> dict[str, _Demand]:
+    rates, jobs = reading_rates(view), jobs_by_dataset(view)
+    measured = {
+        job.name: max(_LEAST_WEIGHT, 1 - job.miss_bytes_per_s / job.hit_bytes_per_s)
+        for job in view.jobs
+        if job.hit_bytes_per_s and job.miss_bytes_per_s
+    }
+    neutral = fmean(measured.values()) if measured else 1.0
+    return {dataset.name: _demand(jobs.get(dataset.name, ()), rates, measured, neutral) for dataset in view.datasets}
+
+
+def _demand(
+    jobs: Sequence[JobView], rates: Mapping[str, float], measured: Mapping[str, float], neutral: float
+) -> _Demand:
+    weighed = [rates[job.name] * measured.get(job.name, neutral) for job in jobs]
+    return _Demand(
+        sum(weighed),
+        max(weighed, default=0.0),
+        sum(job.name in measured for job in jobs),
+        len(jobs),
+        any(job.irregular for job in jobs),
+    )
+
+
+def _steps(view: ClusterView, demands: Mapping[str, _Demand]) -> list[_Step]:
+    steps: list[_Step] = []
+    for dataset in free(view):
+        demand, size_bytes = demands[dataset.name], dataset.size_bytes
+        density = (demand.all_together if demand.irregular else demand.fastest) / max(1, size_bytes)
+        first_bytes = 0 if demand.irregular else two_chunks_bytes(dataset)
+        if first_bytes:
+            spared = demand.spared(Allocation("cooperative", first_bytes), size_bytes)
+            first_density = max(density, spared / first_bytes)  # but for rounding it is never less
+            steps.append(_Step(dataset.name, first_bytes, first_density, True, dataset.resident_bytes))
+        steps.append(_Step(dataset.name, size_bytes - first_bytes, density, False, dataset.resident_bytes))
+    return sorted(steps, key=lambda step: (-step.density, -step.resident_bytes, step.dataset, not step.needs))
+
+
+def _allocation(dataset: DatasetView, cache_bytes: int, demand: _Demand) -> Allocation:
+    rotates = two_chunks_bytes(dataset) <= cache_bytes < dataset.size_bytes and not demand.irregular
+    return Allocation("cooperative" if rotates else "uniform", cache_bytes)
+
+
+def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
+    what = f"{of_bytes(got.cache_bytes)} of {of_bytes(dataset.size_bytes)}, {got.mode}"
+    if not demand.jobs:
+        return f"benefit: {what}: no job reads it, what others leave is its"
+    per_gb = of_rate(demand.fastest / max(1, dataset.size_bytes) * _GB)
+    jobs = f"{demand.jobs} job{'s' * (demand.jobs > 1)} ({demand.measured} probed)"
+    return (
+        f"benefit: {what}, spares {of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
+        f"{of_rate(demand.all_together)} faster from a cache; a GB more: {per_gb}"
+    )

@@ -1,0 +1,112 @@
+"""One of several options for each data set, within one budget: the multiple-choice knapsack, greedily. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from tfquiver.service.coordinator.policies.amounts import of_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`gain` over having nothing, in any unit that all options of a choice share."""
+
+    name: str
+    cost_bytes: int
+    gain: float
+
+
+@dataclass(slots=True)
+class Choice:
+    """Which option each has, by index, and by name what was tried and refused."""
+
+    chosen: dict[str, int]
+    left_bytes: int
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    dataset: str
+    start: int
+    end: int
+    cost_bytes: int
+    gain: float
+
+    @property
+    def density(self) -> float:
+        return self.gain / max(1, self.cost_bytes)
+
+
+def choose(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> Choice:
+    """Steps from option to option by gain to cost, each charged its increment only; then one exchange for each that
+    found no room: another data set steps down where that loses less than the step gains.
+
+    Args:
+      options: the first of each costs and gains nothing; costs and gains rise. Of equal steps the first named wins.
+    """
+    choice = Choice(dict.fromkeys(options, 0), budget_bytes)
+    steps = _all_steps(options)
+    _take(options, choice, steps)
+    for step in steps:
+        _exchange(options, choice, step)
+    _take(options, choice, steps)
+    return choice
+
+
+def _take(options: Mapping[str, Sequence[Option]], choice: Choice, steps: Sequence[_Step]) -> None:
+    for step in steps:
+        if choice.chosen[step.dataset] != step.start:
+            continue
+        if step.cost_bytes <= choice.left_bytes:
+            _apply(choice, step)
+        else:
+            choice.refused[step.dataset] = _short(options, choice, step)
+
+
+def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step) -> None:
+    if choice.chosen[step.dataset] != step.start or step.cost_bytes <= choice.left_bytes:
+        return
+    short_bytes = step.cost_bytes - choice.left_bytes
+    downs = [
+        _between(name, options[name], lower, at)
+        for name, at in choice.chosen.items()
+        if name != step.dataset
+        for lower in range(at)
+        if options[name][at].cost_bytes - options[name][lower].cost_bytes >= short_bytes
+    ]
+    down = min(downs, key=lambda other: other.gain, default=None)
+    if down is None or down.gain >= step.gain:
+        return
+    choice.chosen[down.dataset] = down.start
+    choice.left_bytes += down.cost_bytes
+    choice.refused[down.dataset] = f"{options[down.dataset][down.end].name}: {step.dataset} makes more of that room"
+    _apply(choice, step)
+
+
+def _apply(choice: Choice, step: _Step) -> None:
+    choice.chosen[step.dataset] = step.end
+    choice.left_bytes -= step.cost_bytes
+    choice.refused.pop(step.dataset, None)
+
+
+def _short(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step) -> str:
+    there, wanted = of_bytes(choice.left_bytes), of_bytes(step.cost_bytes)
+    return f"{options[step.dataset][step.end].name}: takes {wanted} more, {there} were left"
+
+
+def _all_steps(options: Mapping[str, Sequence[Option]]) -> list[_Step]:
+    """The densest first: one that leads past a cheaper option comes before that where it makes more of each byte."""
+    steps = [
+        _between(name, there, start, end)
+        for name, there in options.items()
+        for start, end in combinations(range(len(there)), 2)
+    ]
+    return sorted((step for step in steps if step.gain > 0), key=lambda step: -step.density)
+
+
+def _between(dataset: str, options: Sequence[Option], start: int, end: int) -> _Step:
+    low, high = options[start], options[end]
+    return _Step(dataset, start, end, high.cost_bytes - low.cost_bytes, high.gain - low.gain)

@@ -1,0 +1,37 @@
+"""What a cache does that knows nothing of training (Alluxio's default, SiloD section 7): least recently used goes."""
+
+from __future__ import annotations
+
+from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.policies.demand import reading_rates
+from tfquiver.service.coordinator.policies.filling import fill
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import (
+    free,
+    free_bytes,
+    jobs_by_dataset,
+    pin_reasons,
+    pinned,
+    remote_pins,
+)
+
+
+class LruPolicy:
+    """Every data set that is read gets what it would occupy of one LRU cache for all.
+
+    What comes in pushes the oldest out, whosever it is: while little is hit, a data set's part is that of its jobs in
+    what all read, up to its size. Nobody's bandwidth is limited.
+    """
+
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        rates, jobs = reading_rates(view), jobs_by_dataset(view)
+        read = [dataset for dataset in free(view) if dataset.name in jobs]
+        weights = {dataset.name: sum(rates[job.name] for job in jobs[dataset.name]) for dataset in read}
+        parts = fill(free_bytes(view), {dataset.name: dataset.size_bytes for dataset in read}, weights)
+        allocations = {name: Allocation("lru", int(part)) for name, part in parts.items()}
+        reasons = {
+            name: f"lru: its jobs read {of_rate(weights[name])} of {of_rate(sum(weights.values()))}, "
+            f"which is {of_bytes(part)} of a common LRU cache"
+            for name, part in parts.items()
+        }
+        return Plan(pinned(view) | allocations, remote_pins(view), reasons | pin_reasons(view))

@@ -1,0 +1,41 @@
+"""What people and outside schedulers have fixed, and what that leaves to a policy. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
+
+
+def pinned(view: ClusterView) -> dict[str, Allocation]:
+    return {dataset.name: dataset.pin for dataset in view.datasets if dataset.pin is not None}
+
+
+def remote_pins(view: ClusterView) -> dict[str, float]:
+    return {job.name: job.remote_pin_bytes_per_s for job in view.jobs if job.remote_pin_bytes_per_s is not None}
+
+
+def free(view: ClusterView) -> list[DatasetView]:
+    return [dataset for dataset in view.datasets if dataset.pin is None]
+
+
+def free_bytes(view: ClusterView) -> int:
+    """Cache that no pin takes: 0 when pins take more than there is, as when nodes are lost."""
+    return max(0, view.cache_bytes - sum(pin.cache_bytes for pin in pinned(view).values()))
+
+
+def jobs_by_dataset(view: ClusterView) -> dict[str, list[JobView]]:
+    jobs: dict[str, list[JobView]] = defaultdict(list)
+    for job in view.jobs:
+        jobs[job.dataset].append(job)
+    return dict(jobs)
+
+
+def two_chunks_bytes(dataset: DatasetView) -> int:
+    """The least that `cooperative` needs; a data set that is smaller than that needs itself."""
+    return min(dataset.cooperative_bytes, dataset.size_bytes)
+
+
+def pin_reasons(view: ClusterView) -> dict[str, str]:
+    people = dict.fromkeys(pinned(view), "pinned: set by a person")
+    return people | dict.fromkeys(remote_pins(view), "pinned: set by an outside scheduler")

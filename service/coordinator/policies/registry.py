@@ -1,0 +1,55 @@
+"""Policies by name: ours, and those that other packages register under the entry point group `tfquiver.policies`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from tfquiver import errors
+from tfquiver.service.coordinator.policies.interface import Policy
+from tfquiver.trust.plain_text import shortened
+
+GROUP = "tfquiver.policies"
+DEFAULT = "benefit"
+# Imported when chosen: who does not want the solver need not have it.
+_OURS = {
+    "benefit": "BenefitPolicy",
+    "lru": "LruPolicy",
+    "max_min_fair": "MaxMinFairPolicy",
+    "none": "NonePolicy",
+    "quiver": "QuiverPolicy",
+    "silod_greedy": "SilodGreedyPolicy",
+    "static": "StaticPolicy",
+}
+
+
+def names() -> list[str]:
+    return sorted(_OURS.keys() | _theirs().keys())
+
+
+def make(name: str) -> Policy:
+    """The policy of this name. Ours cannot be replaced under their names.
+
+    Raises:
+      InvalidArgumentError: nobody registered it, or what was registered cannot be loaded or is no policy.
+    """
+    if name in _OURS:
+        module = import_module(f"{__package__}.{name}")
+        return cast(Policy, getattr(module, _OURS[name])())
+    found = _theirs().get(name)
+    if found is None:
+        raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
+    try:
+        policy = found.load()()
+    except Exception as error:
+        raise errors.InvalidArgumentError(
+            f"policy: {name} of {found.value} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(getattr(policy, "plan", None)):
+        raise errors.InvalidArgumentError(f"policy: {name} of {found.value} has no method plan(view, now)")
+    return cast(Policy, policy)
+
+
+def _theirs() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

@@ -1,0 +1,95 @@
+"""Why somebody has what he has, and what more would bring: told from the plan in force, and from what-ifs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.bench.quiver_figure6 import figure_6
+from tests.unit.policy_world import GB, POLICIES, one_job_each, views
+from tfquiver import errors
+from tfquiver.service.coordinator.planning.explain import explain
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+
+VIEW = one_job_each([100, 100], [1e8, 8e7], 100, 4e7)
+
+
+def planned(name: str, view: ClusterView) -> Planner:
+    planner = Planner(name)
+    planner.replan(view, 0.0)
+    return planner
+
+
+def test_a_job_is_told_what_it_gets_and_what_more_would_bring_it() -> None:
+    told = explain(planned("silod_greedy", VIEW), VIEW, "j1", 1.0)
+    assert (told.kind, told.name, told.policy, told.refused) == ("job", "j1", "silod_greedy", "")
+    assert told.gets.allocation == Allocation()
+    assert told.gets.reads_bytes_per_s == pytest.approx(4e7, rel=0.02)
+    assert told.gets.remote_bytes_per_s == pytest.approx(4e7, rel=0.02)
+    more = {(one.cache, one.remote): one.share.reads_bytes_per_s for one in told.with_more}
+    assert more[1.5, 1.0] == pytest.approx(8e7, rel=0.01)
+    assert more[2.0, 1.0] == pytest.approx(8e7, rel=0.01)
+    assert more[1.0, 1.5] == pytest.approx(6e7, rel=0.02)
+    assert more[1.0, 2.0] == pytest.approx(8e7, rel=0.01)
+    assert told.reasons["d1"].startswith("silod_greedy: rank 2 of 2, a GB spares 800 kB/s")
+
+
+def test_a_data_set_is_told_for_all_its_jobs_with_what_was_refused() -> None:
+    view = figure_6(203)
+    told = explain(planned("quiver", view), view, "OpenImages", 1.0)
+    assert (told.kind, told.gets.allocation) == ("dataset", Allocation("cooperative", 30 * GB))
+    assert "refused: whole: takes 501 GB more, 1 GB were left" in told.reasons["OpenImages"]
+    assert [one["name"] for one in told.history] == ["OpenImages"]
+    assert {(one.cache, one.remote) for one in told.with_more} == {(1.5, 1.0), (2.0, 1.0)}, "nobody limits the store"
+
+
+def test_it_is_json_and_changes_nothing() -> None:
+    planner = planned("benefit", VIEW)
+    before = (planner.plan, list(planner.history))
+    assert (
+        json.loads(json.dumps(explain(planner, VIEW, "d0", 1.0).as_json()))["gets"]["allocation"]["mode"] == "uniform"
+    )
+    assert (planner.plan, list(planner.history)) == before
+
+
+def test_a_refused_policy_is_told_of() -> None:
+    class Fails:
+        def plan(self, view: ClusterView, now: float) -> Plan:
+            raise RuntimeError("no")
+
+    planner = planned("benefit", VIEW)
+    planner.policy = Fails()
+    planner.replan(VIEW, 1.0)
+    told = explain(planner, VIEW, "j0", 2.0)
+    assert told.refused == "policy benefit failed: RuntimeError: no"
+    assert told.with_more == ()
+    assert told.gets.allocation == Allocation("uniform", 100 * GB)
+    assert told.history[-1]["refused"] == told.refused
+
+
+def test_who_is_not_there() -> None:
+    with pytest.raises(errors.NotFoundError, match="name: there is no data set and no job 'x'"):
+        explain(Planner(), VIEW, "x", 0.0)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(POLICIES), views())
+def test_anybody_is_told_something_possible(name: str, view: ClusterView) -> None:
+    planner = planned(name, view)
+    for one in (*view.datasets, *view.jobs):
+        told = explain(planner, view, one.name, 0.0)
+        for share in (told.gets, *(more.share for more in told.with_more)):
+            assert 0 <= share.hit_ratio <= 1
+            assert 0 <= share.remote_bytes_per_s <= share.reads_bytes_per_s * (1 + 1e-9)
+
+
+def test_more_of_both_is_never_less_for_all_together() -> None:
+    for name in ("silod_greedy", "max_min_fair", "benefit"):
+        planner = planned(name, VIEW)
+        for one in VIEW.datasets:
+            told = explain(planner, VIEW, one.name, 0.0)
+            assert all(more.share.reads_bytes_per_s >= 0.95 * told.gets.reads_bytes_per_s for more in told.with_more)

@@ -1,0 +1,305 @@
+"""The planner: a policy that fails is refused, noise moves little, what changed for good is followed, pins hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.policy_world import GB, POLICIES, one_job_each, views
+from tfquiver import errors
+from tfquiver.service.coordinator.planning.hysteresis import Patience
+from tfquiver.service.coordinator.planning.moves import HOUR_S, MoveBudget, move
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.check import check_plan
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
+
+TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
+WHOLE = Allocation("uniform", 100 * GB)
+
+
+def settled(planner: Planner, view: ClusterView) -> ClusterView:
+    """The view after all that is allocated has been loaded."""
+    kept = planner.plan.allocations
+    there = (replace(one, resident_bytes=kept.get(one.name, Allocation()).cache_bytes) for one in view.datasets)
+    return replace(view, datasets=tuple(there))
+
+
+def with_rates(view: ClusterView, *rates: float) -> ClusterView:
+    jobs = (replace(job, ideal_bytes_per_s=rate) for job, rate in zip(view.jobs, rates, strict=True))
+    return replace(view, jobs=tuple(jobs))
+
+
+Made = Callable[[ClusterView], Any]
+
+
+class Scripted:
+    """A third party's policy."""
+
+    def __init__(self, made: Made) -> None:
+        self.made = made
+
+    def plan(self, view: ClusterView, now: float) -> Any:
+        return self.made(view)
+
+
+def scripted(planner: Planner, made: Made) -> None:
+    planner.policy = Scripted(made)
+
+
+def fails(view: ClusterView) -> Plan:
+    raise ZeroDivisionError("of\nmine")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (fails, r"policy benefit failed: ZeroDivisionError: of\nmine"),
+        (lambda view: None, "policy benefit failed: plan: 'None' is not a Plan"),
+        (
+            lambda view: Plan({"d0": Allocation("uniform", 1 << 59)}),
+            "benefit failed: allocations['d0'].cache_bytes: 57",
+        ),
+        (lambda view: Plan({"d0": Allocation("uniform", float("nan"))}), "allocations['d0'].cache_bytes: nan is not"),  # type: ignore[arg-type]
+        (lambda view: Plan({"gone": WHOLE}), "allocations: 'gone' is not in the view"),
+    ],
+)
+def test_a_policy_that_fails_is_refused_and_the_last_good_plan_stays(made: Made, said: str) -> None:
+    planner = Planner()
+    good = planner.replan(TWO, 0.0).plan
+    scripted(planner, made)
+    for now in (1.0, 2.0):
+        outcome = planner.replan(settled(planner, TWO), now)
+        assert outcome.plan.allocations == good.allocations == {"d0": WHOLE}
+        assert said in outcome.refused
+    told = [one for one in planner.history if one.refused]
+    assert [(one.at_s, one.kind, one.name) for one in told] == [(1.0, "plan", "benefit")], "told once"
+
+
+def test_a_policy_that_fails_at_first_leaves_what_is_pinned() -> None:
+    planner = Planner()
+    scripted(planner, fails)
+    pinned = replace(TWO, datasets=(replace(TWO.datasets[0], pin=WHOLE), TWO.datasets[1]))
+    outcome = planner.replan(pinned, 0.0)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    check_plan(outcome.plan, pinned)
+
+
+def test_a_view_that_cannot_be_right_changes_nothing() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    with pytest.raises(errors.NotFoundError, match=r"jobs\['j'\]\.dataset"):
+        planner.replan(replace(TWO, jobs=(JobView("j", "gone"),)), 1.0)
+    assert planner.plan.allocations == {"d0": WHOLE}
+
+
+def test_a_better_plan_within_the_noise_moves_nothing() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    outcome = planner.replan(with_rates(settled(planner, TWO), 1e8, 1.1e8), HOUR_S)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    assert outcome.refused.startswith("it would gain 10.0% by giving up 100.0%: less than the 20%")
+
+
+def test_a_much_better_one_moves_when_it_has_shown_so_often_enough() -> None:
+    planner = Planner(patience=Patience(confirmations=2))
+    planner.replan(TWO, 0.0)
+    better = with_rates(settled(planner, TWO), 1e8, 3e8)
+    for now, left in ((1.0, 2), (2.0, 1)):
+        outcome = planner.replan(better, now)
+        assert outcome.plan.allocations == {"d0": WHOLE}
+        assert outcome.refused == f"it pays, and must so {left} more times in a row"
+    outcome = planner.replan(better, 3.0)
+    assert outcome.plan.allocations == {"d1": WHOLE}
+    assert [(one.name, one.was, one.becomes, one.rule) for one in outcome.decisions] == [
+        ("d0", WHOLE, Allocation(), "pays for its moves"),
+        ("d1", Allocation(), WHOLE, "pays for its moves"),
+    ]
+
+
+def test_one_measurement_to_the_contrary_and_it_begins_anew() -> None:
+    planner = Planner(patience=Patience(confirmations=2))
+    planner.replan(TWO, 0.0)
+    view = settled(planner, TWO)
+    for now, rate in enumerate([3e8, 3e8, 9e7, 3e8, 3e8, 1.1e8, 3e8, 3e8], start=1):
+        view = replace(view, remote_bytes_per_s=2e8 + now * 1e5)  # measured, too: that makes nothing anew
+        assert planner.replan(with_rates(view, 1e8, rate), float(now)).plan.allocations == {"d0": WHOLE}
+    assert planner.replan(with_rates(view, 1e8, 3e8), 9.0).plan.allocations == {"d1": WHOLE}
+
+
+def test_what_is_weighed_is_the_same_change_each_time() -> None:
+    """Of many noisy measurements one is always the best: it must be so again, not merely another one."""
+    view = one_job_each([100] * 3, [1e8] * 3, 100, None)
+    planner = Planner(patience=Patience(confirmations=1))
+    planner.replan(view, 0.0)
+    view = settled(planner, view)
+    for now in range(1, 9):
+        rates = [1e8, 3e8, 1e8] if now % 2 else [1e8, 1e8, 3e8]
+        assert planner.replan(with_rates(view, *rates), float(now)).plan.allocations == {"d0": WHOLE}
+
+
+def test_a_refusal_is_told_once_until_data_moves() -> None:
+    planner = Planner(patience=Patience(confirmations=0))
+    planner.replan(TWO, 0.0)
+    seen = []
+    for now, rates in enumerate([(1e8, 1.1e8), (1e8, 1.12e8), (1e8, 3e8), (3.3e8, 3e8), (3.2e8, 3e8)], start=1):
+        planner.replan(with_rates(settled(planner, TWO), *rates), float(now))
+        seen.append(bool(planner.refused))
+    assert seen == [True, True, False, True, True]
+    assert [one.at_s for one in planner.history if one.refused] == [1.0, 4.0]
+
+
+def test_a_newcomer_who_makes_more_of_the_room_gets_it() -> None:
+    planner = Planner(patience=Patience(confirmations=1))
+    view = with_rates(TWO, 1e8, 3e8)
+    planner.replan(replace(view, jobs=view.jobs[:1]), 0.0)
+    assert planner.plan.allocations == {"d0": WHOLE}
+    planner.replan(settled(planner, view), 1.0)
+    assert planner.replan(settled(planner, view), 2.0).plan.allocations == {"d1": WHOLE}
+
+
+def test_what_takes_longer_to_load_than_it_is_expected_to_last_stays_away() -> None:
+    planner = Planner(patience=Patience(horizon_s=300.0))
+    planner.replan(replace(TWO, remote_bytes_per_s=1e8), 0.0)
+    view = replace(with_rates(settled(planner, TWO), 1e8, 3e8), remote_bytes_per_s=1e8)
+    refused = planner.replan(view, HOUR_S).refused
+    assert "after 1000 s in which 100 GB are loaded and 100.0% is lost" in refused
+    assert refused.endswith("not worth it within 300 s")
+
+
+def test_a_job_that_ends_gives_its_room_back_at_once() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    outcome = planner.replan(replace(settled(planner, TWO), jobs=TWO.jobs[1:]), 1.0)
+    assert outcome.plan.allocations == {"d1": WHOLE}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_new_job_gets_what_is_free(name: str) -> None:
+    view = replace(TWO, cache_bytes=200 * GB)
+    planner = Planner(name)
+    planner.replan(replace(view, jobs=view.jobs[:1]), 0.0)
+    outcome = planner.replan(settled(planner, view), 1.0)
+    assert outcome.plan.allocations.keys() == (set() if name == "none" else {"d0", "d1"})
+
+
+def test_policies_are_switched_at_run_time_and_move_what_they_must() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    with pytest.raises(errors.InvalidArgumentError, match="'best' is none of"):
+        planner.switch("best", 1.0)
+    assert planner.policy_name == "benefit"
+    planner.switch("none", 2.0)
+    outcome = planner.replan(settled(planner, TWO), 3.0)
+    assert outcome.plan.allocations == {}
+    assert [(one.kind, one.was, one.becomes) for one in planner.history][-2:] == [
+        ("policy", "benefit", "none"),
+        ("dataset", WHOLE, Allocation()),
+    ]
+
+
+def test_pins_hold_at_once_and_go_at_once() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    pinned = replace(settled(planner, TWO), datasets=(TWO.datasets[0], replace(TWO.datasets[1], pin=WHOLE)))
+    outcome = planner.replan(pinned, 1.0)
+    assert outcome.plan.allocations == {"d1": WHOLE}
+    assert {one.name: one.rule for one in outcome.decisions}["d1"] == "pinned"
+    assert planner.replan(TWO, 2.0).plan.allocations.keys() <= {"d0", "d1"}
+    check_plan(planner.plan, TWO)
+
+
+def test_when_nodes_go_all_have_less_though_the_policy_fails() -> None:
+    planner = Planner()
+    planner.replan(replace(TWO, cache_bytes=200 * GB), 0.0)
+    scripted(planner, fails)
+    view = replace(TWO, cache_bytes=50 * GB)
+    outcome = planner.replan(view, 1.0)
+    assert {name: kept.cache_bytes // GB for name, kept in outcome.plan.allocations.items()} == {"d0": 25, "d1": 25}
+    check_plan(outcome.plan, view)
+
+
+def test_bandwidth_follows_while_data_stays() -> None:
+    """The plan for a new job's data set is refused: its job has a part of the store all the same."""
+    view = one_job_each([100, 100], [1e8, 1e8], 100, 1e8)
+    planner = Planner("silod_greedy")
+    planner.replan(replace(view, jobs=view.jobs[:1]), 0.0)
+    view = settled(planner, with_rates(view, 1e8, 1.05e8))
+    outcome = planner.replan(view, 1.0)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    outcome = planner.replan(with_rates(view, 1e8, 1.3e8), 2.0)
+    check_plan(outcome.plan, view)
+    assert outcome.plan.remote_bytes_per_s["j1"] > 0.9e8
+
+
+def test_a_restart_goes_on_with_what_was_in_force() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    restored = Planner()
+    restored.restore(planner.plan, list(planner.history))
+    view = with_rates(settled(planner, TWO), 1e8, 1.1e8)
+    assert restored.replan(view, 10.0).plan.allocations == {"d0": WHOLE}
+    assert next(iter(restored.history)).name == "d0"
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(POLICIES), st.lists(views(), min_size=1, max_size=4))
+def test_whatever_comes_the_plan_in_force_is_possible(name: str, seen: list[ClusterView]) -> None:
+    planner = Planner(name)
+    for now, view in enumerate(seen):
+        check_plan(planner.replan(view, float(now)).plan, view)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Six data sets of which two find room; each measurement is off by up to `noise`, anew at each planning."""
+
+    noise: float
+    seed: int
+    hours: int = 6
+    every_s: float = 600.0
+
+    def moved(self, name: str, patience: Patience) -> float:
+        """In caches."""
+        rng, view = random.Random(self.seed), one_job_each([100] * 6, [1e8] * 6, 250, 3e8, full=False)
+        planner, moved_bytes = Planner(name, patience), 0
+        planner.replan(view, 0.0)
+        for at in range(1, int(self.hours * HOUR_S / self.every_s)):
+            rates = (1e8 * rng.uniform(1 - self.noise, 1 + self.noise) for _ in view.jobs)
+            view, before = with_rates(settled(planner, view), *rates), planner.plan.allocations
+            moved_bytes += move(view, before, planner.replan(view, at * self.every_s).plan.allocations).evicted_bytes
+        return moved_bytes / view.cache_bytes
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(POLICIES),
+    st.builds(Noisy, st.floats(0, 0.95), st.integers(0, 10**6)),
+    st.builds(Patience, st.floats(-1, 0.3), st.floats(60, 1e6), st.floats(0, 2), st.integers(0, 2)),
+)
+def test_noise_moves_no_more_than_is_allowed(name: str, noisy: Noisy, patience: Patience) -> None:
+    assert noisy.moved(name, patience) <= 1 + noisy.hours * patience.moves_per_hour + 1e-9
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_usual_noise_moves_nothing(name: str) -> None:
+    """Of 10 %: it is what the policies that follow measurements would move for that is held back."""
+    noisy = Noisy(0.1, 1)
+    assert noisy.moved(name, Patience()) == 0
+    if name in ("benefit", "silod_greedy"):
+        assert noisy.moved(name, Patience(-1.0, 1e18, 1e9, 0)) > 10
+
+
+def test_a_budget_refills_by_the_hour() -> None:
+    budget = MoveBudget(0.5)
+    assert budget.take(100, 100, 0.0)
+    assert not budget.take(1, 100, 0.0)
+    assert budget.take(50, 100, HOUR_S)
+    assert not budget.take(51, 100, 2 * HOUR_S)
+    assert budget.take(100, 100, 100 * HOUR_S)
+    assert not budget.take(101, 100, 1000 * HOUR_S)

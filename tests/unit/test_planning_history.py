@@ -1,0 +1,70 @@
+"""The last decisions are kept, and come back from their records as they were."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.service.coordinator.planning.history import Decision, History
+from tfquiver.service.coordinator.policies.interface import Allocation
+
+values = st.one_of(
+    st.none(),
+    st.floats(0, 1e12),
+    st.text(max_size=5),
+    st.builds(Allocation, st.sampled_from(["none", "uniform", "lru", "cooperative"]), st.integers(0, 1 << 60)),
+)
+decisions = st.builds(
+    Decision,
+    st.floats(0, 1e10),
+    st.sampled_from(["dataset", "job", "plan", "policy"]),
+    st.text(max_size=5),
+    values,
+    values,
+    st.text(max_size=5),
+    st.text(max_size=5),
+    st.text(max_size=5),
+)
+
+
+@given(decisions)
+def test_a_decision_comes_back_from_json(decision: Decision) -> None:
+    assert Decision.from_record(json.loads(json.dumps(decision.to_record()))) == decision
+
+
+def test_what_a_later_version_adds_is_passed_over_and_what_an_older_lacks_is_empty() -> None:
+    record = {"at_s": 1, "kind": "job", "name": "j", "colour": 3}
+    assert Decision.from_record(record) == Decision(1.0, "job", "j", None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("at_s", {"at_s": "now"}),
+        ("at_s", {"at_s": True}),
+        ("kind", {"kind": "cat"}),
+        ("kind", {"kind": None}),
+        ("name", {"name": 1}),
+        ("rule", {"rule": []}),
+        ("was", {"was": {"mode": "best", "cache_bytes": 1}}),
+        ("becomes", {"becomes": {"mode": "lru", "cache_bytes": "1"}}),
+        ("becomes", {"becomes": True}),
+    ],
+)
+def test_a_damaged_record_is_told_by_its_field(field: str, wrong: dict[str, Any]) -> None:
+    record = Decision(1.0, "job", "j", None, 2.0).to_record()
+    with pytest.raises(errors.DataLossError, match=f"^decision.{field}: "):
+        Decision.from_record(record | wrong)
+
+
+def test_only_the_last_are_kept() -> None:
+    history = History(3)
+    history.extend(Decision(float(at), "job", f"j{at % 2}", None, None) for at in range(5))
+    assert [one.at_s for one in history] == [2.0, 3.0, 4.0]
+    history.extend([Decision(5.0, "plan", "benefit", None, None, refused="no")])
+    assert [one.at_s for one in history.of("j0")] == [4.0, 5.0], "what concerns all is told to each"

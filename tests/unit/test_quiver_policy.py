@@ -1,0 +1,87 @@
+"""Quiver's three options: the paper's decisions, and the greedy choice against the best one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.bench.quiver_figure6 import PAPER, decisions, figure_6
+from tests.unit.policy_world import GB
+from tfquiver.service.coordinator.policies.choice import Option, choose
+from tfquiver.service.coordinator.policies.interface import ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.policies.quiver import QuiverPolicy
+
+
+@pytest.mark.parametrize("cache_gb", PAPER)
+def test_the_papers_decisions(cache_gb: int) -> None:
+    assert decisions(figure_6(cache_gb)) == PAPER[cache_gb]
+
+
+def test_a_reason_tells_what_was_measured_and_what_was_refused() -> None:
+    reasons = QuiverPolicy().plan(figure_6(203), 0.0).reasons
+    assert reasons["ImageNet"] == (
+        "quiver: whole: t_miss/t_hit 3.88 on 16 accelerators (4 of 4 jobs probed), gains 46.1 accelerators for 154 GB"
+    )
+    assert reasons["OpenImages"].endswith("; refused: whole: takes 501 GB more, 1 GB were left")
+
+
+def test_a_data_set_whose_jobs_gain_nothing_is_not_cached_though_there_is_room() -> None:
+    jobs = (JobView("slow", "d", hit_bytes_per_s=1e8, miss_bytes_per_s=1e8),)
+    view = ClusterView(1000 * GB, None, (DatasetView("d", 100 * GB, 20 * GB),), jobs)
+    assert not QuiverPolicy().plan(view, 0.0).allocations
+
+
+def test_one_job_alone_gains_nothing_of_two_chunks() -> None:
+    """Section 5.4: "If the dataset does not fit in cache, the DLT job does not benefit"."""
+    jobs = (JobView("one", "d", hit_bytes_per_s=3e8, miss_bytes_per_s=1e8),)
+    view = ClusterView(99 * GB, None, (DatasetView("d", 100 * GB, 20 * GB),), jobs)
+    assert not QuiverPolicy().plan(view, 0.0).allocations
+    two = replace(view, jobs=(*jobs, replace(jobs[0], name="two")))
+    assert QuiverPolicy().plan(two, 0.0).allocations["d"].mode == "cooperative"
+    whole = QuiverPolicy().plan(replace(view, cache_bytes=100 * GB), 0.0).allocations["d"]
+    assert (whole.mode, whole.cache_bytes) == ("uniform", 100 * GB)
+
+
+@st.composite
+def options(draw: st.DrawFn) -> list[Option]:
+    made = [Option("none", 0, 0.0)]
+    for name in draw(st.sampled_from([("whole",), ("cooperative", "whole")])):
+        more, gain = draw(st.integers(1, 60)), draw(st.floats(0, 100))
+        made.append(Option(name, made[-1].cost_bytes + more, made[-1].gain + gain))
+    return made
+
+
+@given(st.lists(options(), max_size=4), st.integers(0, 200))
+def test_the_choice_fits_and_is_within_half_of_the_best(given_options: list[list[Option]], budget: int) -> None:
+    named = {str(at): there for at, there in enumerate(given_options)}
+    choice = choose(named, budget)
+    taken = [named[name][at] for name, at in choice.chosen.items()]
+    assert sum(option.cost_bytes for option in taken) == budget - choice.left_bytes
+    assert choice.left_bytes >= 0
+    best = max(
+        sum(option.gain for option in combination)
+        for combination in product(*named.values())
+        if sum(option.cost_bytes for option in combination) <= budget
+    )
+    assert sum(option.gain for option in taken) >= 0.5 * best - 1e-9
+
+
+def test_many_small_ones_that_make_more_of_each_byte_come_before_the_largest_gain() -> None:
+    large = {"large": [Option("none", 0, 0.0), Option("whole", 100, 100.0)]}
+    small = {f"small{at}": [Option("none", 0, 0.0), Option("whole", 10, 20.0)] for at in range(10)}
+    assert choose(large | small, 100).chosen == {"large": 0, **dict.fromkeys(small, 1)}
+
+
+@given(st.lists(options(), max_size=4), st.integers(0, 200))
+def test_nothing_that_fits_is_left_out(given_options: list[list[Option]], budget: int) -> None:
+    named = {str(at): there for at, there in enumerate(given_options)}
+    choice = choose(named, budget)
+    for name, at in choice.chosen.items():
+        for option in named[name][at + 1 :]:
+            if option.gain > named[name][at].gain:
+                assert option.cost_bytes - named[name][at].cost_bytes > choice.left_bytes
+                assert name in choice.refused
