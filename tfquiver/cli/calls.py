@@ -95,6 +95,8 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
         if field.message_type is not None:
             if field.name in fields and isinstance(fields[field.name], dict):
                 _numbers(value, fields[field.name])
+        elif field.name not in fields:
+            continue  # optional, and not set
         elif isinstance(value, bytes):
             fields[field.name] = value.hex()
         elif isinstance(value, int) and not isinstance(value, bool) and field.enum_type is None:

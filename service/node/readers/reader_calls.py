@@ -52,6 +52,12 @@ class ReaderCalls:
             held=held, seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
         )  # fmt: skip
 
+    def report(self, frame: frames.Report) -> pb.ReaderReport:
+        return pb.ReaderReport(
+            session_id=self._request.session_id, reader_id=self._request.reader_id, records=frame.records,
+            bytes=frame.size_bytes, waited_us=frame.waited_us, elapsed_us=frame.elapsed_us,
+        )  # fmt: skip
+
     async def open(self, done_bitmap: bytes) -> pb.OpenReaderReply:
         self._request.done_bitmap = done_bitmap
         reply = await self._coordinator.open_reader(self._request)

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
@@ -22,6 +23,7 @@ from tfquiver.wire import reader_frames as frames
 
 ACK_DELAY_S = 0.02
 MAX_HELD = 1 << 20
+REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
 
@@ -38,9 +40,10 @@ class ReaderShell:
         claim: Callable[[str, ReaderShell], Awaitable[None]],
         node: tuple[str, str],
         limits: ReaderLimits,
+        heard: Callable[[pb.ReaderReport], None] = lambda report: None,
     ) -> None:
         self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
-        self._claim, self._node, self._limits = claim, node, limits
+        self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
         self.served_bytes = 0
@@ -73,7 +76,9 @@ class ReaderShell:
         want_no_descriptors(frame, descriptors)
         match frame:
             case frames.Ping():
-                return
+                self.socket.send(frames.Pong(REPORT_MS))
+            case frames.Report() if self._calls and self._calls.joined:
+                self._heard(self._calls.report(frame))
             case frames.Held() if self._calls is None:
                 self._held += frame.shards
                 if len(self._held) > MAX_HELD:
