@@ -82,10 +82,13 @@ class SimJob:
 
     def measurement(self) -> JobMeasurement:
         size_bytes = int(self.delivered)
-        totals = Counters(size_bytes // RECORD_BYTES, size_bytes, self.waited_s, self.elapsed_s, self.elapsed_s)
+        totals = Counters(
+            size_bytes // RECORD_BYTES, size_bytes, self.waited_s, self.elapsed_s, self.elapsed_s, int(self.hit_bytes),
+            int(self.store_bytes),
+        )  # fmt: skip
         ideal = totals.bytes_per_s / (1 - totals.stall_share) if totals.stall_share < 0.9 and size_bytes else None
         return JobMeasurement(
-            self.name, self.dataset, totals, hit_bytes=int(self.hit_bytes), store_bytes=int(self.store_bytes),
+            self.name, self.dataset, totals,
             extra_store_bytes=int(self.extra), buffer_bytes=self.buffer_bytes, batch_records=BATCH_RECORDS,
             expected_bytes=self.expected_bytes, ideal_bytes_per_s=ideal, bytes_per_s=self.bytes_per_s,
             floor_bytes_per_s=self.floor,

@@ -90,9 +90,19 @@ def test_a_reader_that_an_earlier_coordinator_knew_counts_from_here_on() -> None
     assert meter.totals.bytes_per_s == pytest.approx(10 * MB)
 
 
+def test_what_was_handed_is_counted_on_when_the_node_begins_anew() -> None:
+    meter = JobMeter()
+    for second, (hits, misses) in enumerate([(30, 10), (60, 20), (5, 5), (20, 10)], start=1):
+        meter.report("r", Reading(second, 100 * second, 0.0, float(second), hits, misses), float(second))
+    assert (meter.totals.hit_bytes, meter.totals.missed_bytes) == (80, 30)
+    measured = meter.measured()
+    assert measured is not None
+    assert measured.hit_share == pytest.approx(80 / 110)
+
+
 numbers = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 10**9))
 seconds = st.one_of(st.floats(0, 1e13), st.floats(0, 100))
-readings = st.builds(Reading, numbers, numbers, seconds, seconds)
+readings = st.builds(Reading, numbers, numbers, seconds, seconds, numbers, numbers)
 times = st.one_of(st.floats(-1e9, 1e9), st.floats(0, 100))
 
 
@@ -108,6 +118,7 @@ def test_nonsense_is_bounded(reports: list[tuple[str, Reading, float]]) -> None:
         delta = meter.totals.since(before)
         before = meter.totals
         assert min(delta.records, delta.size_bytes, delta.waited_s, delta.elapsed_s, delta.reader_s) >= 0
+        assert min(delta.hit_bytes, delta.missed_bytes) >= 0
         assert delta.waited_s <= delta.reader_s + 1e-6
         assert delta.size_bytes <= MOST_BYTES_PER_S * (delta.reader_s + 1e-6)
         assert meter.totals.elapsed_s <= latest - first + 15.0 + 1e-3

@@ -24,8 +24,9 @@ _DATASETS_LEGEND = (
     "jobs share them. none, lru: as they say. tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
-    "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of that "
-    "time the pipeline waited for records; where it hardly does, more cache would not make the job faster."
+    "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
+    "that time the pipeline waited for records; where it hardly does, more cache would not make the job faster. "
+    "hits: so much of what it was handed came from the cache."
 )
 _SESSIONS_LEGEND = (
     "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
@@ -104,10 +105,11 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
-    reading = table("job", "data set", "reads", "waits")
+    reading = table("job", "data set", "reads", "waits", "hits")
     for info in jobs.values():
         speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
-        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits)
+        hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
+        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits)
     _print(console, reading, _JOBS_LEGEND, jobs)
     sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
     for info in status["sessions"]:

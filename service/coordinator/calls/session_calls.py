@@ -168,4 +168,5 @@ def _info(session: Session, idle_s: float, measured: Measured | None) -> pb2.Ses
         idle_ms=int(1000 * idle_s),
         bytes_per_s=int(measured.bytes_per_s) if measured else None,
         stall_share=measured.stall_share if measured else None,
+        hit_share=measured.hit_share if measured else None,
     )

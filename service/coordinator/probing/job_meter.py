@@ -23,12 +23,14 @@ _LATE_S = 5.0  # a report may have been so long under way
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reader says of itself; all since its first draw."""
+    """What one reader says of itself since its first draw, and its node of what it handed to it since it connected."""
 
     records: int
     size_bytes: int
     waited_s: float
     elapsed_s: float
+    hit_bytes: int = 0
+    missed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Measured:
 
     bytes_per_s: float
     stall_share: float
+    hit_share: float | None
     ideal_bytes_per_s: float | None
 
 
@@ -86,7 +89,7 @@ class JobMeter:
             return None
         windows = self._windows or [newest]
         ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
-        return Measured(newest.bytes_per_s, newest.stall_share, min(ideals, default=None))
+        return Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
 
     def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
         before = reader.last
@@ -104,7 +107,12 @@ class JobMeter:
             self._window_began = self.totals
         records = min(reading.records - before.records, size_bytes)
         waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
-        self.totals = self.totals.plus(Counters(records, size_bytes, waited_s, covered_s, elapsed_s))
+        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
+        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
+        most = int(MOST_BYTES_PER_S * (elapsed_s + _LATE_S))
+        hits, misses = (min(now if again else now - then, most) for now, then in handed)
+        delta = Counters(records, size_bytes, waited_s, covered_s, elapsed_s, hits, misses)
+        self.totals = self.totals.plus(delta)
 
 
 def _fell(reading: Reading, before: Reading) -> bool:

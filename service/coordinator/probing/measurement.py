@@ -15,20 +15,13 @@ class JobMeasurement:
     dataset: str
     totals: Counters
     wants_cache: bool = True
-    hit_bytes: int = 0  # of those that were handed to it: from the cache, be it a disk, memory or another node
-    store_bytes: int = 0  # and from the store
-    extra_store_bytes: int = 0  # of these, only because it was told to miss
+    extra_store_bytes: int = 0  # of its missed bytes, those that it missed only because it was told to miss
     buffer_bytes: int = 0  # between the cache and the trainer at most: pool, readahead, prefetch behind it
     batch_records: int = 32
     expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known
     ideal_bytes_per_s: float | None = None
     bytes_per_s: float | None = None  # over its newest window
     floor_bytes_per_s: float = 0.0  # never to be slowed down below this
-
-    @property
-    def hit_share(self) -> float | None:
-        handed = self.hit_bytes + self.store_bytes
-        return self.hit_bytes / handed if handed > 0 else None
 
     @property
     def starves(self) -> bool:

@@ -38,7 +38,10 @@ class JobMeters:
                 continue
             meter = self._meters.pop(key, None) or JobMeter()
             self._meters[key] = meter
-            reading = Reading(report.records, report.bytes, report.waited_us / 1e6, report.elapsed_us / 1e6)
+            reading = Reading(
+                report.records, report.bytes, report.waited_us / 1e6, report.elapsed_us / 1e6, report.hit_bytes,
+                report.missed_bytes,
+            )  # fmt: skip
             meter.report(report.reader_id, reading, now)
         while self._meters:
             oldest = next(iter(self._meters))

@@ -87,10 +87,10 @@ class Probe:
         self.phase, self._phase_began = phase, self._last.totals
 
     def _count(self, before: JobMeasurement, seen: JobMeasurement) -> None:
-        hits, misses = seen.hit_bytes - before.hit_bytes, seen.store_bytes - before.store_bytes
-        wanted = misses if self.phase is Phase.MISS else hits
         delta = seen.totals.since(before.totals)
-        if wanted >= self._limits.pure_share * (hits + misses) and delta.elapsed_s > 0:
+        wanted_bytes = delta.missed_bytes if self.phase is Phase.MISS else delta.hit_bytes
+        handed_bytes = delta.hit_bytes + delta.missed_bytes
+        if wanted_bytes >= self._limits.pure_share * handed_bytes and delta.elapsed_s > 0:
             self._windows[self.phase].add(delta.elapsed_s, delta.size_bytes)
 
     def _judge(self, since: Counters, now: float) -> None:

@@ -154,8 +154,7 @@ def _normal(key: Key) -> Order:
 
 def _hit_share(before: JobMeasurement, one: JobMeasurement) -> float:
     """The higher of what came last and of all: missing costs no more. Nothing was handed out: all may be there."""
-    hits, misses = one.hit_bytes - before.hit_bytes, one.store_bytes - before.store_bytes
-    shares = [one.hit_share, hits / (hits + misses) if hits + misses > 0 else None]
+    shares = [one.totals.hit_share, one.totals.since(before.totals).hit_share]
     return max((share for share in shares if share is not None), default=1.0)
 
 

@@ -46,7 +46,7 @@ class ReaderShell:
         self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
-        self.served_bytes = 0
+        self.served_bytes = self._missed_bytes = 0
         self._calls: ReaderCalls | None = None
         self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
@@ -78,7 +78,8 @@ class ReaderShell:
             case frames.Ping():
                 self.socket.send(frames.Pong(REPORT_MS))
             case frames.Report() if self._calls and self._calls.joined:
-                self._heard(self._calls.report(frame))
+                hit_bytes = self.served_bytes - self._missed_bytes
+                self._heard(self._calls.report(frame, hit_bytes, self._missed_bytes))
             case frames.Held() if self._calls is None:
                 self._held += frame.shards
                 if len(self._held) > MAX_HELD:
@@ -242,6 +243,7 @@ class ReaderShell:
         assert self._fetches and self._calls
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
+        self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
         records = int(self._digest.records[shard])
         place = self._calls.places.get(shard, frames.NO_PLACE)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)

@@ -384,6 +384,8 @@ class ReaderReport(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     WAITED_US_FIELD_NUMBER: _builtins.int
     ELAPSED_US_FIELD_NUMBER: _builtins.int
+    HIT_BYTES_FIELD_NUMBER: _builtins.int
+    MISSED_BYTES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
     records: _builtins.int
@@ -392,6 +394,11 @@ class ReaderReport(_message.Message):
     waited_us: _builtins.int
     """that the pipeline waited for records"""
     elapsed_us: _builtins.int
+    hit_bytes: _builtins.int
+    """What its node has handed to it since it was last connected: from the cache (memory, disk, another node), and from the
+    object store, whoever began to read it there.
+    """
+    missed_bytes: _builtins.int
     def __init__(
         self,
         *,
@@ -401,10 +408,12 @@ class ReaderReport(_message.Message):
         bytes: _builtins.int = ...,
         waited_us: _builtins.int = ...,
         elapsed_us: _builtins.int = ...,
+        hit_bytes: _builtins.int = ...,
+        missed_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elapsed_us", b"elapsed_us", "reader_id", b"reader_id", "records", b"records", "session_id", b"session_id", "waited_us", b"waited_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elapsed_us", b"elapsed_us", "hit_bytes", b"hit_bytes", "missed_bytes", b"missed_bytes", "reader_id", b"reader_id", "records", b"records", "session_id", b"session_id", "waited_us", b"waited_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1443,6 +1452,7 @@ class SessionInfo(_message.Message):
     IDLE_MS_FIELD_NUMBER: _builtins.int
     BYTES_PER_S_FIELD_NUMBER: _builtins.int
     STALL_SHARE_FIELD_NUMBER: _builtins.int
+    HIT_SHARE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -1470,6 +1480,8 @@ class SessionInfo(_message.Message):
     """Of its job over this data set, while readers of it report: all of them together, over the last ten seconds or so."""
     stall_share: _builtins.float
     """of the readers' time: the pipeline waited for records"""
+    hit_share: _builtins.float
+    """of the bytes that were handed to the readers"""
     def __init__(
         self,
         *,
@@ -1492,17 +1504,22 @@ class SessionInfo(_message.Message):
         idle_ms: _builtins.int = ...,
         bytes_per_s: _builtins.int | None = ...,
         stall_share: _builtins.float | None = ...,
+        hit_share: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "stall_share", b"stall_share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_stall_share", b"_stall_share", "acked", b"acked", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "acked", b"acked", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "hit_share", b"hit_share", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
     _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__hit_share: _TypeAlias = _typing.Literal["hit_share"]  # noqa: Y015
+    _WhichOneofArgType__hit_share: _TypeAlias = _typing.Literal["_hit_share", b"_hit_share"]  # noqa: Y015
     _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
     _WhichOneofArgType__stall_share: _TypeAlias = _typing.Literal["_stall_share", b"_stall_share"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_share) -> _WhichOneofReturnType__hit_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stall_share) -> _WhichOneofReturnType__stall_share | None: ...
 
