@@ -280,9 +280,7 @@ void SessionClient::Collect() {
   protocol_.Tell(outbox.acks, outbox.credit_bytes, outbox.empty && intake_->empty(), Clock::now());
 }
 
-void SessionClient::ReportNow(Clock::time_point now) {
-  protocol_.SayReport(pool_->Metered(), now);
-}
+void SessionClient::ReportNow(Clock::time_point now) { protocol_.SayReport(pool_->Metered(), now); }
 
 // False when the node is gone.
 bool SessionClient::Flush() {
