@@ -132,6 +132,18 @@ def test_not_below_a_floor() -> None:
     assert len(run.missed) == 1
 
 
+def test_not_where_the_store_has_too_little_left() -> None:
+    for floor, neighbours_floor, spare, begins in [
+        (3e4, 0.0, 2e4, False), (1e4, 0.0, 2e4, True),
+        (0.0, 0.0, 0.0, True), (0.0, 1e3, 5e4, False), (0.0, 1e3, 2e5, True),
+    ]:  # fmt: skip
+        probed = SimJob("a", floor=floor, expected_bytes=LONG)
+        run = Run(probed, SimJob("b", "other", floor=neighbours_floor))
+        run.store = StoreLoad(1e-6, spare)
+        run.until(2)
+        assert ("a" in [job for _, job in run.missed]) == begins, (floor, neighbours_floor, spare)
+
+
 def test_a_job_that_ends_or_changes_its_data_set_is_normal_at_once() -> None:
     job = SimJob("a", expected_bytes=LONG)
     run = Run(job).until(2)

@@ -119,12 +119,11 @@ class ProbeSchedule:
             need_bytes, most_bytes = _costs(one, known.hit_share, self._limits)
             allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
             allowed_bytes -= one.extra_store_bytes
-            spare = store.spare_bytes_per_s
             if not one.totals.records:
                 known.waits_for = "it has read nothing yet"
             elif one.dataset in busy or len(self._probes) >= self._limits.at_once:
                 known.waits_for = "others are being probed"
-            elif starving or (spare is not None and spare < one.floor_bytes_per_s):
+            elif starving or _would_starve(known, seen, store):
                 known.waits_for = "somebody would read below a floor"
             elif need_bytes > allowed_bytes:
                 known.waits_for = f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
@@ -150,6 +149,16 @@ class ProbeSchedule:
 
 def _normal(key: Key) -> Order:
     return Order(*key, miss=False)
+
+
+def _would_starve(known: _Job, seen: dict[Key, JobMeasurement], store: StoreLoad) -> bool:
+    """As far as the store's limit is known: itself, or others that must not be slowed down."""
+    if store.spare_bytes_per_s is None:
+        return False
+    would_take_bytes_per_s = (known.seen.bytes_per_s or 0.0) * known.hit_share
+    others = any(one.floor_bytes_per_s > 0 for one in seen.values() if one is not known.seen)
+    least_bytes_per_s = max(known.seen.floor_bytes_per_s, would_take_bytes_per_s if others else 0.0)
+    return store.spare_bytes_per_s < least_bytes_per_s
 
 
 def _hit_share(before: JobMeasurement, one: JobMeasurement) -> float:
