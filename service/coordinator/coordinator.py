@@ -28,6 +28,7 @@ from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -81,6 +82,7 @@ class Coordinator:
         self.node_orders = NodeOrders(self.caching)
         self.caching.announce = self.node_orders.announce
         self.residency = self.caching.residency
+        self.meters = JobMeters(clock, self.sessions.session)
         self.heartbeats = Heartbeats(
             self.membership,
             self.residency,
@@ -88,6 +90,7 @@ class Coordinator:
             self.caching.changed,
             options.heartbeat_interval_ms,
             self.incarnation,
+            self.meters.take,
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)

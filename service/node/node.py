@@ -214,6 +214,7 @@ class Node:
             self._digests.get,
             ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
             options.reader_group,
+            self._link.reader_reports.heard,
         )
         self._totals = KeptTotals(directory.path, self._counted)
         await self._totals.start()

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import session_server
 from tfquiver.service.node.readers.instructions import LeaseState, Send
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
-from tfquiver.service.node.readers.reader_shell import ReaderShell
+from tfquiver.service.node.readers.reader_shell import REPORT_MS, ReaderShell
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.wire import reader_frames as frames
@@ -68,6 +69,29 @@ async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     reader._closing = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     reader.on_frame(frames.Credit(1 << 20), [])
     await reader._closing
+
+
+@on_loop
+async def test_who_asks_is_told_how_often_to_report_and_nobody_reports_of_no_session(tmp_path: Path) -> None:
+    unused = cast(Any, None)
+    heard: list[pb.ReaderReport] = []
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused, heard=heard.append)
+    server.start(tmp_path / "socket")
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as reader:
+        reader.connect(str(tmp_path / "socket"))
+        reader.setblocking(False)
+        answers = []
+        for frame in (frames.Hello(frames.ROLE_READER, 1, ""), frames.Ping(), frames.Report(1, 2, 3, 4)):
+            await loop.sock_sendall(reader, frames.encode(frame))
+            answers.append(frames.decode(await loop.sock_recv(reader, 1000)))
+        welcome, pong, error = answers
+        assert isinstance(welcome, frames.Welcome)
+        assert pong == frames.Pong(REPORT_MS)
+        assert isinstance(error, frames.Error)
+        assert "Report frame: not expected" in error.message
+    assert not heard
+    await server.stop(1.0)
 
 
 @pytest.mark.parametrize("frame", [frames.Hello(frames.ROLE_READER, 1, ""), frames.Ping()])

@@ -40,6 +40,8 @@ any_frame = st.one_of(
     st.builds(frames.Delivered, texts, indexes),
     st.builds(frames.Want, indexes),
     st.builds(frames.Leaving),
+    st.builds(frames.Pong, u32),
+    st.builds(frames.Report, u64, u64, u64, u64),
 )
 
 

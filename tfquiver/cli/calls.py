@@ -110,6 +110,8 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
             elif isinstance(inner, list):
                 for one, its in zip(value, inner, strict=True):
                     _numbers(one, its)
+        elif field.name not in fields:
+            continue  # optional, and not set
         elif isinstance(value, bytes):
             fields[field.name] = value.hex()
         elif isinstance(value, int) and not isinstance(value, bool) and field.enum_type is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +22,11 @@ _NODES_LEGEND = (
 _DATASETS_LEGEND = (
     "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
     "jobs share them. none, lru: as they say. tfquiver dataset set-cache changes it."
+)
+_JOBS_LEGEND = (
+    "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
+    "that time the pipeline waited for records; where it hardly does, more cache would not make the job faster. "
+    "hits: so much of what it was handed came from the cache."
 )
 _SESSIONS_LEGEND = (
     "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
@@ -103,6 +108,14 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         nodes.add_row(short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]), quota, *counts, read)
     _print(console, nodes, _NODES_LEGEND, status["nodes"])
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
+    measured = [info for info in status["sessions"] if "bytes_per_s" in info]
+    jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
+    reading = table("job", "data set", "reads", "waits", "hits")
+    for info in jobs.values():
+        speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
+        hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
+        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits)
+    _print(console, reading, _JOBS_LEGEND, jobs)
     sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
@@ -115,7 +128,7 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
 
 
-def _print(console: Console, shown: Any, legend: str, rows: Sequence[Any]) -> None:
+def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:
     """Nothing where there is nothing: an empty table only raises questions."""
     if rows:
         console.print()

@@ -198,13 +198,32 @@ class Leaving:
     """What is acknowledged from here on was emitted, but buffers behind the reader may not have delivered it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to PING: the node takes a REPORT so often; 0: never."""
+
+    report_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the reader has given to the pipeline behind it, and how long that waited; all since its first draw."""
+
+    records: int
+    size_bytes: int
+    waited_us: int
+    elapsed_us: int
+
+
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
-    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving
+    | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving | Pong
+    | Report
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
-    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving,
+    Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving, Pong,
+    Report,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
@@ -252,6 +271,8 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Delivered: lambda f: Delivered(f.text("session_id"), f.indexes("shards")),
     Want: lambda f: Want(f.indexes("shards")),
     Leaving: lambda f: Leaving(),
+    Pong: lambda f: Pong(f.u32("report_ms")),
+    Report: lambda f: Report(f.u64("records"), f.u64("bytes"), f.u64("waited_us"), f.u64("elapsed_us")),
 }  # fmt: skip
 
 
@@ -300,6 +321,10 @@ def _payload(frame: Frame) -> bytes:
             return _U8.pack(frame.end) + text(frame.session_id)
         case Error():
             return struct.pack("<HB", frame.code, frame.fatal) + text(frame.message)
+        case Pong():
+            return _U32.pack(frame.report_ms)
+        case Report():
+            return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
         case End() | Ping() | Leaving():
             return b""
 

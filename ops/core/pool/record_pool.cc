@@ -30,6 +30,7 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
   {
     std::unique_lock<std::mutex> lock(mu_);
     draw_cancelled_ = false;
+    if (!meter_.begun()) meter_.Begin(Clock::now());
     if (drawn->records.empty()) {
       for (auto& block : graveyard_) blocks_->Put(std::move(block));
       graveyard_.clear();
@@ -37,8 +38,12 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
     std::function<void()> call_before_wait = before_wait;
     while (drawn->records.size() < want) {
       Status status = AwaitRecords(&lock, end, &call_before_wait);
+      if (meter_.waits()) meter_.WaitsNoMore(Clock::now());
       if (!status.ok()) return status;
-      if (*end) break;
+      if (*end) {
+        meter_.End(Clock::now());
+        break;
+      }
       TakeUpTo(want, drawn);
     }
     if (!drawn->records.empty()) {
@@ -53,8 +58,10 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
 }
 
 void RecordPool::TakeUpTo(size_t want, Drawn* drawn) {
-  const Mixture::Taken taken = mixture_.Take(want - drawn->records.size(), drawn);
+  const size_t before = drawn->records.size();
+  const Mixture::Taken taken = mixture_.Take(want - before, drawn);
   credit_.Gone(taken.raw_bytes);
+  meter_.Took(drawn->records.size() - before, taken.raw_bytes);
   for (uint32_t shard : taken.spent) progress_.ShardEmitted(shard, elements_);
 }
 
@@ -113,6 +120,7 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
       continue;
     }
     waiting_ = true;
+    if (!meter_.waits()) meter_.Waits(Clock::now());
     if (mixture_.left() > 0 && !mixture_.Shut()) {
       const auto now = Clock::now();
       if (since == Filling::Time{}) since = now;
@@ -264,6 +272,14 @@ RecordPool::Outbox RecordPool::TakeOutbox() {
     outbox.credit_bytes = credit_.Pay();
   }
   return outbox;
+}
+
+Report RecordPool::Metered() {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto now = Clock::now();
+  // Keras counts its steps, and does not ask for the end.
+  if (ended_ && mixture_.empty()) meter_.End(now);
+  return meter_.At(now);
 }
 
 std::vector<uint32_t> RecordPool::Held() {

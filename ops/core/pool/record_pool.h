@@ -15,12 +15,14 @@
 #include "ops/core/pool/credit.h"
 #include "ops/core/pool/filling.h"
 #include "ops/core/pool/mixture.h"
+#include "ops/core/pool/taker_meter.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/position/trail.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/status.h"
+#include "ops/core/wire/report.h"
 
 namespace tfquiver {
 
@@ -104,6 +106,8 @@ class RecordPool {
   };
   // What there is to send; credit only when it is worth a message (or the pool is empty).
   Outbox TakeOutbox();
+  // What the taker has had until now.
+  Report Metered();
   // For a reconnect: the shards this reader still answers for, and the bytes that are here.
   // Those of which it has only a part of what they are given with (BlockGate) are given up.
   std::vector<uint32_t> Held();
@@ -136,6 +140,7 @@ class RecordPool {
   Progress progress_;
   Credit credit_;
   Filling filling_;
+  TakerMeter meter_;
   std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying
   uint64_t elements_ = 0;
   bool draw_cancelled_ = false;

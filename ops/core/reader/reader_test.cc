@@ -64,11 +64,13 @@ class FakeNode {
 
   int hang_ups = 0;
   bool silent = false;
+  uint32_t report_ms = 0;  // 0: as nodes that do not know of reports
   // Read after the thread has ended (Join).
   std::set<uint32_t> acked;
   int complete = -1;
   int opens = 0;
   size_t held = 0;
+  std::vector<std::string> reports;
   void Join() {
     stop_.Signal();
     thread_.join();
@@ -109,6 +111,7 @@ class FakeNode {
         std::memcpy(&value, payload.data() + at, sizeof(value));
         return value;
       };
+      if (buffer[3] == 22) reports.push_back(payload);
       switch (buffer[3]) {
         case 1:
           Send(peer, NodeFrame(2, Text("fake")));
@@ -145,6 +148,9 @@ class FakeNode {
           break;
         case 11:
           complete = payload[0];
+          break;
+        case 15:
+          if (report_ms > 0) Send(peer, NodeFrame(21, Numbers(report_ms)));
           break;
         case 16:
           held += number(0);
@@ -277,6 +283,32 @@ TEST_F(ReaderTest, GoesOnWhenTheNodeComesBack) {
   EXPECT_EQ(node_.opens, 3);
   EXPECT_GT(node_.held, 0u);
   EXPECT_EQ(node_.complete, 1);
+}
+
+TEST_F(ReaderTest, ReportsAllThatWasTakenBeforeItLeaves) {
+  node_.report_ms = 100;
+  node_.Start();
+  Make(50'000);
+  ExpectEachOnce(ReadAll(8));
+  Finish();
+  ASSERT_FALSE(node_.reports.empty());
+  uint64_t last[4];
+  ASSERT_EQ(node_.reports.back().size(), sizeof(last));
+  std::memcpy(last, node_.reports.back().data(), sizeof(last));
+  uint64_t bytes = 0;
+  for (const std::string& record : node_.expected()) bytes += record.size() + kRecordFramingBytes;
+  EXPECT_EQ(last[0], uint64_t{kShards * kRecords});
+  EXPECT_EQ(last[1], bytes);
+  EXPECT_GT(last[2], 0u);  // for the first shard
+  EXPECT_LE(last[2], last[3]);
+}
+
+TEST_F(ReaderTest, ReportsNothingToANodeThatDidNotAskForIt) {
+  node_.Start();
+  Make(50'000);
+  ReadAll(8);
+  Finish();
+  EXPECT_TRUE(node_.reports.empty());
 }
 
 TEST_F(ReaderTest, GivesUpWhenTheNodeStaysAway) {

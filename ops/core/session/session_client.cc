@@ -128,7 +128,10 @@ Status SessionClient::Open(Clock::time_point deadline) {
   }
   std::vector<uint32_t> wanted;
   status = on_opened_(opened.epoch, &wanted);
-  if (status.ok()) protocol_.OnOpened(std::move(opened), wanted);
+  if (status.ok()) {
+    protocol_.OnOpened(std::move(opened), wanted);
+    protocol_.AskForReports();
+  }
   return status;
 }
 
@@ -174,6 +177,8 @@ SessionClient::Turn SessionClient::Serve() {
     if (stop_->load()) break;  // its signal may be the one just cleared
     if (!protocol_.ended()) Collect();
     on_turn_();
+    const auto now = Clock::now();
+    if (now >= protocol_.report_at()) ReportNow(now);
     if (!Flush()) return protocol_.ended() ? Turn::kDone : Turn::kLost;
     const Turn turn = ReceiveAll();
     if (turn == Turn::kLost && protocol_.ended()) {
@@ -186,7 +191,8 @@ SessionClient::Turn SessionClient::Serve() {
       continue;
     }
     const short events = protocol_.outgoing().empty() ? POLLIN : POLLIN | POLLOUT;
-    Wait(node_.socket().get(), events, wake_->get(), Clock::now() + std::chrono::minutes(1));
+    Wait(node_.socket().get(), events, wake_->get(),
+         std::min(now + std::chrono::minutes(1), protocol_.report_at()));
   }
   return Turn::kDone;
 }
@@ -234,6 +240,10 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
     for (uint32_t shard : dropped->shards) pool_->Drop(shard);
     return Turn::kOn;
   }
+  if (auto* pong = std::get_if<Pong>(&frame)) {
+    protocol_.OnPong(*pong);
+    return Turn::kOn;
+  }
   if (auto* error = std::get_if<ErrorFrame>(&frame)) {
     if (error->fatal) return Fatal(Status(error->code, error->message));
     warn_(error->message);
@@ -270,6 +280,8 @@ void SessionClient::Collect() {
   protocol_.Tell(outbox.acks, outbox.credit_bytes, outbox.empty && intake_->empty(), Clock::now());
 }
 
+void SessionClient::ReportNow(Clock::time_point now) { protocol_.SayReport(pool_->Metered(), now); }
+
 // False when the node is gone.
 bool SessionClient::Flush() {
   std::deque<std::string>& outgoing = protocol_.outgoing();
@@ -305,6 +317,7 @@ void SessionClient::GoodBye() {
       pool_->TakerLeaves();
       Collect();
     }
+    if (protocol_.report_at() != Clock::time_point::max()) ReportNow(Clock::now());
     protocol_.SayClose(ended && pool_->acks());
     Flush();
     // A socket that is closed with frames unread resets the connection, and CLOSE might not be

@@ -48,6 +48,7 @@ class SessionClient {
   Turn Handle(NodeFrame frame, UniqueFd fd);
   Turn LoadOne();
   void Collect();
+  void ReportNow(Clock::time_point now);
   bool Flush();
   Turn Fatal(Status status);
   void GoodBye();

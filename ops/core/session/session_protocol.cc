@@ -10,6 +10,7 @@ namespace {
 
 // Acks that a node which dies may not have passed on; they are said again to the next one.
 constexpr std::chrono::seconds kAckMemory{30};
+constexpr std::chrono::milliseconds kSoonestReport{100};
 constexpr size_t kMostRecentAcks = 1 << 20;
 
 }  // namespace
@@ -82,7 +83,19 @@ void SessionProtocol::Tell(const std::vector<uint32_t>& acks, uint64_t credit_by
   }
 }
 
+void SessionProtocol::OnPong(const Pong& pong) {
+  if (pong.report_ms == 0) return;
+  report_every_ = std::max(std::chrono::milliseconds(pong.report_ms), kSoonestReport);
+  report_at_ = Clock::time_point{};
+}
+
+void SessionProtocol::SayReport(const Report& report, Clock::time_point now) {
+  report_at_ = now + report_every_;
+  outgoing_.push_back(EncodeReport(report));
+}
+
 void SessionProtocol::Disconnected() {
+  report_at_ = Clock::time_point::max();
   outgoing_.clear();
   awaited_.clear();
   shards_received_ = 0;

@@ -60,6 +60,12 @@ class SessionProtocol {
   // What the pool has to say. `spent`: all that came has been emitted.
   void Tell(const std::vector<uint32_t>& acks, uint64_t credit_bytes, bool spent,
             Clock::time_point now);
+  // Asks the node whether it takes reports.
+  void AskForReports() { outgoing_.push_back(EncodePing()); }
+  void OnPong(const Pong& pong);
+  // When the next report is due; none ever is where the node did not ask for them.
+  Clock::time_point report_at() const { return report_at_; }
+  void SayReport(const Report& report, Clock::time_point now);
   void SayLeaving() { outgoing_.push_back(EncodeLeaving()); }
   void SayClose(bool complete) { outgoing_.push_back(EncodeClose(complete)); }
   // The connection is gone, and what was under way on it.
@@ -85,6 +91,8 @@ class SessionProtocol {
   // What was here when the session was opened again, over and above the credit.
   uint64_t credit_debt_bytes_ = 0;
   std::deque<std::pair<Clock::time_point, uint32_t>> recent_acks_;
+  std::chrono::milliseconds report_every_{0};
+  Clock::time_point report_at_ = Clock::time_point::max();
 };
 
 }  // namespace tfquiver

@@ -147,6 +147,29 @@ TEST_F(SessionProtocolTest, SaysWhatItWantsWithEachConnection) {
   EXPECT_EQ(Sent(), EncodeWants({5}));
 }
 
+TEST_F(SessionProtocolTest, ReportsAsOftenAsTheNodeAsksWhereItAsks) {
+  constexpr auto kNever = Clock::time_point::max();
+  Opens();
+  protocol_.AskForReports();
+  EXPECT_EQ(Sent(), Frames{EncodePing()});
+  EXPECT_TRUE(protocol_.report_at() == kNever);
+  protocol_.OnPong(Pong{0});
+  EXPECT_TRUE(protocol_.report_at() == kNever);
+  protocol_.OnPong(Pong{2000});
+  EXPECT_TRUE(protocol_.report_at() <= kNow);
+  Report report;
+  report.records = 5;
+  protocol_.SayReport(report, kNow);
+  EXPECT_EQ(Sent(), Frames{EncodeReport(report)});
+  EXPECT_TRUE(protocol_.report_at() == kNow + seconds(2));
+  // The next node may be an older one, or in more of a hurry than is good.
+  protocol_.Disconnected();
+  EXPECT_TRUE(protocol_.report_at() == kNever);
+  protocol_.OnPong(Pong{1});
+  protocol_.SayReport(report, kNow);
+  EXPECT_TRUE(protocol_.report_at() == kNow + std::chrono::milliseconds(100));
+}
+
 TEST_F(SessionProtocolTest, AfterTheEndItSaysGoodByeOnly) {
   Opens();
   protocol_.Tell({1}, 10, false, kNow);

@@ -11,6 +11,7 @@
 #include "ops/core/format/bytes.h"
 #include "ops/core/status.h"
 #include "ops/core/wire/place.h"
+#include "ops/core/wire/report.h"
 
 namespace tfquiver {
 
@@ -76,6 +77,8 @@ std::string EncodeBad(uint32_t shard);
 std::string EncodeDraining(uint64_t shards_received);
 std::string EncodeClose(bool complete);
 std::string EncodeLeaving();
+std::string EncodePing();
+std::string EncodeReport(const Report& report);
 std::string EncodeTicket(const TicketFields& ticket);
 std::string EncodeError(Code code, bool fatal, std::string_view message);
 // As many frames as `shards` need.
@@ -120,8 +123,13 @@ struct Dropped {
   std::vector<uint32_t> shards;
 };
 
+// The answer to PING, of nodes that take REPORT: so often. 0: never.
+struct Pong {
+  uint32_t report_ms = 0;
+};
+
 using NodeFrame = std::variant<std::monostate, Welcome, Opened, ShardFrame, End, TicketReply,
-                               ErrorFrame, Dropped>;
+                               ErrorFrame, Dropped, Pong>;
 
 // kAborted, naming frame and field, when `message` is anything but one frame that a node may send.
 Status Decode(std::string_view message, NodeFrame* frame);

@@ -144,6 +144,11 @@ Status Decode(std::string_view message, NodeFrame* frame) {
       *frame = std::move(dropped);
       return reader.Finish();
     }
+    case kPong: {
+      FieldReader reader("PONG", payload);
+      *frame = Pong{reader.Number<uint32_t>("report_ms")};
+      return reader.Finish();
+    }
     default:
       return Status(Code::kAborted, "a frame of type " + std::to_string(header.type) +
                                         ", which a node does not send");

@@ -108,6 +108,17 @@ std::string EncodeClose(bool complete) {
 
 std::string EncodeLeaving() { return FieldWriter(kLeaving).Take(); }
 
+std::string EncodePing() { return FieldWriter(kPing).Take(); }
+
+std::string EncodeReport(const Report& report) {
+  FieldWriter writer(kReport);
+  writer.Number(report.records);
+  writer.Number(report.bytes);
+  writer.Number(report.waited_us);
+  writer.Number(report.elapsed_us);
+  return writer.Take();
+}
+
 std::string EncodeTicket(const TicketFields& ticket) {
   FieldWriter writer(kTicket);
   writer.Text(ticket.session_key);

@@ -34,11 +34,14 @@ enum FrameType : uint8_t {
   kTicket = 12,
   kTicketReply = 13,
   kError = 14,
+  kPing = 15,
   kHeld = 16,
   kDropped = 17,
   kDelivered = 18,
   kWant = 19,
   kLeaving = 20,
+  kPong = 21,
+  kReport = 22,
 };
 
 inline void PutFrameHeader(const FrameHeader& header, std::string* out) {

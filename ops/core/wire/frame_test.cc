@@ -31,6 +31,7 @@ std::vector<std::string> NodeFrames() {
       Frame(13, Bytes({0, 1, 0, 's'})),
       Frame(14, Bytes({14, 0, 1, 2, 0, 'n', 'o'})),
       Frame(17, Bytes({2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0})),
+      Frame(21, Bytes({1, 2, 0, 0})),
   };
 }
 
@@ -42,6 +43,15 @@ TEST(Frame, EncodesAsTheProtocolSays) {
   EXPECT_EQ(EncodeDraining(5), Frame(9, Bytes({5, 0, 0, 0, 0, 0, 0, 0})));
   EXPECT_EQ(EncodeClose(true), Frame(11, Bytes({1})));
   EXPECT_EQ(EncodeLeaving(), Frame(20, ""));
+  EXPECT_EQ(EncodePing(), Frame(15, ""));
+  Report report;
+  report.records = 1;
+  report.bytes = 2;
+  report.waited_us = 3;
+  report.elapsed_us = 4;
+  EXPECT_EQ(EncodeReport(report),
+            Frame(22, Bytes({1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}) +
+                          Bytes({3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0})));
   EXPECT_EQ(EncodeError(Code::kAborted, true, "x"), Frame(14, Bytes({10, 0, 1, 1, 0, 'x'})));
   EXPECT_EQ(EncodeAcks({1, 2}),
             std::vector<std::string>{Frame(7, Bytes({2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}))});
@@ -104,6 +114,8 @@ TEST(Frame, DecodesWhatNodesSend) {
   EXPECT_TRUE(std::get<ErrorFrame>(frame).fatal);
   ASSERT_TRUE(Decode(frames[6], &frame).ok());
   EXPECT_EQ(std::get<Dropped>(frame).shards, (std::vector<uint32_t>{1, 2}));
+  ASSERT_TRUE(Decode(frames[7], &frame).ok());
+  EXPECT_EQ(std::get<Pong>(frame).report_ms, 0x201u);
 }
 
 TEST(Frame, RefusesEveryCutAndEveryExcess) {
@@ -129,7 +141,7 @@ TEST(Frame, RefusesForeignHeadersAndTypes) {
   end = Frame(10, "");
   end[2] = 2;
   EXPECT_NE(Decode(end, &frame).message().find("version 2"), std::string::npos);
-  for (int type : {0, 1, 3, 5, 7, 8, 9, 11, 12, 15, 16, 18, 19, 20, 255}) {
+  for (int type : {0, 1, 3, 5, 7, 8, 9, 11, 12, 15, 16, 18, 19, 20, 22, 255}) {
     EXPECT_FALSE(Decode(Frame(type, ""), &frame).ok()) << type;
   }
 }

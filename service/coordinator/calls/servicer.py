@@ -42,6 +42,7 @@ class CoordinatorServicer(DatasetCalls, SessionCalls, coordinator_pb2_grpc.Coord
         checks.name("node.data_address", request.node.data_address, required=False)
         changes = len(request.inventory.added) + len(request.inventory.removed)
         checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
+        checks.between("readers", len(request.readers), 0, checks.MAX_REPORTS)
         checks.hashes("inventory.added", request.inventory.added)
         checks.hashes("inventory.removed", request.inventory.removed)
         return self._coordinator.heartbeats.take(request)

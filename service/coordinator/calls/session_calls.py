@@ -8,6 +8,7 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
@@ -114,7 +115,8 @@ class SessionCalls(Callers):
                 and (not request.unread_only or _unread(session, sessions))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
-                reply.sessions.append(_info(session, sessions.idle_s(session)))
+                measured = self._coordinator.meters.measured(session) if session.readers else None
+                reply.sessions.append(_info(session, sessions.idle_s(session), measured))
         return reply
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
@@ -149,7 +151,7 @@ def _unread(session: Session, sessions: Sessions) -> bool:
     return session.left_early or (session.left_short and sessions.is_newest(session))
 
 
-def _info(session: Session, idle_s: float) -> pb2.SessionInfo:
+def _info(session: Session, idle_s: float, measured: Measured | None) -> pb2.SessionInfo:
     return pb2.SessionInfo(
         session_id=session.session_id,
         session_key=session.session_key,
@@ -168,4 +170,7 @@ def _info(session: Session, idle_s: float) -> pb2.SessionInfo:
         left_early=session.counters.left_early,
         taken_over=session.taken_over,
         idle_ms=int(1000 * idle_s),
+        bytes_per_s=int(measured.bytes_per_s) if measured else None,
+        stall_share=measured.stall_share if measured else None,
+        hit_share=measured.hit_share if measured else None,
     )

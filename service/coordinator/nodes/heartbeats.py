@@ -21,10 +21,12 @@ class Heartbeats:
         changed: Callable[[Iterable[Change]], None],
         interval_ms: int,
         coordinator_incarnation: str,
+        reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
     ) -> None:
-        """`seen`: told of a node's process that is new. `changed`: of what is resident now, or no longer."""
+        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer; `reported`:
+        of what readers say of themselves."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
-        self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
+        self._interval_ms, self._incarnation, self._reported = interval_ms, coordinator_incarnation, reported
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
         """Raises as Membership.heartbeat."""
@@ -36,6 +38,7 @@ class Heartbeats:
         verdict = membership.inventory(node_id, request.inventory)
         if verdict is InventoryVerdict.APPLY:
             self._apply(node_id, request.inventory)
+        self._reported(request.readers)
         return pb2.HeartbeatReply(
             nodes=() if request.members_version == membership.version else membership.live(),
             members_version=membership.version,

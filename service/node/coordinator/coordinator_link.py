@@ -19,6 +19,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.coordinator.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator.reader_reports import ReaderReports
 from tfquiver.wire import rpc
 
 TELL_EVERY_S = 5.0
@@ -65,6 +66,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._on_new, self._on_lost = on_new, on_lost
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: InventoryReports
+        self.reader_reports = ReaderReports()
         self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
@@ -115,9 +117,11 @@ class CoordinatorLink(CoordinatorCalls):
             incarnation=self.incarnation,
             inventory=report,
             members_version=self._members_version,
+            readers=self.reader_reports.report(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self.inventory.arrived(reply.resend_inventory)
+        self.reader_reports.arrived()
         if reply.resend_inventory:
             self._on_return()
         if not reply.members_version or reply.members_version != self._members_version:

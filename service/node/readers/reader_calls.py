@@ -50,6 +50,13 @@ class ReaderCalls:
             seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
         )  # fmt: skip
 
+    def report(self, frame: frames.Report, hit_bytes: int, missed_bytes: int) -> pb.ReaderReport:
+        return pb.ReaderReport(
+            session_id=self._request.session_id, reader_id=self._request.reader_id, records=frame.records,
+            bytes=frame.size_bytes, waited_us=frame.waited_us, elapsed_us=frame.elapsed_us, hit_bytes=hit_bytes,
+            missed_bytes=missed_bytes,
+        )  # fmt: skip
+
     async def open(self, done_bitmap: bytes, held: Iterable[int]) -> pb.OpenReaderReply:
         self._request.done_bitmap = done_bitmap
         self._request.held[:] = held

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.node.readers.held_shards import HeldShards
@@ -22,6 +23,7 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
 ACK_DELAY_S = 0.02
+REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
 
@@ -38,12 +40,13 @@ class ReaderShell:
         claim: Callable[[str, ReaderShell], Awaitable[None]],
         node: tuple[str, str],
         limits: ReaderLimits,
+        heard: Callable[[pb.ReaderReport], None] = lambda report: None,
     ) -> None:
         self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
-        self._claim, self._node, self._limits = claim, node, limits
+        self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
-        self.served_bytes = 0
+        self.served_bytes = self._missed_bytes = 0
         self._calls: ReaderCalls | None = None
         self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
@@ -73,7 +76,10 @@ class ReaderShell:
         want_no_descriptors(frame, descriptors)
         match frame:
             case frames.Ping():
-                return
+                self.socket.send(frames.Pong(REPORT_MS))
+            case frames.Report() if self._calls and self._calls.joined:
+                hit_bytes = self.served_bytes - self._missed_bytes
+                self._heard(self._calls.report(frame, hit_bytes, self._missed_bytes))
             case frames.Held() if self._calls is None:
                 self._held.add(frame.shards)
             case frames.Close():
@@ -236,6 +242,7 @@ class ReaderShell:
         assert self._fetches and self._calls
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
+        self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
         records = int(self._digest.records[shard])
         place = self._calls.places.get(shard, frames.NO_PLACE)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import reader_session
 from tfquiver.service.node.readers.delivery_shell import Deliveries
 from tfquiver.service.node.readers.frame_socket import FrameSocket
@@ -36,6 +37,7 @@ class SessionServer:
     node: (node_id, incarnation).
     digests: the digest with that id; raises NotFoundError.
     group: whose members may connect, beside this user and root.
+    heard: told what readers report of themselves.
     """
 
     def __init__(
@@ -47,10 +49,11 @@ class SessionServer:
         digests: Callable[[bytes], Awaitable[Digest]],
         limits: reader_session.ReaderLimits,
         group: ReaderGroup | None = None,
+        heard: Callable[[pb.ReaderReport], None] = lambda report: None,
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
-        self._group = group
+        self._group, self._heard = group, heard
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
         self._readers: set[ReaderShell] = set()
@@ -152,8 +155,9 @@ class SessionServer:
         if hello.role == frames.ROLE_DELIVERIES:
             return Deliveries(self._coordinator)
         reader = ReaderShell(
-            hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits
-        )
+            hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits,
+            self._heard,
+        )  # fmt: skip
         self._readers.add(reader)
         return reader
 

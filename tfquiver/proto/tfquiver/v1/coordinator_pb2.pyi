@@ -338,6 +338,7 @@ class HeartbeatRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     INVENTORY_FIELD_NUMBER: _builtins.int
     MEMBERS_VERSION_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
     members_version: _builtins.int
@@ -346,6 +347,12 @@ class HeartbeatRequest(_message.Message):
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
     def inventory(self) -> Global___Inventory: ...
+    @_builtins.property
+    def readers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReaderReport]:
+        """At most 1024. Each reader's newest, of those who have said something since the last heartbeat that was answered; the
+        last one also of those who have left.
+        """
+
     def __init__(
         self,
         *,
@@ -353,14 +360,64 @@ class HeartbeatRequest(_message.Message):
         incarnation: _builtins.str = ...,
         inventory: Global___Inventory | None = ...,
         members_version: _builtins.int = ...,
+        readers: _abc.Iterable[Global___ReaderReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node", "readers", b"readers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class ReaderReport(_message.Message):
+    """What a reader has given to the pipeline behind it; all since its first draw. Coming twice, late or not at all does no
+    harm.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    READER_ID_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    WAITED_US_FIELD_NUMBER: _builtins.int
+    ELAPSED_US_FIELD_NUMBER: _builtins.int
+    HIT_BYTES_FIELD_NUMBER: _builtins.int
+    MISSED_BYTES_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    reader_id: _builtins.str
+    records: _builtins.int
+    bytes: _builtins.int
+    """as in the TFRecord files, framing included"""
+    waited_us: _builtins.int
+    """that the pipeline waited for records"""
+    elapsed_us: _builtins.int
+    hit_bytes: _builtins.int
+    """What its node has handed to it since it was last connected: from the cache (memory, disk, another node), and from the
+    object store, whoever began to read it there.
+    """
+    missed_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        reader_id: _builtins.str = ...,
+        records: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        waited_us: _builtins.int = ...,
+        elapsed_us: _builtins.int = ...,
+        hit_bytes: _builtins.int = ...,
+        missed_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elapsed_us", b"elapsed_us", "hit_bytes", b"hit_bytes", "missed_bytes", b"missed_bytes", "reader_id", b"reader_id", "records", b"records", "session_id", b"session_id", "waited_us", b"waited_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReaderReport: _TypeAlias = ReaderReport  # noqa: Y015
 
 @_typing.final
 class HeartbeatReply(_message.Message):
@@ -1519,6 +1576,9 @@ class SessionInfo(_message.Message):
     LEFT_EARLY_FIELD_NUMBER: _builtins.int
     TAKEN_OVER_FIELD_NUMBER: _builtins.int
     IDLE_MS_FIELD_NUMBER: _builtins.int
+    BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    STALL_SHARE_FIELD_NUMBER: _builtins.int
+    HIT_SHARE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -1542,6 +1602,12 @@ class SessionInfo(_message.Message):
     """a later session goes on with what this one had not delivered"""
     idle_ms: _builtins.int
     """Since a reader or a dispatcher asked for it, or a reader left it; since the coordinator started, when that is later."""
+    bytes_per_s: _builtins.int
+    """Of its job over this data set, while readers of it report: all of them together, over the last ten seconds or so."""
+    stall_share: _builtins.float
+    """of the readers' time: the pipeline waited for records"""
+    hit_share: _builtins.float
+    """of the bytes that were handed to the readers"""
     def __init__(
         self,
         *,
@@ -1562,11 +1628,25 @@ class SessionInfo(_message.Message):
         left_early: _builtins.int = ...,
         taken_over: _builtins.bool = ...,
         idle_ms: _builtins.int = ...,
+        bytes_per_s: _builtins.int | None = ...,
+        stall_share: _builtins.float | None = ...,
+        hit_share: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "acked", b"acked", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "hit_share", b"hit_share", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__hit_share: _TypeAlias = _typing.Literal["hit_share"]  # noqa: Y015
+    _WhichOneofArgType__hit_share: _TypeAlias = _typing.Literal["_hit_share", b"_hit_share"]  # noqa: Y015
+    _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
+    _WhichOneofArgType__stall_share: _TypeAlias = _typing.Literal["_stall_share", b"_stall_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_share) -> _WhichOneofReturnType__hit_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stall_share) -> _WhichOneofReturnType__stall_share | None: ...
 
 Global___SessionInfo: _TypeAlias = SessionInfo  # noqa: Y015

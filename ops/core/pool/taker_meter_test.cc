@@ -1,0 +1,47 @@
+#include "ops/core/pool/taker_meter.h"
+
+#include "ops/testing/testing.h"
+
+namespace tfquiver {
+namespace {
+
+constexpr TakerMeter::Time At(int ms) {
+  return TakerMeter::Time(std::chrono::milliseconds(1000 + ms));
+}
+
+TEST(TakerMeter, SaysNothingBeforeTheFirstDraw) {
+  const TakerMeter meter;
+  EXPECT_FALSE(meter.begun());
+  EXPECT_EQ(meter.At(At(5)).elapsed_us, 0u);
+}
+
+TEST(TakerMeter, CountsWhatWasTakenAndAWaitThatIsStillGoingOn) {
+  TakerMeter meter;
+  meter.Begin(At(0));
+  meter.Waits(At(10));
+  meter.Waits(At(20));  // the same wait
+  EXPECT_EQ(meter.At(At(30)).waited_us, 20'000u);
+  meter.WaitsNoMore(At(40));
+  meter.WaitsNoMore(At(50));
+  meter.Took(3, 100);
+  meter.Took(1, 7);
+  meter.Waits(At(60));
+  const Report report = meter.At(At(65));
+  EXPECT_EQ(report.records, 4u);
+  EXPECT_EQ(report.bytes, 107u);
+  EXPECT_EQ(report.waited_us, 35'000u);
+  EXPECT_EQ(report.elapsed_us, 65'000u);
+}
+
+TEST(TakerMeter, StandsStillAfterTheEnd) {
+  TakerMeter meter;
+  meter.Begin(At(0));
+  meter.Waits(At(1));
+  meter.End(At(4));
+  meter.End(At(9));
+  EXPECT_EQ(meter.At(At(100)).elapsed_us, 4'000u);
+  EXPECT_EQ(meter.At(At(100)).waited_us, 3'000u);
+}
+
+}  // namespace
+}  // namespace tfquiver

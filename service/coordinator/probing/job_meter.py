@@ -1,0 +1,124 @@
+"""One job's throughput, stall share and f*, from what its readers report. Pure.
+
+Readers say how much they have delivered since they began; reports come late, twice, in the wrong order, from readers of
+several epochs and machines, and some from liars. What is added up never falls and is bounded by the time that passed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from tfquiver.service.coordinator.probing.counters import Counters
+
+MOST_BYTES_PER_S = 1e12  # of one reader: more than a machine's memory gives
+MOST_READERS = 4096  # of one job, that are remembered
+WINDOW_S = 10.0
+WINDOWS = 30
+# Who waits for more of its time than this does too little else to be measured by it: an error of 1 % in the waiting is
+# one of a tenth in f*.
+MOST_STALL_SHARE = 0.9
+_LATE_S = 5.0  # a report may have been so long under way
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one reader says of itself since its first draw, and its node of what it handed to it since it connected."""
+
+    records: int
+    size_bytes: int
+    waited_s: float
+    elapsed_s: float
+    hit_bytes: int = 0
+    missed_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Over the newest window: `stall_share` of the readers' time went by waiting for data.
+
+    `ideal_bytes_per_s`: f*, what the job reads where data is never waited for: throughput / (1 - stall share). Where
+    the pipeline prefetches behind the reader this is what the pipeline could do, and the trainer may do less; so the
+    least of the last windows counts. None: nearly all of them were waiting.
+    """
+
+    bytes_per_s: float
+    stall_share: float
+    hit_share: float | None
+    ideal_bytes_per_s: float | None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """`began_at`: of its clock's zero, on ours; the earliest that any report allows, for they take their time."""
+
+    last: Reading
+    heard_at: float
+    began_at: float
+
+
+class JobMeter:
+    def __init__(self) -> None:
+        self.totals = Counters()
+        self.heard_at = float("-inf")
+        self._readers: OrderedDict[str, _Reader] = OrderedDict()
+        self._covered_until = float("-inf")
+        self._window_began = Counters()
+        self._windows: deque[Counters] = deque(maxlen=WINDOWS)
+
+    def report(self, reader_id: str, reading: Reading, now: float) -> None:
+        """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
+        self.heard_at = now = max(now, self.heard_at)
+        reader = self._readers.get(reader_id)
+        if reader is None:
+            # One that has been reading for longer than this has been heard of by a coordinator before this one.
+            reader = self._readers[reader_id] = _Reader(Reading(0, 0, 0.0, 0.0), now - WINDOW_S, now)
+        if _fell(reading, reader.last):
+            return  # late: a newer one has come already
+        reader.began_at = min(reader.began_at, now - reading.elapsed_s)
+        self._add(reading, reader, now - reader.heard_at)
+        reader.last, reader.heard_at = reading, now
+        self._readers.move_to_end(reader_id)
+        if len(self._readers) > MOST_READERS:
+            self._readers.popitem(last=False)
+
+    def measured(self) -> Measured | None:
+        """None: not for a whole window yet, and then of what there is once it is a second."""
+        newest = self._windows[-1] if self._windows else self.totals
+        if newest.elapsed_s < 1.0:
+            return None
+        windows = self._windows or [newest]
+        ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
+        return Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+
+    def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
+        before = reader.last
+        elapsed_s = reading.elapsed_s - before.elapsed_s
+        size_bytes = reading.size_bytes - before.size_bytes
+        if not 0.0 <= elapsed_s <= within_s + _LATE_S or not 0 <= size_bytes <= MOST_BYTES_PER_S * elapsed_s:
+            return
+        # Of readers that read at the same time, each second counts once.
+        until = reader.began_at + reading.elapsed_s
+        covered_s = max(until - max(self._covered_until, until - elapsed_s), 0.0)
+        self._covered_until = max(self._covered_until, until)
+        window = self.totals.since(self._window_began)
+        if window.elapsed_s >= WINDOW_S and covered_s > 0.0:  # what all of them did in it has been told
+            self._windows.append(window)
+            self._window_began = self.totals
+        records = min(reading.records - before.records, size_bytes)
+        waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
+        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
+        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
+        most = int(MOST_BYTES_PER_S * (elapsed_s + _LATE_S))
+        hits, misses = (min(now if again else now - then, most) for now, then in handed)
+        delta = Counters(records, size_bytes, waited_s, covered_s, elapsed_s, hits, misses)
+        self.totals = self.totals.plus(delta)
+
+
+def _fell(reading: Reading, before: Reading) -> bool:
+    return (
+        reading.records < before.records
+        or reading.size_bytes < before.size_bytes
+        or reading.waited_s < before.waited_s
+        or reading.elapsed_s < before.elapsed_s
+    )

@@ -1,0 +1,51 @@
+"""What a schedule of probes is told, tick by tick. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfquiver.service.coordinator.probing.counters import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class JobMeasurement:
+    """One job over one data set, as known now. All counters since the job was first heard of."""
+
+    job: str
+    dataset: str
+    totals: Counters
+    wants_cache: bool = True
+    extra_store_bytes: int = 0  # of its missed bytes, those that it missed only because it was told to miss
+    buffer_bytes: int = 0  # between the cache and the trainer at most: pool, readahead, prefetch behind it
+    batch_records: int = 32
+    expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known
+    ideal_bytes_per_s: float | None = None
+    bytes_per_s: float | None = None  # over its newest window
+    floor_bytes_per_s: float = 0.0  # never to be slowed down below this
+
+    @property
+    def starves(self) -> bool:
+        return self.bytes_per_s is not None and self.bytes_per_s < self.floor_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLoad:
+    """`s_per_byte`: how long a byte takes from the store just now; None: nobody reads there."""
+
+    s_per_byte: float | None = None
+    spare_bytes_per_s: float | None = None  # None: no limit is known
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`miss`: from now on the job's lookups miss, past memory, disk and other nodes; else they are looked up as ever.
+
+    Whoever carries it out goes back to normal by itself when the job has cost the store `most_extra_bytes` more, or
+    after `for_s`: then no job misses for ever because a coordinator, or a message, was lost.
+    """
+
+    job: str
+    dataset: str
+    miss: bool
+    most_extra_bytes: int = 0
+    for_s: float = 0.0

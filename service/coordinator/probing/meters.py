@@ -1,0 +1,60 @@
+"""What every job measures: reports of readers in, one JobMeter for each job and data set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.probing.job_meter import JobMeter, Measured, Reading
+from tfquiver.service.coordinator.sessions.session import Session
+
+SILENT_S = 15.0  # nobody has reported for so long: what was measured is of the past
+FORGET_S = 3600.0
+MOST_JOBS = 16384
+
+JobKey = tuple[str, bytes]  # (its name, or the key of its sessions where it has none; digest id)
+
+
+def key_of(session: Session) -> JobKey:
+    return session.job or session.session_key, session.digest_id
+
+
+class JobMeters:
+    """`session`: the one with that id; raises NotFoundError."""
+
+    def __init__(self, clock: Clock, session: Callable[[str], Session]) -> None:
+        self._clock, self._session = clock, session
+        self._meters: dict[JobKey, JobMeter] = {}  # who was heard of last, last
+
+    def take(self, reports: Iterable[pb2.ReaderReport]) -> None:
+        """What a heartbeat brought. Of sessions that are forgotten nothing is kept."""
+        now = self._clock.now()
+        for report in reports:
+            try:
+                key = key_of(self._session(report.session_id))
+            except errors.NotFoundError:
+                continue
+            meter = self._meters.pop(key, None) or JobMeter()
+            self._meters[key] = meter
+            reading = Reading(
+                report.records, report.bytes, report.waited_us / 1e6, report.elapsed_us / 1e6, report.hit_bytes,
+                report.missed_bytes,
+            )  # fmt: skip
+            meter.report(report.reader_id, reading, now)
+        while self._meters:
+            oldest = next(iter(self._meters))
+            if len(self._meters) <= MOST_JOBS and self._meters[oldest].heard_at > now - FORGET_S:
+                break
+            del self._meters[oldest]
+
+    def measured(self, session: Session) -> Measured | None:
+        """Of the session's job over its data set; None where nobody reports of it."""
+        meter = self._meters.get(key_of(session))
+        if meter is None or meter.heard_at < self._clock.now() - SILENT_S:
+            return None
+        return meter.measured()
+
+    def __iter__(self) -> Iterator[tuple[JobKey, JobMeter]]:
+        return iter(list(self._meters.items()))

@@ -1,0 +1,175 @@
+"""Who is probed when: new jobs, then now and then, and when the store is another one than it was. Pure (Quiver 5.3).
+
+Invariants:
+
+* at most one probe of a data set is under way, and `ProbeLimits.at_once` altogether;
+* a job that misses was told so by the last order it was given, and is told to go back within `phase_s`; one that ends,
+  or reads another data set, at the next tick;
+* what missing costs the store stays within `extra_share` of what its job reads;
+* nobody begins to miss while somebody reads below a floor, and who takes somebody there stops at the next tick.
+
+A coordinator that was restarted makes a new schedule of the results it kept: each job is told to go back to normal
+when it is first seen, so that a probe of the time before ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
+from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
+
+MOST_RESULTS = 4096
+
+Key = tuple[str, str]  # (job, data set)
+
+
+@dataclass(slots=True)
+class _Job:
+    seen: JobMeasurement
+    not_before: float
+    failures: int = 0
+    hit_share: float = 1.0
+    waits_for: str = ""
+
+
+class ProbeSchedule:
+    """`results`: of each job and data set the last one, as they were kept."""
+
+    def __init__(self, limits: ProbeLimits | None = None, results: Iterable[ProbeResult] = ()) -> None:
+        self._limits = limits or ProbeLimits()
+        self.results: dict[Key, ProbeResult] = {(one.job, one.dataset): one for one in results}
+        self._jobs: dict[Key, _Job] = {}
+        self._probes: dict[Key, Probe] = {}
+        self._now = float("-inf")
+
+    @property
+    def under_way(self) -> dict[Key, Probe]:
+        return dict(self._probes)
+
+    def waits_for(self, job: str, dataset: str) -> str:
+        """Why the job is not probed just now; empty: nothing is due, or it is. For people."""
+        known = self._jobs.get((job, dataset))
+        return known.waits_for if known else ""
+
+    def tick(self, now: float, jobs: Sequence[JobMeasurement], store: StoreLoad) -> list[Order]:
+        """Each job at most once in `jobs` for a data set; those that are not there have ended. `now` may jump; it is
+        never taken back."""
+        self._now = now = max(now, self._now)
+        seen = {(one.job, one.dataset): one for one in jobs}
+        orders = [_normal(key) for key in self._forget_ended(seen)]
+        for key, one in seen.items():
+            known = self._jobs.get(key)
+            if known is None:
+                self._jobs[key] = known = _Job(one, now)
+                orders.append(_normal(key))
+            known.hit_share = _hit_share(known.seen, one)
+            known.seen = one
+        orders += self._step(seen, store)
+        orders += self._begin(seen, store)
+        return orders
+
+    def _forget_ended(self, seen: dict[Key, JobMeasurement]) -> list[Key]:
+        ended = [key for key in self._jobs if key not in seen]
+        missed = [key for key in ended if key in self._probes and self._probes[key].missing]
+        for key in ended:
+            del self._jobs[key]
+            self._probes.pop(key, None)
+        return missed
+
+    def _step(self, seen: dict[Key, JobMeasurement], store: StoreLoad) -> list[Order]:
+        orders = []
+        starving = [key for key, one in seen.items() if one.starves]
+        for key, probe in list(self._probes.items()):
+            missed = probe.missing
+            if missed and starving:
+                probe.abandon(f"job {starving[0][0]} reads below its floor")
+            else:
+                probe.step(seen[key], self._now)
+            if missed and not probe.missing:
+                orders.append(_normal(key))
+            if probe.over:
+                self._conclude(key, probe, store)
+        return orders
+
+    def _conclude(self, key: Key, probe: Probe, store: StoreLoad) -> None:
+        del self._probes[key]
+        known, limits = self._jobs[key], self._limits
+        if probe.result:
+            self.results.pop(key, None)
+            if len(self.results) >= MOST_RESULTS:
+                del self.results[next(iter(self.results))]
+            self.results[key] = replace(probe.result, store_s_per_byte=store.s_per_byte)
+            known.failures = 0
+        else:
+            known.failures += 1
+        known.waits_for = probe.abandoned
+        known.not_before = self._now + min(limits.gap_s * 2 ** min(known.failures, 30), limits.repeat_s)
+
+    def _begin(self, seen: dict[Key, JobMeasurement], store: StoreLoad) -> list[Order]:
+        orders = []
+        busy = {dataset for _, dataset in self._probes}
+        starving = any(one.starves for one in seen.values())
+        for key, known in sorted(self._jobs.items(), key=lambda item: (item[1].not_before, item[0])):
+            if key in self._probes or self._now < known.not_before or not self._due(key, known, store):
+                continue
+            one = known.seen
+            need_bytes, most_bytes = _costs(one, known.hit_share, self._limits)
+            allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
+            allowed_bytes -= one.extra_store_bytes
+            if not one.totals.records:
+                known.waits_for = "it has read nothing yet"
+            elif one.dataset in busy or len(self._probes) >= self._limits.at_once:
+                known.waits_for = "others are being probed"
+            elif starving or _would_starve(known, seen, store):
+                known.waits_for = "somebody would read below a floor"
+            elif need_bytes > allowed_bytes:
+                known.waits_for = f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
+            else:
+                known.waits_for = ""
+                probe = Probe(one, min(most_bytes, max(allowed_bytes, 0)), self._limits, self._now)
+                self._probes[key] = probe
+                busy.add(one.dataset)
+                orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
+        return orders
+
+    def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:
+        if not known.seen.wants_cache:
+            return False
+        last, limits = self.results.get(key), self._limits
+        if last is None or self._now >= last.at + limits.repeat_s:
+            return True
+        if store.s_per_byte is None or last.store_s_per_byte is None:
+            return False
+        was, now = last.store_s_per_byte, store.s_per_byte
+        return now >= was * limits.load_factor or was >= now * limits.load_factor
+
+
+def _normal(key: Key) -> Order:
+    return Order(*key, miss=False)
+
+
+def _would_starve(known: _Job, seen: dict[Key, JobMeasurement], store: StoreLoad) -> bool:
+    """As far as the store's limit is known: itself, or others that must not be slowed down."""
+    if store.spare_bytes_per_s is None:
+        return False
+    would_take_bytes_per_s = (known.seen.bytes_per_s or 0.0) * known.hit_share
+    others = any(one.floor_bytes_per_s > 0 for one in seen.values() if one is not known.seen)
+    least_bytes_per_s = max(known.seen.floor_bytes_per_s, would_take_bytes_per_s if others else 0.0)
+    return store.spare_bytes_per_s < least_bytes_per_s
+
+
+def _hit_share(before: JobMeasurement, one: JobMeasurement) -> float:
+    """The higher of what came last and of all: missing costs no more. Nothing was handed out: all may be there."""
+    shares = [one.totals.hit_share, one.totals.since(before.totals).hit_share]
+    return max((share for share in shares if share is not None), default=1.0)
+
+
+def _costs(one: JobMeasurement, hit_share: float, limits: ProbeLimits) -> tuple[int, int]:
+    """(at least, at most) bytes that would have come from the cache, and that missing reads from the store."""
+    batch_bytes = one.batch_records * one.totals.size_bytes / max(one.totals.records, 1)
+    least = one.buffer_bytes + limits.least_batches * batch_bytes
+    most = one.buffer_bytes + limits.most_batches * batch_bytes
+    return int(least * hit_share), int(most)

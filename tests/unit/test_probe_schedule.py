@@ -1,0 +1,199 @@
+"""Probes of simulated jobs: what comes out is what is true of them, and nobody misses for longer than he must."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from tests.unit.probing_world import SimJob
+from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.measurement import StoreLoad
+from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
+
+TICK_S = 1.0
+LONG = 10**9  # bytes that a job is known to read: missing may cost enough
+
+
+class Run:
+    def __init__(self, *jobs: SimJob, schedule: ProbeSchedule | None = None) -> None:
+        self.jobs = {job.name: job for job in jobs}
+        self.schedule = schedule or ProbeSchedule()
+        self.now = 0.0
+        self.store = StoreLoad(s_per_byte=1e-6)
+        self.missed: list[tuple[float, str]] = []
+
+    def until(self, seconds: float) -> Run:
+        while self.now < seconds:
+            self.now += TICK_S
+            for job in self.jobs.values():
+                job.run(TICK_S, self.now)
+            told = [job.measurement() for job in self.jobs.values()]
+            for order in self.schedule.tick(self.now, told, self.store):
+                if order.miss:
+                    self.missed.append((self.now, order.job))
+                if order.job in self.jobs:
+                    self.jobs[order.job].told(order, self.now)
+        return self
+
+    def result(self, job: str, dataset: str = "data") -> ProbeResult:
+        return self.schedule.results[job, dataset]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("store", "benefit"), [(2e4, 5.0), (5e4, 2.0), (9e4, 1.0 / 0.9)], ids=["bound", "between", "nearly"]
+)
+def test_the_benefit_is_the_true_one(store: float, benefit: float, noise: float) -> None:
+    job = SimJob("a", store=store, noise=noise, expected_bytes=LONG, rng=random.Random(1))
+    true = benefit if not noise else benefit / 1.046  # the store's mean, not its median, is what counts
+    result = Run(job).until(400).result("a")
+    assert result.benefit.value == pytest.approx(true, rel=0.1)
+    assert result.benefit.low <= result.benefit.value <= result.benefit.high
+    assert result.basis == "hit"
+    assert not result.caching_is_wasted or benefit < 1.2
+
+
+def test_the_buffer_does_not_hide_that_the_store_is_slow() -> None:
+    """As large as all that is counted: what lies in it has come from the cache."""
+    job = SimJob("a", buffer_bytes=200_000, expected_bytes=LONG)
+    assert Run(job).until(400).result("a").benefit.value == pytest.approx(5.0, rel=0.1)
+
+
+def test_who_computes_more_than_he_waits_gains_nothing() -> None:
+    job = SimJob("a", compute=1e4, expected_bytes=LONG)
+    result = Run(job).until(400).result("a")
+    assert result.caching_is_wasted
+    assert result.benefit.value == pytest.approx(1.0, rel=0.02)
+
+
+def test_one_whose_data_set_is_not_cached_is_measured_by_what_it_would_do() -> None:
+    job = SimJob("a", store=4e4, resident=0.0)
+    run = Run(job).until(700)
+    result = run.result("a")
+    assert result.basis == "ideal"
+    assert result.benefit.value == pytest.approx(2.5, rel=0.1)
+    assert result.extra_store_bytes == 0
+
+
+def test_one_at_a_time_of_a_data_set() -> None:
+    run = Run(*(SimJob(name, expected_bytes=LONG) for name in "abc"), SimJob("d", "other", expected_bytes=LONG))
+    run.until(1)
+    assert [job for _, job in run.missed] == ["a", "d"]
+    run.until(400)
+    assert {job for _, job in run.missed} == set("abcd")
+
+
+def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
+    job = SimJob("a", expected_bytes=0)
+    run = Run(job).until(30)
+    assert not run.missed
+    assert "missing may cost" in run.schedule.waits_for("a", "data")
+    run.until(200)
+    assert run.missed
+    assert job.extra <= 0.02 * job.delivered
+    run.until(1000)
+    assert job.extra <= 0.02 * job.delivered
+    assert run.result("a").benefit.value == pytest.approx(5.0, rel=0.1)
+
+
+def test_again_after_a_while_and_when_the_store_is_another_one() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(500)
+    assert len(run.missed) == 1
+    job.store = 1e4
+    run.store = StoreLoad(s_per_byte=2e-6)
+    run.until(900)
+    assert len(run.missed) == 2
+    assert run.result("a").benefit.value == pytest.approx(10.0, rel=0.1)
+    run.until(2300)
+    assert len(run.missed) == 2
+    run.until(2700)
+    assert len(run.missed) == 3
+
+
+def test_not_below_a_floor() -> None:
+    """The job's own is found out; a neighbour's ends the probe, and keeps others from beginning."""
+    own = SimJob("a", floor=5e4, expected_bytes=LONG)
+    run = Run(own).until(60)
+    assert run.missed
+    assert not own.missing
+    assert "floor" in run.schedule.waits_for("a", "data")
+    assert not run.schedule.results
+    probed = SimJob("a", expected_bytes=LONG)
+    neighbour = SimJob("b", "other", floor=5e4, expected_bytes=LONG)
+    run = Run(probed, neighbour, schedule=ProbeSchedule(ProbeLimits(at_once=1))).until(2)
+    assert probed.missing
+    neighbour.compute = 4e4
+    run.until(4)
+    assert not probed.missing
+    assert len(run.missed) == 1
+
+
+def test_not_where_the_store_has_too_little_left() -> None:
+    for floor, neighbours_floor, spare, begins in [
+        (3e4, 0.0, 2e4, False), (1e4, 0.0, 2e4, True),
+        (0.0, 0.0, 0.0, True), (0.0, 1e3, 5e4, False), (0.0, 1e3, 2e5, True),
+    ]:  # fmt: skip
+        probed = SimJob("a", floor=floor, expected_bytes=LONG)
+        run = Run(probed, SimJob("b", "other", floor=neighbours_floor))
+        run.store = StoreLoad(1e-6, spare)
+        run.until(2)
+        assert ("a" in [job for _, job in run.missed]) == begins, (floor, neighbours_floor, spare)
+
+
+def test_a_job_that_ends_or_changes_its_data_set_is_normal_at_once() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(2)
+    assert job.missing
+    job.dataset = "another"
+    run.until(3)
+    assert ("a", "data") not in run.schedule.under_way
+    orders = run.schedule.tick(run.now, [], StoreLoad())
+    assert [(order.dataset, order.miss) for order in orders] == [("another", False)]
+    assert not run.schedule.under_way
+
+
+def test_a_new_coordinator_sends_everybody_back_and_keeps_what_was_known() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(2)
+    assert job.missing
+    run.schedule = ProbeSchedule()
+    orders = run.schedule.tick(run.now, [job.measurement()], run.store)
+    assert next(order.miss for order in orders if order.job == "a") is False
+    done = Run(SimJob("a", expected_bytes=LONG)).until(400)
+    done.schedule = ProbeSchedule(results=done.schedule.results.values())
+    done.missed.clear()
+    done.until(600)
+    assert not done.missed
+
+
+def test_a_job_that_falls_silent_is_normal_when_the_time_is_over() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(2)
+    job.silent = True
+    run.until(290)
+    assert run.schedule.under_way
+    run.until(303)
+    assert not job.missing
+    assert not run.schedule.under_way
+
+
+def test_a_clock_that_jumps_ends_probes_and_one_that_goes_back_stands_still() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(3)
+    orders = run.schedule.tick(1e9, [job.measurement()], run.store)
+    assert [order.miss for order in orders] == [False]
+    assert not run.schedule.under_way
+    assert run.schedule.tick(5.0, [job.measurement()], run.store) == []
+
+
+def test_who_does_not_want_the_cache_is_left_alone() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    job.run(1.0, 0.0)
+    schedule = ProbeSchedule()
+    asked = dataclasses.replace(job.measurement(), wants_cache=False)
+    assert [order.miss for order in schedule.tick(1.0, [asked], StoreLoad())] == [False]
+    assert schedule.tick(2.0, [asked], StoreLoad()) == []
