@@ -7,7 +7,7 @@ to what somebody does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,7 +155,9 @@ class Replanning:
             digest_id: setting
             for digest_id, setting in wanted.items()
             if (before := settings.get(digest_id)) is None
-            or (before.decided_by and (before.mode, before.allocation_bytes) != (setting.mode, setting.allocation_bytes))
+            or (
+                before.decided_by and (before.mode, before.allocation_bytes) != (setting.mode, setting.allocation_bytes)
+            )
         }
 
         def growth_bytes(digest_id: bytes) -> int:
