@@ -24,10 +24,12 @@ def told(name: str) -> dict[str, Any]:
         "ended": True, "acked": 10, "shards": 10, "readers": 16, "resident_leases": 9, "missing_leases": 1,
         "shortfall": 10, "reread": 3,
     }  # fmt: skip
+    rates = dict.fromkeys(("allocated_bytes_per_s", "effective_bytes_per_s", "used_bytes_per_s"), 999e6)
+    remote_io = {"job": name, "pinned": True, **rates}
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
-        "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]),
+        "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]), "remote_io": [remote_io],
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}
 
@@ -40,7 +42,7 @@ def test_names_of_others_break_nothing(name: str) -> None:
     assert all(line.isprintable() for line in printed.splitlines())
     assert printed.encode()
     if len(name) < 14 and name.isprintable():
-        assert printed.count(name) == 6, "two problems with three names; the data set, and the session's two"
+        assert printed.count(name) == 7, "two problems with three names; the data set, the session's two, and its rate"
     tables = [line for line in printed.splitlines() if not line.startswith("! ")]
     assert len(tables) + 2 == len(printed.splitlines()), "each problem has a line of its own, however long"
     assert max(map(len, tables)) <= 80
@@ -50,7 +52,7 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     out = io.StringIO()
     status_view.show(told("j" * 40), calls.console(file=out, width=80))
     printed = out.getvalue()
-    for word in ("99999999", "from store", "again", "unread", "ended", "100%", "coop 1.0 GB", f"{'j' * 13}…"):
+    for word in ("99999999", "from store", "again", "unread", "ended", "100%", "coop 1.0 GB", "999.0 MB/s", f"{'j' * 13}…"):
         assert word in printed
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 

@@ -40,8 +40,11 @@ class Sampler(Protocol):
     def pending(self) -> int:
         """How many shards could be taken."""
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
-        """Up to `n` shards, no longer pending, of together at most `max_bytes`; the first is given at any size."""
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
+        """Up to `n` shards, no longer pending, of together at most `max_bytes`; the first is given at any size.
+
+        `store_bytes`: how much of it may be missing; None: any. Whatever is left of it pays for one whole shard.
+        """
 
     def give_back(self, shards: Iterable[int]) -> None:
         """These are pending again. Shards that are pending already stay so."""
@@ -75,10 +78,15 @@ class ResidentFirst:
         resident: bytearray,
         lengths: Sequence[int] | npt.NDArray[np.uint64],
         rng: random.Random,
+        there: bytearray | None = None,
     ) -> None:
-        """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes."""
+        """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes.
+
+        `there`: what really is resident, where that is another than what the order goes by.
+        """
         self._pending = Slots(pending)
         self._is_resident, self._lengths = resident, lengths
+        self._there = resident if there is None else there
         self._rng = np.random.default_rng(rng.getrandbits(64))
         # Of each kind what is taken next, the next one last; and how many more there are, as far as known.
         self._hits, self._more_hits = array("I"), _UNKNOWN
@@ -90,7 +98,7 @@ class ResidentFirst:
     def pending(self) -> int:
         return self._pending.count
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
         taken: list[int] = []
         size_bytes = 0
         while len(taken) < n and self._pending.count:
@@ -99,6 +107,10 @@ class ResidentFirst:
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
+            if store_bytes is not None and not self._there[shard]:
+                if store_bytes <= 0:
+                    break
+                store_bytes -= int(self._lengths[shard])
             window.pop()
             self._pending.remove(shard)
             taken.append(shard)
