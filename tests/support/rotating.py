@@ -61,11 +61,14 @@ class Job(threading.Thread):
         self.read: list[Counter[bytes]] = []
         self.shards = 0
         self.reconnects = 0
+        self.enough = False  # when set it leaves after the next shard, in the middle of an epoch
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             for epoch in range(self._epochs):
+                if self.enough:
+                    break
                 self.read.append(Counter())
                 self._read_epoch(self.read[-1])
                 self._at_epoch(epoch)
@@ -86,12 +89,14 @@ class Job(threading.Thread):
             timeout_s=60.0,
         )  # fmt: skip
         try:
-            while not client.ended:
+            while not client.ended and not self.enough:
                 try:
                     for _, data in client.shards():
                         read.update(split_records(data))
                         self.shards += 1
                         time.sleep(self._step_s)
+                        if self.enough:
+                            break
                 except ReaderGoneError:
                     self.reconnects += 1
                     client.reconnect()

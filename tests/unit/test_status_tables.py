@@ -52,7 +52,17 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     out = io.StringIO()
     status_view.show(told("j" * 40), calls.console(file=out, width=80))
     printed = out.getvalue()
-    for word in ("99999999", "from store", "again", "unread", "ended", "100%", "coop 1.0 GB", "999.0 MB/s", f"{'j' * 13}…"):
+    for word in (
+        "99999999",
+        "from store",
+        "again",
+        "unread",
+        "ended",
+        "100%",
+        "coop 1.0 GB",
+        "999.0 MB/s",
+        f"{'j' * 13}…",
+    ):
         assert word in printed
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 

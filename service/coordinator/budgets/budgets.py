@@ -103,11 +103,11 @@ class Budgets:
             self._lend()
 
     def pause_s(self, job: str) -> float | None:
-        """When to ask again; None: it does not wait for its budget."""
-        bucket = self._buckets.get(job)
-        if bucket is None or bucket.left_bytes(self._clock.now()) > 0:
-            return None
-        return min(max(bucket.pause_s(self._clock.now()), _LEAST_PAUSE_S), _LONGEST_PAUSE_S)
+        """When one that was given nothing is to ask again; None: it is not for its budget that it was not."""
+        bucket, now = self._buckets.get(job), self._clock.now()
+        if bucket is None or bucket.left_bytes(now) > _LEAST_PAUSE_S * bucket.bytes_per_s:
+            return None  # a little may have come in since
+        return min(max(bucket.pause_s(now), _LEAST_PAUSE_S), _LONGEST_PAUSE_S)
 
     def leased(self, job: str, size_bytes: int) -> None:
         """Missing shards that are fetched for this job alone, and kept for nobody."""

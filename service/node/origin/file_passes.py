@@ -66,7 +66,7 @@ class FilePasses:
         self._passes: dict[_Key, _Pass] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool) -> VerifiedShard | None:
+    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False) -> VerifiedShard | None:
         """As Fetcher.fetch: None when the pass that is over had gone by the shard before it was wanted."""
         key = (digest.digest_id, ref.file_index, bypass)
         current = self._passes.get(key)
