@@ -17,14 +17,13 @@ import pytest
 from tests.support import node_calls, rotating
 from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
-from tfquiver import errors
 from tfquiver.cli import status
 from tfquiver.cli.main import main
 from tfquiver.content.cutting import CutPolicy
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore
-from tfquiver.wire import rpc
 
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 400
@@ -48,6 +47,7 @@ class Place:
     def stop(self) -> None:
         for job in self._jobs:
             job.enough = True
+            self.limit(job.name, "none")
         for job in self._jobs:
             job.finish()
 
@@ -79,7 +79,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         ]  # fmt: skip
         node = Server("tfquiver.service.node.main", flags, tmp_path / "node.log").start()
         try:
-            dataset = node_calls.ensure(node.ready["control"], "gs://bucket/part-*", ONE_RECORD)
+            client = GcsStore()  # not that of this process, which may have met another emulator
+            dataset = node_calls.ensure(node.ready["control"], "gs://bucket/part-*", ONE_RECORD, lambda _: client)
+            client.close()
             made = Place(coordinator, node, store, dataset)
             yield made
             made.stop()

@@ -61,7 +61,7 @@ class Job(threading.Thread):
         self.read: list[Counter[bytes]] = []
         self.shards = 0
         self.reconnects = 0
-        self.enough = False  # when set it leaves after the next shard, in the middle of an epoch
+        self.enough = False  # when set it reads on as fast as it can, and leaves at the end of the epoch
         self._failure: BaseException | None = None
 
     def run(self) -> None:
@@ -89,14 +89,12 @@ class Job(threading.Thread):
             timeout_s=60.0,
         )  # fmt: skip
         try:
-            while not client.ended and not self.enough:
+            while not client.ended:
                 try:
                     for _, data in client.shards():
                         read.update(split_records(data))
                         self.shards += 1
-                        time.sleep(self._step_s)
-                        if self.enough:
-                            break
+                        time.sleep(0 if self.enough else self._step_s)
                 except ReaderGoneError:
                     self.reconnects += 1
                     client.reconnect()

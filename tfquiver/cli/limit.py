@@ -16,8 +16,8 @@ from tfquiver.wire import rpc
 
 _NONE = "none"
 _ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
-otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and get
-their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
+otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and
+get their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
 
 
 def add_parser(subparsers: Any) -> None:
