@@ -70,6 +70,9 @@ class ResidentFirst:
     left; what is missing since then comes in anywhere among the others: not before them, or jobs that hear of the same
     evictions would read in step. Invariant: a pending shard stands in the window of its kind, or among the news, or
     that window does not hold all of its kind, and is drawn anew when empty.
+
+    Where there is a limit on what may be missing, that is used first: it comes in all the time, and what is not used is
+    lost. So the store works while the job computes on what is resident, as SiloD has it (EuroSys'23, equation 4).
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class ResidentFirst:
         taken: list[int] = []
         size_bytes = 0
         while len(taken) < n and self._pending.count:
-            window = self._next()
+            window = (self._next_missing() if store_bytes and store_bytes > 0 else None) or self._next()
             shard = window[-1]
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
@@ -156,6 +159,21 @@ class ResidentFirst:
                     misses.extend(found)
                 else:
                     self._forget()  # bytes of the table have changed that nobody has told of yet
+
+    def _next_missing(self) -> array[int] | None:
+        """As `_next`; None where nothing is known to be missing."""
+        if self._there is not self._is_resident:
+            return None  # its order goes by something else
+        misses, is_pending, is_resident = self._misses, self._pending, self._is_resident
+        while True:
+            while misses:
+                if misses[-1] in is_pending and not is_resident[misses[-1]]:
+                    return misses
+                misses.pop()
+            if not self._more_misses:
+                return None
+            found, self._more_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+            misses.extend(found)
 
     def _look_at(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         self._news.append(shards)
