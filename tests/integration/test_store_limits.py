@@ -120,6 +120,19 @@ def test_what_one_job_leaves_unused_is_lent_to_the_other(place: Place) -> None:
     assert together <= 2 * RATE * 1.05
 
 
+def test_the_store_works_while_a_job_computes_on_what_is_cached(place: Place) -> None:
+    """SiloD, equation 4: an epoch takes what its missing part takes at the rate, where computing takes less."""
+    rotating.set_cache(place.coordinator.address, place.dataset, "uniform")
+    place.limit("job", f"{RATE}")
+    ends: list[float] = []
+    job = Job(place.node.ready["socket"], place.dataset, "job", 3, 0.015, lambda _: ends.append(time.monotonic()))
+    job.start()
+    job.finish()
+    missing = SHARDS - node_calls.status(place.node.ready["control"]).entries
+    assert missing > SHARDS / 2
+    assert (ends[2] - ends[0]) / 2 == pytest.approx(missing * rotating.RECORD_BYTES / RATE, rel=0.08)
+
+
 def test_jobs_of_one_cooperative_data_set_pay_for_what_they_share(place: Place) -> None:
     """What the store gives is what they have together, though both are given all of it."""
     rotating.set_cache(place.coordinator.address, place.dataset, "cooperative")
