@@ -115,7 +115,7 @@ class Coordinator:
                 case "dataset_registered":
                     self.registry.apply(record.dataset_registered)
                 case "remote_io_allocated":
-                    self.budgets.apply(record.remote_io_allocated)
+                    self.budgets.pins.apply(record.remote_io_allocated)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
                 case "dataset_removed":
@@ -163,7 +163,7 @@ class Coordinator:
 
     async def allocate_remote_io(self, job: str, bytes_per_s: float) -> None:
         await self._log.writable()
-        self.budgets.allocate(job, bytes_per_s)
+        self.budgets.pins.allocate(job, bytes_per_s)
         await self._log.synced()
         logging.info("job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any")
 
@@ -219,7 +219,7 @@ class Coordinator:
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = list(self.caching.placement.snapshot())
-        yield from (self.registry.still(), self.ownership.still(), self.budgets.still(), lambda: settings)
+        yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.budgets import budgets as module
+from tfquiver.service.coordinator.budgets import pins as module
 from tfquiver.service.coordinator.budgets.bucket import Bucket
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.budgets.lending import effective_rates, wanted
@@ -85,7 +85,7 @@ class World:
         self.budgets = Budgets(self.clock, self.log.append)
         self.jobs_of = {DATA: frozenset(rates)}
         for job, rate in rates.items():
-            self.budgets.allocate(job, rate)
+            self.budgets.pins.allocate(job, rate)
         self.steps = 0
 
     def go(self, seconds: float, **wants: float) -> dict[str, float]:
@@ -188,19 +188,19 @@ def test_pins_are_journaled_and_policies_leave_them_alone(monkeypatch: pytest.Mo
     budgets = world.budgets
     budgets.plan({"a": 1.0, "b": 5.0})
     assert budgets.allocated == {"a": 1000.0, "b": 5.0}
-    budgets.allocate("c", 7.0)
-    budgets.allocate("a", 0)
+    budgets.pins.allocate("c", 7.0)
+    budgets.pins.allocate("a", 0)
     assert budgets.allocated == {"a": 1.0, "b": 5.0, "c": 7.0}
     budgets.plan({})
-    for records in (world.log, list(budgets.still()())):
+    for records in (world.log, list(budgets.pins.still()())):
         again = Budgets(world.clock)
         for record in records:
-            again.apply(record.remote_io_allocated)
+            again.pins.apply(record.remote_io_allocated)
         assert again.allocated == budgets.allocated == {"c": 7.0}
     monkeypatch.setattr(module, "MAX_PINS", 1)
     with pytest.raises(errors.ResourceExhaustedError, match="job: 1 jobs have an allocation"):
-        budgets.allocate("d", 1.0)
-    budgets.allocate("c", 8.0)
-    budgets.allocate("c", 0)
+        budgets.pins.allocate("d", 1.0)
+    budgets.pins.allocate("c", 8.0)
+    budgets.pins.allocate("c", 0)
     assert not budgets.in_use
     assert budgets.left_bytes("c") is None

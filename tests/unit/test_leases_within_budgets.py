@@ -53,7 +53,7 @@ class Place:
 
 def test_in_debt_a_reader_is_given_what_is_resident_or_waits_and_goes_on_when_it_is_paid() -> None:
     place = Place("a")
-    place.budgets.allocate("a", 10 * SHARD_BYTES)
+    place.budgets.pins.allocate("a", 10 * SHARD_BYTES)
     assert place.lease("a").state is WAIT, "nothing has come in yet"
     place.cached.hold(range(20))
     assert sorted(place.lease("a").shards) == list(range(20))
@@ -65,13 +65,13 @@ def test_in_debt_a_reader_is_given_what_is_resident_or_waits_and_goes_on_when_it
     place.clock.advance(pause_s + 1e-6)
     assert len(place.lease("a").shards) == 1
     assert place.counters("a") == (20, 3)
-    place.budgets.allocate("a", 0)
+    place.budgets.pins.allocate("a", 0)
     assert len(place.lease("a").shards) == SHARDS - 23, "without a rate all of it"
 
 
 def test_a_session_that_waits_for_its_budget_is_not_over() -> None:
     place = Place("a")
-    place.budgets.allocate("a", SHARD_BYTES)
+    place.budgets.pins.allocate("a", SHARD_BYTES)
     place.cached.hold(range(SHARDS - 1))
     given = place.lease("a").shards
     assert place.lease("a").state is WAIT
@@ -87,7 +87,7 @@ def test_a_session_that_waits_for_its_budget_is_not_over() -> None:
 def test_what_one_job_loads_for_all_is_paid_by_all_and_what_nodes_load_too() -> None:
     place = Place("a", "b", rotation="relevance")
     for job in "ab":
-        place.budgets.allocate(job, 1e6)
+        place.budgets.pins.allocate(job, 1e6)
     assert [place.lease(job).state for job in "ab"] == [WAIT] * 2, "nothing is being loaded yet"
     place.cached.look()
     place.clock.advance(0.2)
@@ -106,7 +106,7 @@ def test_what_one_job_loads_for_all_is_paid_by_all_and_what_nodes_load_too() -> 
 
 def test_a_job_without_a_rate_is_not_held_back_by_that_of_another() -> None:
     place = Place("a", "b")
-    place.budgets.allocate("a", SHARD_BYTES)
+    place.budgets.pins.allocate("a", SHARD_BYTES)
     assert place.lease("a").state is WAIT
     assert len(place.lease("b").shards) == SHARDS
     assert place.budgets.left_bytes("a") == 0, "what it reads for itself it pays for itself"
@@ -119,7 +119,7 @@ def test_a_probed_job_reads_past_the_cache_and_pays_for_all_of_it() -> None:
     assert place.lease("a", 5).bypass
     assert not place.lease("b", 5).bypass
     assert (place.counters("a"), place.counters("b")) == ((0, 5), (5, 0))
-    place.budgets.allocate("a", 10 * SHARD_BYTES)
+    place.budgets.pins.allocate("a", 10 * SHARD_BYTES)
     assert place.lease("a").state is WAIT
     place.clock.advance(0.2)
     assert len(place.lease("a").shards) == 2

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.budgets.bucket import Bucket
 from tfquiver.service.coordinator.budgets.lending import effective_rates, wanted
+from tfquiver.service.coordinator.budgets.pins import Pins, Record
 
-MAX_PINS = 10_000  # also of jobs that are yet to come
 _LEAST_BYTES_PER_S = 1.0
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0  # not for each shard; and it may have another rate by then
 _MARKED_S = 60.0  # a shard that was leased to be loaded is loaded by then, or was not
 _CHANGE_TOLD = 0.02  # nodes hear of rates that differ by more
-Record = log_pb2.CommitRecord
 
 
 class Budgets:
@@ -27,8 +25,7 @@ class Budgets:
 
     def __init__(self, clock: Clock, journal: Callable[[Record], None] = lambda _: None) -> None:
         """`journal`: is given each pin; the caller makes it durable."""
-        self._clock, self._journal = clock, journal
-        self.pins: dict[str, float] = {}  # bytes/s that a person or an outside scheduler has set, by job
+        self._clock, self.pins = clock, Pins(journal, self._allocate)
         self._planned: Mapping[str, float] = {}
         self.allocated: dict[str, float] = {}  # bytes/s by job: pins, and what a policy has planned for others
         self._buckets: dict[str, Bucket] = {}
@@ -49,23 +46,6 @@ class Budgets:
 
     # Allocations.
 
-    def allocate(self, job: str, bytes_per_s: float) -> None:
-        """For good, whatever policies plan; 0: it has no pin. Raises ResourceExhaustedError."""
-        if bytes_per_s and job not in self.pins and len(self.pins) >= MAX_PINS:
-            raise errors.ResourceExhaustedError(
-                f"job: {MAX_PINS} jobs have an allocation already: take some back (bytes_per_s 0)"
-            )
-        record = Record(remote_io_allocated=log_pb2.RemoteIoAllocated(job=job, bytes_per_s=bytes_per_s))
-        self._journal(record)
-        self.apply(record.remote_io_allocated)
-
-    def apply(self, record: log_pb2.RemoteIoAllocated) -> None:
-        if record.bytes_per_s:
-            self.pins[record.job] = record.bytes_per_s
-        else:
-            self.pins.pop(record.job, None)
-        self._allocate()
-
     def plan(self, bytes_per_s: Mapping[str, float]) -> None:
         """What a policy allocates, instead of all that one did before. Pins stay. Nothing of it is journaled."""
         self._planned = dict(bytes_per_s)
@@ -74,16 +54,6 @@ class Budgets:
     def effective(self, job: str) -> float:
         """Of one that has an allocation: with what it is lent, or without what it lends."""
         return self._buckets[job].bytes_per_s
-
-    def still(self) -> Callable[[], Iterator[Record]]:
-        """Gives the records that bring an empty object here; in any thread."""
-        pins = dict(self.pins)
-
-        def records() -> Iterator[Record]:
-            for job, rate in pins.items():
-                yield Record(remote_io_allocated=log_pb2.RemoteIoAllocated(job=job, bytes_per_s=rate))
-
-        return records
 
     # Leases.
 
@@ -161,7 +131,8 @@ class Budgets:
             }
             self._used_bytes, self._held_back, self._ticked_s = {}, set(), now
         self._lend()
-        told = {digest_id: self._rate_of(digest_id) for digest_id in loading}
+        parts = Counter(job for jobs in jobs_of.values() for job in jobs)
+        told = {digest_id: self._rate_of(jobs_of.get(digest_id, frozenset()), parts) for digest_id in loading}
         if told.keys() != self._told.keys() or any(_differ(rate, self._told[key]) for key, rate in told.items()):
             self._told = told
             self.orders += 1
@@ -173,7 +144,7 @@ class Budgets:
     # Inside.
 
     def _allocate(self) -> None:
-        rates = {**self._planned, **self.pins}
+        rates = {**self._planned, **self.pins.bytes_per_s}
         self.allocated = {job: max(rate, _LEAST_BYTES_PER_S) for job, rate in rates.items()}
         now = self._clock.now()
         self._buckets = {
@@ -210,14 +181,11 @@ class Budgets:
             self._used_bytes[job] = self._used_bytes.get(job, 0.0) + part
             charge(bucket, part, now)
 
-    def _rate_of(self, digest_id: bytes) -> float:
-        """What its jobs may read together; one that reads several data sets has a part for each."""
-        jobs = self._jobs_of.get(digest_id, frozenset())
+    def _rate_of(self, jobs: frozenset[str], parts: Mapping[str, int]) -> float:
+        """What jobs may read together of one data set; `parts`: of how many data sets each of them does."""
         if not jobs or not jobs <= self._buckets.keys():
             return 0.0
-        return sum(
-            self._buckets[job].bytes_per_s / sum(job in others for others in self._jobs_of.values()) for job in jobs
-        )
+        return sum(self._buckets[job].bytes_per_s / parts[job] for job in jobs)
 
 
 def _differ(rate: float, before: float) -> bool:

@@ -28,7 +28,7 @@ class BudgetCalls(Callers):
                 pb2.RemoteIO(
                     job=job,
                     allocated_bytes_per_s=allocated,
-                    pinned=job in budgets.pins,
+                    pinned=job in budgets.pins.bytes_per_s,
                     effective_bytes_per_s=budgets.effective(job),
                     used_bytes_per_s=budgets.used_bytes_per_s.get(job, 0.0),
                 )
