@@ -59,6 +59,16 @@ class Place:
         time.sleep(seconds)
         return (self.store.traffic().payload_bytes - before) / (time.monotonic() - began)
 
+    def keeps_to(self, rate: float) -> bool:
+        """Within 5 %. A machine that is busy with other things may get less out of the store for a while; more it must
+        never be."""
+        for _ in range(4):
+            measured = self.left_store_per_s()
+            assert measured <= 1.05 * rate
+            if measured >= 0.95 * rate:
+                return True
+        return False
+
     def told(self) -> dict[str, dict[str, Any]]:
         return {one["job"]: one for one in status.collect(self.coordinator.address)["remote_io"]}
 
@@ -95,11 +105,11 @@ def test_a_job_keeps_to_its_rate_also_after_the_coordinator_was_killed(place: Pl
     place.limit("job", f"{RATE}")
     place.start("job")
     time.sleep(1)
-    assert place.left_store_per_s() == pytest.approx(RATE, rel=0.05)
+    assert place.keeps_to(RATE)
     place.coordinator.kill()
     place.coordinator.restart()
     wait_until(lambda: place.told()["job"]["used_bytes_per_s"] > 0.5 * RATE, "it reads on", 30)
-    assert place.left_store_per_s() == pytest.approx(RATE, rel=0.05)
+    assert place.keeps_to(RATE)
     place.limit("job", "none")
     assert not place.told()
     assert place.left_store_per_s(3) > 2 * RATE
@@ -112,12 +122,10 @@ def test_what_one_job_leaves_unused_is_lent_to_the_other(place: Place) -> None:
     place.start("idle", step_s=0.5)
     place.start("hungry")
     time.sleep(3)
-    told = place.told()
-    assert told["hungry"]["effective_bytes_per_s"] >= 1.7 * RATE
-    together = place.left_store_per_s()
-    used = told["hungry"]["effective_bytes_per_s"] + place.told()["idle"]["used_bytes_per_s"]
-    assert together == pytest.approx(used, rel=0.05)
-    assert together <= 2 * RATE * 1.05
+    assert place.told()["hungry"]["effective_bytes_per_s"] >= 1.7 * RATE
+    assert place.keeps_to((1 + 7 / 8) * RATE + 2 * rotating.RECORD_BYTES), (
+        "its own, what is lent, and what the other reads"
+    )
 
 
 def test_the_store_works_while_a_job_computes_on_what_is_cached(place: Place) -> None:
@@ -130,7 +138,8 @@ def test_the_store_works_while_a_job_computes_on_what_is_cached(place: Place) ->
     job.finish()
     missing = SHARDS - node_calls.status(place.node.ready["control"]).entries
     assert missing > SHARDS / 2
-    assert (ends[2] - ends[0]) / 2 == pytest.approx(missing * rotating.RECORD_BYTES / RATE, rel=0.08)
+    fastest_s = min(ends[1] - ends[0], ends[2] - ends[1])
+    assert fastest_s == pytest.approx(missing * rotating.RECORD_BYTES / RATE, rel=0.08)
 
 
 def test_jobs_of_one_cooperative_data_set_pay_for_what_they_share(place: Place) -> None:
@@ -140,12 +149,10 @@ def test_jobs_of_one_cooperative_data_set_pay_for_what_they_share(place: Place) 
     place.limit("one", f"{RATE / 2:.0f}")
     place.limit("two", f"{RATE / 2:.0f}")
     time.sleep(3)
-    shards = [job.shards for job in jobs]
-    assert place.left_store_per_s() == pytest.approx(RATE, rel=0.05)
-    read_bytes_per_s = (
-        sum(job.shards - before for job, before in zip(jobs, shards, strict=True)) * rotating.RECORD_BYTES
-    )
-    assert read_bytes_per_s / MEASURED_S > 1.7 * RATE
+    shards, before = sum(job.shards for job in jobs), place.store.traffic().payload_bytes
+    assert place.keeps_to(RATE)
+    read_bytes = (sum(job.shards for job in jobs) - shards) * rotating.RECORD_BYTES
+    assert read_bytes > 1.7 * (place.store.traffic().payload_bytes - before), "each of them is given all of it"
 
 
 @contextmanager
