@@ -18,6 +18,7 @@ from absl import logging
 from tfquiver import durable, errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
@@ -68,18 +69,33 @@ class Coordinator:
         limits = SessionLimits(
             options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions
         )
+        self.budgets = Budgets(clock, self._journal)
+        self.probed: set[str] = set()  # jobs that are measured without the cache: they read past it
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
         self._waiting, self._in_thread = Waiting(), InThread()
         self.sessions = Sessions(
-            clock, rng, self._journal, lambda digest_id: self.caching.view(digest_id), self._waiting.wake, limits
+            clock,
+            rng,
+            self._journal,
+            lambda digest_id: self.caching.view(digest_id),
+            self._waiting.wake,
+            limits,
+            self.budgets,
+            self.probed,
         )
         timeout_s = options.chunk_timeout_s
         self.caching = Caching(
-            clock, self.membership, self.sessions, timeout_s, self._wake_readers_of, self._in_thread.run
+            clock,
+            self.membership,
+            self.sessions,
+            timeout_s,
+            self._wake_readers_of,
+            self._in_thread.run,
+            self.budgets,
         )
         self.caching.placement.known = self.registry.__contains__
-        self.node_orders = NodeOrders(self.caching)
+        self.node_orders = NodeOrders(self.caching, self.budgets)
         self.caching.announce = self.node_orders.announce
         self.residency = self.caching.residency
         self.meters = JobMeters(clock, self.sessions.session)
@@ -94,7 +110,7 @@ class Coordinator:
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
-        self.reading = Reading(self._log, self.registry, *parts)
+        self.reading = Reading(self._log, self.registry, *parts, self.budgets)
 
     async def start(self) -> None:
         """Goes on where the log ends, and begins to look after nodes and readers that stay away."""
@@ -103,6 +119,8 @@ class Coordinator:
             match record.WhichOneof("record"):
                 case "dataset_registered":
                     self.registry.apply(record.dataset_registered)
+                case "remote_io_allocated":
+                    self.budgets.pins.apply(record.remote_io_allocated)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
                 case "dataset_removed":
@@ -146,6 +164,14 @@ class Coordinator:
             self._node_gone(node_id)
         await self._log.synced()
 
+    # Jobs.
+
+    async def allocate_remote_io(self, job: str, bytes_per_s: float) -> None:
+        await self._log.writable()
+        self.budgets.pins.allocate(job, bytes_per_s)
+        await self._log.synced()
+        logging.info("job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any")
+
     # Inside.
 
     def _node_gone(self, node_id: str) -> None:
@@ -188,6 +214,8 @@ class Coordinator:
 
     def _look_after_all(self) -> None:
         self.sessions.expire()
+        if self.budgets.in_use:
+            self.budgets.tick(self.sessions.jobs_of(), set(self.caching.rotations))
         in_use = {session.digest_id for session in self.sessions if session.readers}
         self.caching.tick(in_use | self.reading.opening)
 
@@ -196,7 +224,7 @@ class Coordinator:
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = list(self.caching.placement.snapshot())
-        yield from (self.registry.still(), self.ownership.still(), lambda: settings)
+        yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
@@ -31,10 +32,11 @@ class Reading:
         caching: Caching,
         sessions: Sessions,
         waiting: Waiting,
+        budgets: Budgets,
     ) -> None:
         self._log, self._registry, self._membership = log, registry, membership
         self._caching, self._sessions, self._waiting = caching, sessions, waiting
-        self._residency = caching.residency
+        self._residency, self._budgets = caching.residency, budgets
         self._opening: dict[bytes, asyncio.Lock] = {}
         self._stopping = False
 
@@ -96,7 +98,8 @@ class Reading:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + request.wait_ms / 1000
         reader = self._sessions.readers.find(request.session_id, request.reader_id)
-        digest_id = self._sessions.session(request.session_id).digest_id
+        session = self._sessions.session(request.session_id)
+        digest_id, job = session.digest_id, session.job
         while True:
             await self._follow(digest_id)
             last = self._stopping or loop.time() >= give_up_at
@@ -107,8 +110,10 @@ class Reading:
                 break
             event = self._waiting.event(request.session_id)
             self._caching.look(digest_id)  # may set the event
+            pause_s = self._budgets.pause_s(job)
+            ask_again_at = give_up_at if pause_s is None else min(give_up_at, loop.time() + pause_s)
             try:
-                async with asyncio.timeout_at(give_up_at):
+                async with asyncio.timeout_at(ask_again_at):
                     await event.wait()
             except TimeoutError:
                 pass

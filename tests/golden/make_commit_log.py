@@ -93,6 +93,7 @@ def records() -> list[CommitRecord]:
         CommitRecord(
             dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST[::-1], listed_for="blue")
         ),
+        CommitRecord(remote_io_allocated=log_pb2.RemoteIoAllocated(job="job", bytes_per_s=2.5e8)),
     ]
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from tests.golden.make_commit_log import DIGEST, records
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.durable.log_file import framed, header, parse
 from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 
-NOT_OF_SESSIONS = ("dataset_registered", "dataset_access", "dataset_removed", "session_claimed")
+NOT_OF_SESSIONS = ("dataset_registered", "dataset_access", "dataset_removed", "session_claimed", "remote_io_allocated")
 LOG = Path(__file__).parent / "commit_log_v1"
 
 
@@ -63,6 +64,14 @@ def test_the_sessions_are_as_they_were() -> None:
     for job, epoch in (("job", 6), ("other", 7)):
         made = sessions.admission.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch
+
+
+def test_what_jobs_may_read_from_the_store_is_as_it_was() -> None:
+    budgets = Budgets(ManualClock())
+    for record in parse(LOG.read_bytes(), LOG.name)[0]:
+        if record.HasField("remote_io_allocated"):
+            budgets.pins.apply(record.remote_io_allocated)
+    assert budgets.allocated == {"job": 2.5e8}
 
 
 def test_what_belongs_to_whom_is_as_it_was() -> None:

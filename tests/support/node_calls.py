@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfquiver import stores
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.content.listing_terms import ListingTerms
@@ -17,16 +18,22 @@ from tfquiver.proto.tfquiver.v1 import (
     types_pb2,
 )
 from tfquiver.scanning import listing
+from tfquiver.stores import ObjectStore
 from tfquiver.wire import rpc
 
 CALL_S = 20.0
 
 
-def ensure(control: str, pattern: str | os.PathLike[str], policy: CutPolicy | None = None) -> types_pb2.Dataset:
+def ensure(
+    control: str,
+    pattern: str | os.PathLike[str],
+    policy: CutPolicy | None = None,
+    store_for: Callable[[str], ObjectStore] = stores.for_uri,
+) -> types_pb2.Dataset:
     """The data set of these files, scanned if need be."""
     with rpc.channel(control) as channel:
         stub: Any = node_pb2_grpc.NodeStub(channel)
-        requests = ensure_requests(listing.expand(pattern), policy or CutPolicy())
+        requests = ensure_requests(listing.expand(pattern, store_for), policy or CutPolicy())
         progress = list(stub.EnsureDataset(iter(requests), timeout=120.0, wait_for_ready=True))
     dataset: types_pb2.Dataset = progress[-1].dataset
     return dataset

@@ -61,11 +61,14 @@ class Job(threading.Thread):
         self.read: list[Counter[bytes]] = []
         self.shards = 0
         self.reconnects = 0
+        self.enough = False  # when set it reads on as fast as it can, and leaves at the end of the epoch
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             for epoch in range(self._epochs):
+                if self.enough:
+                    break
                 self.read.append(Counter())
                 self._read_epoch(self.read[-1])
                 self._at_epoch(epoch)
@@ -91,7 +94,7 @@ class Job(threading.Thread):
                     for _, data in client.shards():
                         read.update(split_records(data))
                         self.shards += 1
-                        time.sleep(self._step_s)
+                        time.sleep(0 if self.enough else self._step_s)
                 except ReaderGoneError:
                     self.reconnects += 1
                     client.reconnect()

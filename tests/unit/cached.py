@@ -15,6 +15,7 @@ from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
@@ -49,13 +50,13 @@ class Cached:
         self._clock, self._rotation = clock, rotation
         self._held: set[int] = set()
 
-    def begin(self, sessions: Sessions) -> None:
+    def begin(self, sessions: Sessions, budgets: Budgets | None = None) -> None:
         """A coordinator starts: it reads the setting from its log, and is told what the node holds."""
         membership = Membership(self._clock, 1e9, 1)
         membership.heartbeat(types_pb2.NodeInfo(node_id=_NODE, quota_bytes=1 << 40), "1")
         membership.inventory(_NODE, pb2.Inventory(full=True, version=1))
         self.caching = Caching(
-            self._clock, membership, sessions, CHUNK_TIMEOUT_S, lambda _: None, lambda make, then: then(make())
+            self._clock, membership, sessions, CHUNK_TIMEOUT_S, lambda _: None, lambda make, then: then(make()), budgets
         )
         if self._rotation:
             setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, rotation=self._rotation)
@@ -79,7 +80,7 @@ class Cached:
         (self._held.update if there else self._held.difference_update)(shards)
         residency = self.caching.residency
         change = residency.added if there else residency.removed
-        self.caching.changed(change(_NODE, self._prefixes(shards)))
+        self.caching.changed(change(_NODE, self._prefixes(shards)), loaded=there)
 
     def look(self) -> None:
         """As after every lease and ack."""

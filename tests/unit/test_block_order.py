@@ -52,7 +52,9 @@ def test_every_shard_has_its_place(shards: list[tuple[int, int]], seed: int, blo
 def test_without_a_seed_shards_come_as_they_are_stored(shards: list[tuple[int, int]]) -> None:
     order = order_of(shards, None, 0)
     assert list(order.shards) == list(range(len(shards)))
-    sampler = Deterministic(order, np.ones(len(shards), np.bool_), [length for length, _ in shards])
+    sampler = Deterministic(
+        order, np.ones(len(shards), np.bool_), [length for length, _ in shards], bytearray(len(shards))
+    )
     taken: list[int] = []
     while sampler.pending:
         taken += sampler.take(7, 1000)
@@ -70,7 +72,7 @@ def test_readers_get_whole_blocks_and_what_comes_back_is_handed_out_again(
 ) -> None:
     order = order_of(shards, 5, 700)
     lengths = [length for length, _ in shards]
-    sampler = Deterministic(order, np.ones(len(shards), np.bool_), lengths)
+    sampler = Deterministic(order, np.ones(len(shards), np.bool_), lengths, bytearray(len(shards)))
     held: dict[int, list[int]] = {}  # by block
     read: set[int] = set()
     while len(read) < len(shards):
@@ -89,12 +91,24 @@ def test_readers_get_whole_blocks_and_what_comes_back_is_handed_out_again(
             sampler.give_back([shard for shard in members if shard not in some])
 
 
+def test_a_block_of_which_something_is_missing_waits_for_its_turn_in_the_budget() -> None:
+    order = order_of([(100, 2)] * 30, 5, 300)
+    resident = bytearray(b"\1") * 30
+    resident[order.shards[7]] = 0  # of the third block
+    sampler = Deterministic(order, np.ones(30, np.bool_), [100] * 30, resident)
+    assert sampler.take(30, 1 << 40, -5.0) == list(order.shards[:6]), "not out of turn"
+    assert sampler.take(30, 1 << 40, 0.0) == []
+    resident[order.shards[10]] = 0
+    assert sampler.take(30, 1 << 40, 1.0) == list(order.shards[6:9]), "what is left pays for one block"
+    assert sampler.take(30, 1 << 40, 101.0) == list(order.shards[9:])
+
+
 def test_a_sampler_that_is_made_again_goes_on_with_what_is_pending() -> None:
     shards = [(100, 2)] * 30
     order = order_of(shards, 5, 500)
     pending = np.ones(30, np.bool_)
     pending[order.shards[:7]] = False
-    sampler = Deterministic(order, pending, [100] * 30)
+    sampler = Deterministic(order, pending, [100] * 30, bytearray(30))
     assert sampler.take(1, 1) == list(order.shards[7:10])
     sampler.remove(list(order.shards[10:15]))
     assert sampler.take(1, 1) == list(order.shards[15:20])

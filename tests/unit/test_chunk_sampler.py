@@ -108,6 +108,19 @@ class SamplerMachine(RuleBasedStateMachine):
             assert not {s for s in self.of(menu.misses) if not self.resident[s]}
             assert not self.of(menu.direct)
 
+    @rule(n=st.integers(1, 8), store_bytes=st.integers(-10, 150))
+    def take_within_a_budget(self, n: int, store_bytes: int) -> None:
+        """As ever; but of missing shards no more than that, or one shard beyond it."""
+        hits = {s for s in self.of(self.use.now.hits) if self.resident[s]}
+        shards = self.sampler.take(n, 1 << 40, store_bytes)
+        missing = [shard + 1 for shard in shards if not self.resident[shard]]
+        assert not missing or (store_bytes > 0 and sum(missing[:-1]) < store_bytes)
+        assert shards or not hits, "hits cost nothing"
+        self.last_taken = set(shards)
+        self.returned -= {int(self.cut.chunk_of[shard]) for shard in shards}
+        self.pending.difference_update(shards)
+        self.in_hand.update(shards)
+
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         shards = data.draw(st.lists(st.sampled_from(sorted(self.in_hand)), unique=True)) if self.in_hand else []

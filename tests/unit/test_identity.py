@@ -57,7 +57,7 @@ def test_a_job_token_is_no_node() -> None:
 
 
 def test_a_node_token_sets_nothing_and_resumes_nothing() -> None:
-    for name in ("SetCache", "Resume", "GetPosition"):
+    for name in ("SetCache", "AllocateCacheSize", "AllocateRemoteIO", "Resume", "GetPosition"):
         with pytest.raises(errors.PermissionError_, match=name):
             identity.check_call(NODE, f"/tfquiver.v1.Coordinator/{name}")
     identity.check_data_port(NODE)

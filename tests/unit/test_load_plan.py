@@ -53,6 +53,23 @@ def test_urgent_chunks_first_data_sets_in_turn_and_the_rest_only_when_asked_for(
     assert plan.under_way(urgent=True) == plan.under_way(urgent=False) == 0
 
 
+def test_a_data_set_that_is_held_is_passed_over_until_its_time() -> None:
+    disk = Disk()
+    plan = LoadPlan(disk.lacks, disk.has_room)
+    plan.replace([ChunkLoad(A, 0, [1, 2], True), ChunkLoad(B, 0, [3, 4], True)], 0.0)
+    plan.hold(A, 1.5)
+    assert drained(plan, disk, 1.0) == [(B, 3), (B, 4)]
+    assert plan.pause_s(1.0) == 0.5
+    assert drained(plan, disk, 1.5) == [(A, 1), (A, 2)]
+    assert plan.pause_s(1.5) == SWEEP_AGAIN_S - 1.5
+    plan.hold(A, 9.0)
+    plan.replace([ChunkLoad(A, 0, [5], True)], 2.0)
+    assert drained(plan, disk, 2.0) == [], "newer orders do not let it go"
+    plan.replace([], 2.0)
+    plan.replace([ChunkLoad(A, 0, [5], True)], 2.0)
+    assert drained(plan, disk, 2.0) == [(A, 5)]
+
+
 def test_a_shard_under_way_is_not_begun_again_by_new_orders() -> None:
     disk = Disk()
     plan = LoadPlan(disk.lacks, disk.has_room)

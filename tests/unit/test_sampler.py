@@ -47,6 +47,15 @@ class SamplerMachine(RuleBasedStateMachine):
         if len(taken) < n and self.pending:
             assert size_bytes + max(self.lengths[shard] for shard in self.pending) > max_bytes
 
+    @rule(n=st.integers(1, 8), store_bytes=st.integers(-10, 150))
+    def take_within_a_budget(self, n: int, store_bytes: int) -> None:
+        """Without any left it takes nothing but what is resident; else it goes beyond it by less than a shard."""
+        taken = self.sampler.take(n, 1 << 40, store_bytes)
+        self.pending.difference_update(taken)
+        missing = [self.lengths[shard] for shard in taken if not self.resident[shard]]
+        assert not missing or (store_bytes > 0 and sum(missing[:-1]) < store_bytes)
+        assert len(taken) == n or not any(self.resident[shard] for shard in self.pending), "hits cost nothing"
+
     @rule(numbers=SHARDS)
     def give_back(self, numbers: list[int]) -> None:
         self.sampler.give_back(self.some(numbers))
@@ -123,6 +132,27 @@ def test_in_any_order_nobody_follows_anybody() -> None:
         return taken
 
     assert order(changes=True) == order(changes=False)
+
+
+def test_what_may_be_missing_is_used_before_what_is_resident() -> None:
+    resident = bytearray(b"\1\0") * 25
+    subject = sampler(50, resident)
+    first = subject.take(10, 1 << 40, 2.5)
+    assert [resident[shard] for shard in first] == [0] * 3 + [1] * 7
+    assert all(resident[shard] for shard in subject.take(10, 1 << 40, 0.0))
+    resident[:] = b"\1" * 50
+    subject.residency_changed(range(50))
+    assert len(subject.take(50, 1 << 40, 5.0)) == 30
+    assert not subject.pending
+
+
+def test_in_any_order_only_what_is_missing_waits_for_the_budget() -> None:
+    there = bytearray(b"\1") * 50
+    subject = InAnyOrder(np.ones(50, np.bool_), bytearray(50), [1] * 50, random.Random(1), there)
+    assert len(subject.take(20, 1 << 40, 0.0)) == 20
+    there[:] = bytes(50)
+    assert subject.take(20, 1 << 40, 0.0) == []
+    assert len(subject.take(20, 1 << 40, 2.5)) == 3
 
 
 def test_the_order_follows_from_the_seed() -> None:

@@ -30,6 +30,9 @@ class Shards:
     lengths: npt.NDArray[np.uint64] = field(default_factory=lambda: np.full(SHARDS, 1000, np.uint64))
     records: npt.NDArray[np.uint32] = field(default_factory=lambda: np.full(SHARDS, 50, np.uint32))
 
+    def shared(self, shard: int) -> bool:
+        return False
+
     def sampler(self, session: Session, rng: random.Random) -> Deterministic:
         return schemes.deterministic(session, self, schemes.block_order(session, self))
 
@@ -50,6 +53,17 @@ def test_units_come_one_after_the_other() -> None:
     units = [unit for unit, _ in itertools.groupby(sampler.place(shard).unit for shard in taken)]
     assert len(units) == len(set(units)) == 64
     assert 0 not in units and units != sorted(units)
+
+
+def test_units_do_not_wait_for_a_budget_where_they_are_resident() -> None:
+    session, shards = session_of(Wish(1, homogeneous=True)), Shards()
+    shards.resident[:] = b"\1" * SHARDS
+    sampler = schemes.homogeneous(session, shards, schemes.units(session, shards), random.Random(1))
+    taken = sampler.take(100, 1 << 40, 0.0)
+    assert len(taken) == 100
+    shards.resident[:] = bytes(SHARDS)
+    assert sampler.take(100, 1 << 40, 0.0) == []
+    assert len(sampler.take(100, 1 << 40, 1001.0)) == 2
 
 
 def test_units_of_a_data_set_that_is_cached_by_chunks_are_those_of_its_chunks() -> None:
@@ -81,6 +95,10 @@ def test_a_reader_that_wants_shards_is_given_those_that_are_pending_in_its_order
     session.shards_acked([7], presumed=False)
     assert session.lease(second, 5, 1, shards, [7]) == []
     assert session.sampler.pending == SHARDS - 4
+    shards.resident[11] = 1
+    assert session.lease(second, 5, 1, shards, [11, 12], store_bytes=0.0) == [], "in its order, and so all or none"
+    assert session.lease(second, 5, 1, shards, [11], store_bytes=0.0) == [11]
+    assert session.lease(second, 5, 1, shards, [12, 13], store_bytes=1.0) == [12, 13]
 
 
 def test_the_order_of_the_files_is_one_for_all_epochs_whatever_is_resident() -> None:

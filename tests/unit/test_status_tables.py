@@ -25,11 +25,13 @@ def told(name: str) -> dict[str, Any]:
         "ended": True, "acked": 10, "shards": 10, "readers": 16, "resident_leases": 9, "missing_leases": 1,
         "shortfall": 10, "reread": 3, "state": "ended",
     }  # fmt: skip
+    rates = dict.fromkeys(("allocated_bytes_per_s", "effective_bytes_per_s", "used_bytes_per_s"), 999e6)
+    remote_io = {"job": name, "pinned": True, **rates}
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
         "dispatchers": [],
-        "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]),
+        "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]), "remote_io": [remote_io],
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}
 
@@ -42,7 +44,7 @@ def test_names_of_others_break_nothing(name: str) -> None:
     assert all(line.isprintable() for line in printed.splitlines())
     assert printed.encode()
     if len(name) < 14 and name.isprintable():
-        assert printed.count(name) == 6, "two problems with three names; the data set, and the session's two"
+        assert printed.count(name) == 7, "two problems with three names; the data set, the session's two, and its rate"
     tables = [line for line in printed.splitlines() if not line.startswith("! ")]
     assert len(tables) + 2 == len(printed.splitlines()), "each problem has a line of its own, however long"
     assert max(map(len, tables)) <= 80
@@ -64,6 +66,7 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     assert "01234567 10.100.200.10 999 GB 999 GB 16 100.0M 100.0M 100.0M 999 GB" in shown, "the host's end: below"
     assert "jjjjjjjjjjjj… jjjjjjjjjjjjj… 12 ended 100% 16 90% 10 3" in shown
     assert any(line.endswith("coop 1.0 GB") for line in shown)
+    assert "999.0 MB/s" in printed
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
 

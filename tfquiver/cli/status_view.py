@@ -32,6 +32,10 @@ _SESSIONS_LEGEND = (
     "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
     "not delivered. again: shards handed out more than once."
 )
+_REMOTE_IO_LEGEND = (
+    "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. set "
+    "by: a person (tfquiver limit), or a policy."
+)
 _FULL = 0.9
 
 
@@ -126,6 +130,11 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         readers = str(info["readers"])
         sessions.add_row(cut(job(info), 13), dataset, str(info["epoch"]), info["state"], done, readers, hits, *counts)
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
+    remote_io = table("job", "from store", "now", "used", "set by")
+    for one in status["remote_io"]:
+        rates = (f"{decimal(int(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
+        remote_io.add_row(cut(one["job"], 28), *rates, "a person" if one["pinned"] else "a policy")
+    _print(console, remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
 
 
 def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:

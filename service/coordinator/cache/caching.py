@@ -12,6 +12,7 @@ from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.cache.view import View
@@ -33,14 +34,16 @@ class Caching:
         chunk_timeout_s: float,
         wake: Callable[[bytes], None],
         run: Run,
+        budgets: Budgets | None = None,
     ) -> None:
-        """`wake`: told of a data set of which sessions may read something else now. `run`: see MadeOrders."""
+        """`wake`: told of a data set of which sessions may read something else now. `run`: see MadeOrders. `budgets`:
+        are charged with what nodes load as they were ordered."""
         self.placement, self.residency = Placement(), Residency()
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
         self.settings_set = 0  # grows with every setting that nodes are to be told of
         self.announce: Callable[[], None] = lambda: None  # called when nodes may have to be told something else
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
-        self._made = MadeOrders(run, wake)
+        self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
         self._met_at = 0.0
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
@@ -148,10 +151,12 @@ class Caching:
         """There was a coordinator before this one, whose nodes are still to be heard of."""
         self._met_at = self._clock.now() + _MEETING_S
 
-    def changed(self, changes: Iterable[Change]) -> None:
-        """Residency has."""
+    def changed(self, changes: Iterable[Change], loaded: bool = False) -> None:
+        """Residency has. `loaded`: what is resident now has just come from the store."""
         for digest_id, shards in changes:
             if len(shards):
+                if self._budgets.in_use:
+                    self._charge(digest_id, shards.tolist() if loaded else [])
                 self.rotations.residency_changed(digest_id, shards)
                 self._sessions.residency_changed(digest_id, shards)
                 self.look(digest_id)
@@ -194,6 +199,13 @@ class Caching:
         missing = [shard for shard in shards if not resident[shard]]
         elsewhere = [shard for shard in shards if self.residency.holder(table, shard) not in ("", node_id)]
         return missing, elsewhere
+
+    def _charge(self, digest_id: bytes, loaded: Sequence[int]) -> None:
+        """And wakes those who may read nothing but what is resident."""
+        if digest_id in self.rotations:
+            lengths = self.residency.table(digest_id).lengths
+            self._budgets.resident(digest_id, loaded, [int(lengths[shard]) for shard in loaded])
+        self._wake(digest_id)
 
     @property
     def _share(self) -> float:

@@ -40,8 +40,13 @@ class View:
             return homogeneous(session, self._table, made, rng) if made else None
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
         if mode == LRU:
-            return InAnyOrder(session.pending_mask(), self._table.none_resident, self.lengths, rng)
+            return InAnyOrder(session.pending_mask(), self._table.none_resident, self.lengths, rng, self.resident)
         return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
+
+    def shared(self, shard: int) -> bool:
+        """Whether a shard that is fetched now becomes resident for all jobs that rotate through the data set."""
+        digest_id = self._table.digest.digest_id
+        return digest_id in self._rotations and self._rotations.keeps(digest_id, shard)
 
     def _key(self, session: Session) -> Key:
         return (session.digest_id, *key_of(session, self._table))

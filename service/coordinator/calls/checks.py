@@ -14,6 +14,7 @@ MAX_REPORTS = 1024
 MAX_WAIT_MS = 10_000
 MAX_PARTITIONS = 1 << 20
 MAX_ASKED = 1 << 20
+MAX_BYTES = 1 << 62
 
 
 def name(field: str, value: str, required: bool = True) -> None:
@@ -31,6 +32,11 @@ def hash_(field: str, value: bytes, required: bool = True) -> None:
 def hashes(field: str, values: Iterable[bytes]) -> None:
     for value in values:
         hash_(field, value)
+
+
+def rate(field: str, bytes_per_s: float) -> None:
+    if not 0 <= bytes_per_s <= MAX_BYTES:  # nor is it, where it is not a number
+        raise errors.InvalidArgumentError(f"{field}: {bytes_per_s}; it is bytes/s, at least 0; 0: no allocation")
 
 
 def between(field: str, value: int, least: int, most: int) -> None:

@@ -125,6 +125,13 @@ class DatasetCalls(Callers):
         return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting)
 
     @handled
+    async def AllocateCacheSize(self, request: pb2.AllocateCacheSizeRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("allocation_bytes", request.allocation_bytes, 0, checks.MAX_BYTES)
+        self._owned(caller(), request.digest_id)
+        return await self._coordinator.catalogue.allocate_cache(request.digest_id, request.allocation_bytes)
+
+    @handled
     async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
         self._coordinator.visible.find(caller(), request.digest_id)

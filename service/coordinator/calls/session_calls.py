@@ -64,6 +64,8 @@ class SessionCalls(Callers):
         owners = self._coordinator.caching.owners(table, result.shards)
         for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
             lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
+            if result.bypass:
+                lease.bypass = True
             if place.records:
                 block = pb2.BlockPlace(position=place.position, offset=place.offset, records=place.records)
                 lease.block.CopyFrom(block)

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterable, Mapping, Sequence
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
@@ -114,17 +116,38 @@ class Catalogue:
             await self._log.synced()
         return record.cache_set.setting
 
-    async def set_cache(self, digest_id: bytes, asked: types_pb2.CacheSetting) -> types_pb2.CacheSetting:
+    async def allocate_cache(self, digest_id: bytes, allocation_bytes: int) -> types_pb2.CacheSetting:
+        """As `set_cache`, with the mode that suits so many bytes. Chunks that there are stay if they can."""
+        digest = await self._registry.digest(digest_id)
+        asked = types_pb2.CacheSetting(mode=NONE, allocation_bytes=allocation_bytes)
+        if allocation_bytes >= int(most_disk_bytes(digest.lengths).sum()):
+            asked.mode = UNIFORM
+        elif allocation_bytes:
+            asked.mode = COOPERATIVE
+        try:
+            return await self.set_cache(digest_id, asked, keep_chunks=True)
+        except errors.InvalidArgumentError:  # no room for two chunks
+            if asked.mode != COOPERATIVE:
+                raise
+            asked.mode = UNIFORM
+            return await self.set_cache(digest_id, asked)
+
+    async def set_cache(
+        self, digest_id: bytes, asked: types_pb2.CacheSetting, keep_chunks: bool = False
+    ) -> types_pb2.CacheSetting:
+        """`keep_chunks`: where only the bytes change, rather than those that suit them best."""
         digest = await self._registry.digest(digest_id)
         async with self._setting:  # what is left of the quotas depends on the settings before
             await self._log.writable()
             self._registry.find(digest_id)
             quotas_bytes = [node.quota_bytes for node in self._membership.live()]
             fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
+            resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
+            fixed = resized or fixed
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
             self._log.append(record)
             self._caching.apply(record.cache_set)
-            self._caching.set(digest_id, plan)
+            self._caching.resize(digest_id) if resized else self._caching.set(digest_id, plan)
             await self._log.synced()
         logging.info("data set %s is cached so: %s", digest_id.hex(), str(fixed).replace("\n", " "))
         return fixed

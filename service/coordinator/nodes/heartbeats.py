@@ -18,13 +18,13 @@ class Heartbeats:
         membership: Membership,
         residency: Residency,
         seen: Callable[[str, str], None],
-        changed: Callable[[Iterable[Change]], None],
+        changed: Callable[[Iterable[Change], bool], None],
         interval_ms: int,
         coordinator_incarnation: str,
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
     ) -> None:
-        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer; `reported`:
-        of what readers say of themselves."""
+        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether it
+        has just come from the store; `reported`: of what readers say of themselves."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
         self._interval_ms, self._incarnation, self._reported = interval_ms, coordinator_incarnation, reported
 
@@ -49,11 +49,12 @@ class Heartbeats:
 
     def gone(self, node_id: str) -> None:
         """It has left, or is lost: it holds nothing any more."""
-        self._changed(self._residency.node_gone(node_id))
+        self._changed(self._residency.node_gone(node_id), False)
 
     def _apply(self, node_id: str, inventory: pb2.Inventory) -> None:
         added, removed = of_hashes(inventory.added), of_hashes(inventory.removed)
         apply = self._residency.replaced if inventory.full else self._residency.added
-        self._changed(apply(node_id, added))
+        # What a node tells when it comes back, in many messages, it held before.
+        self._changed(apply(node_id, added), not inventory.full and not inventory.more)
         if len(removed):
-            self._changed(self._residency.removed(node_id, removed))
+            self._changed(self._residency.removed(node_id, removed), False)

@@ -92,7 +92,7 @@ class ResidentSlots:
 
     def __init__(self, layout: ChunkLayout, resident: bytearray) -> None:
         """`resident`: a byte a shard, 0 or 1, kept by the caller, who tells of changes."""
-        self._layout, self._resident = layout, resident
+        self._layout, self.resident = layout, resident
         mask = layout.slots(np.frombuffer(resident, np.uint8) != 0)
         self._bytes = bytearray(np.packbits(mask, bitorder="little").tobytes())
         self.bits: Bits = np.frombuffer(self._bytes, np.uint8)
@@ -101,7 +101,7 @@ class ResidentSlots:
     def changed(self, shards: npt.NDArray[np.integer]) -> None:
         """The entries of these have changed, or may have."""
         slots = np.frombuffer(self._layout.slot_of, np.uint32)[shards]
-        there = np.frombuffer(self._resident, np.uint8)[shards] != 0
+        there = np.frombuffer(self.resident, np.uint8)[shards] != 0
         bit = np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
         np.bitwise_or.at(self.bits, slots[there] >> 3, bit[there])
         np.bitwise_and.at(self.bits, slots[~there] >> 3, ~bit[~there])

@@ -68,6 +68,7 @@ class ChunkSampler:
         use: ChunkUse,
         rng: random.Random,
         mix: int = 1,
+        resident: bytearray | None = None,
     ) -> None:
         """`use` knows the session with what `pending` says.
 
@@ -77,6 +78,7 @@ class ChunkSampler:
           there: of the same layout; told of changes by the caller.
           lengths: bytes of each shard.
           mix: how many chunks hits are drawn from at a time, where so many have any.
+          resident: a byte a shard, where `there` does not know what is; None: it does.
         """
         all_pending = bool(pending.all())
         self._pending = Slots(layout.used if all_pending else layout.slots(pending))
@@ -85,6 +87,7 @@ class ChunkSampler:
         before = np.concatenate(([0], np.cumsum(left, dtype=np.int64)))
         self._left_of: list[int] = np.diff(before[layout.first_segment]).tolist()
         self._layout, self._there, self._lengths = layout, there, lengths
+        self._resident = there.resident if resident is None else resident
         self._use, self._mix = use, mix
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._menu, self._menu_version = Menu(), -1
@@ -102,7 +105,7 @@ class ChunkSampler:
     def pending(self) -> int:
         return self._pending.count
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
         """Fewer than asked for, or none, also when the rotation has nothing for this session at the moment.
 
         What was taken before is in the reader's node by now, which opens shards as they are leased: chunks of which
@@ -122,6 +125,10 @@ class ChunkSampler:
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
+            if store_bytes is not None and not self._resident[shard]:
+                if store_bytes <= 0:
+                    break
+                store_bytes -= int(self._lengths[shard])
             self._leave(shard, window.pop())
             self._take_in_hand(shard)
             taken.append(shard)

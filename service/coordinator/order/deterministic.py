@@ -20,10 +20,14 @@ class Deterministic:
     """
 
     def __init__(
-        self, order: BlockOrder, pending: npt.NDArray[np.bool_], lengths: Sequence[int] | npt.NDArray[np.uint64]
+        self,
+        order: BlockOrder,
+        pending: npt.NDArray[np.bool_],
+        lengths: Sequence[int] | npt.NDArray[np.uint64],
+        resident: bytearray,
     ) -> None:
-        """`pending`: shape [shards]. `lengths`: bytes of each shard."""
-        self._order, self._lengths = order, lengths
+        """`pending`: shape [shards]. `lengths`: bytes of each shard. `resident`: a byte a shard, kept by the caller."""
+        self._order, self._lengths, self._resident = order, lengths, resident
         self._pending = Slots(pending)
         # All before this block have been taken, but for those of _again.
         self._following = order.first_of(pending)
@@ -33,8 +37,8 @@ class Deterministic:
     def pending(self) -> int:
         return self._pending.count
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
-        """At least one block, whatever its size."""
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
+        """At least one block, whatever its size; but none where one that comes next has to wait for `store_bytes`."""
         taken: list[int] = []
         size_bytes = 0
         while self._pending.count:
@@ -43,6 +47,11 @@ class Deterministic:
             size_bytes += sum(int(self._lengths[shard]) for shard in block)
             if taken and (len(taken) + len(block) > n or size_bytes > max_bytes):
                 break
+            if store_bytes is not None:
+                missing_bytes = sum(int(self._lengths[shard]) for shard in block if not self._resident[shard])
+                if missing_bytes and store_bytes <= 0:
+                    break
+                store_bytes -= missing_bytes
             if again:
                 heapq.heappop(self._again)
             else:

@@ -40,8 +40,11 @@ class Sampler(Protocol):
     def pending(self) -> int:
         """How many shards could be taken."""
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
-        """Up to `n` shards, no longer pending, of together at most `max_bytes`; the first is given at any size."""
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
+        """Up to `n` shards, no longer pending, of together at most `max_bytes`; the first is given at any size.
+
+        `store_bytes`: how much of it may be missing; None: any. Whatever is left of it pays for one whole shard.
+        """
 
     def give_back(self, shards: Iterable[int]) -> None:
         """These are pending again. Shards that are pending already stay so."""
@@ -67,6 +70,9 @@ class ResidentFirst:
     left; what is missing since then comes in anywhere among the others: not before them, or jobs that hear of the same
     evictions would read in step. Invariant: a pending shard stands in the window of its kind, or among the news, or
     that window does not hold all of its kind, and is drawn anew when empty.
+
+    Where there is a limit on what may be missing, that is used first: it comes in all the time, and what is not used is
+    lost. So the store works while the job computes on what is resident, as SiloD has it (EuroSys'23, equation 4).
     """
 
     def __init__(
@@ -75,10 +81,15 @@ class ResidentFirst:
         resident: bytearray,
         lengths: Sequence[int] | npt.NDArray[np.uint64],
         rng: random.Random,
+        there: bytearray | None = None,
     ) -> None:
-        """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes."""
+        """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes.
+
+        `there`: what really is resident, where that is another than what the order goes by.
+        """
         self._pending = Slots(pending)
         self._is_resident, self._lengths = resident, lengths
+        self._there = resident if there is None else there
         self._rng = np.random.default_rng(rng.getrandbits(64))
         # Of each kind what is taken next, the next one last; and how many more there are, as far as known.
         self._hits, self._more_hits = array("I"), _UNKNOWN
@@ -90,15 +101,19 @@ class ResidentFirst:
     def pending(self) -> int:
         return self._pending.count
 
-    def take(self, n: int, max_bytes: int) -> list[int]:
+    def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
         taken: list[int] = []
         size_bytes = 0
         while len(taken) < n and self._pending.count:
-            window = self._next()
+            window = (self._next_missing() if store_bytes and store_bytes > 0 else None) or self._next()
             shard = window[-1]
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
+            if store_bytes is not None and not self._there[shard]:
+                if store_bytes <= 0:
+                    break
+                store_bytes -= int(self._lengths[shard])
             window.pop()
             self._pending.remove(shard)
             taken.append(shard)
@@ -144,6 +159,21 @@ class ResidentFirst:
                     misses.extend(found)
                 else:
                     self._forget()  # bytes of the table have changed that nobody has told of yet
+
+    def _next_missing(self) -> array[int] | None:
+        """As `_next`; None where nothing is known to be missing."""
+        if self._there is not self._is_resident:
+            return None  # its order goes by something else
+        misses, is_pending, is_resident = self._misses, self._pending, self._is_resident
+        while True:
+            while misses:
+                if misses[-1] in is_pending and not is_resident[misses[-1]]:
+                    return misses
+                misses.pop()
+            if not self._more_misses:
+                return None
+            found, self._more_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+            misses.extend(found)
 
     def _look_at(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         self._news.append(shards)

@@ -60,7 +60,7 @@ def key_of(session: Asker, shards: Shards) -> tuple[str, int, int]:
 
 
 def deterministic(session: Asker, shards: Shards, order: BlockOrder) -> Deterministic:
-    return Deterministic(order, session.pending_mask(), shards.lengths)
+    return Deterministic(order, session.pending_mask(), shards.lengths, shards.resident)
 
 
 def homogeneous(
@@ -69,7 +69,7 @@ def homogeneous(
     """For a data set that is not cached by chunks."""
     layout, there = units
     use = AllAtOnce(layout.chunks)
-    return ChunkSampler(layout, session.pending_mask(), (), there, shards.lengths, use, rng)
+    return ChunkSampler(layout, session.pending_mask(), (), there, shards.lengths, use, rng, resident=shards.resident)
 
 
 def _units_of(session: Asker, shards: Shards) -> int:

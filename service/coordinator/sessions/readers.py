@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.early_leaving import EarlyLeaving
 from tfquiver.service.coordinator.sessions.session import DatasetView, LeaseResult, LeaseState, Reader, Session
@@ -26,9 +27,12 @@ class ReaderRequest:
 
 
 class Readers:
-    def __init__(self, decisions: Decisions, view: Callable[[bytes], DatasetView]) -> None:
-        """`view(digest_id)`: called when a session leases."""
+    def __init__(
+        self, decisions: Decisions, view: Callable[[bytes], DatasetView], budgets: Budgets, probed: Set[str]
+    ) -> None:
+        """As Sessions."""
         self._decisions, self._book, self._view = decisions, decisions.book, view
+        self._budgets, self._probed = budgets, probed
         self._early_leaving = EarlyLeaving(decisions)
 
     def open(
@@ -102,7 +106,7 @@ class Readers:
             assert session.sampler
             session.last_progress = session.last_used
             places = tuple(map(session.sampler.place, shards))
-            result = LeaseResult(LeaseState.LEASED, tuple(shards), places)
+            result = LeaseResult(LeaseState.LEASED, tuple(shards), places, session.job in self._probed)
             reader.draining = False
         else:
             reader.draining = draining
@@ -156,7 +160,22 @@ class Readers:
             session.sampler = view.sampler(session, session.draws())
         if session.sampler is None:
             return []
-        return session.lease(reader, max_shards, max_bytes, view, wanted)
+        bypass, budgets = session.job in self._probed, self._budgets
+        if not budgets.in_use:
+            return session.lease(reader, max_shards, max_bytes, view, wanted, bypass=bypass)
+        left = budgets.left_bytes(session.job)
+        shards = session.lease(reader, max_shards, max_bytes, view, wanted, left, bypass)
+        if not shards and left is not None and left <= 0 and session.sampler.pending:
+            budgets.held_back(session.job)
+        self._charge(session, view, [shard for shard in shards if bypass or not view.resident[shard]], bypass)
+        return shards
+
+    def _charge(self, session: Session, view: DatasetView, missing: list[int], bypass: bool) -> None:
+        shared = [] if bypass else [shard for shard in missing if view.shared(shard)]
+        alone_bytes = sum(int(view.lengths[shard]) for shard in set(missing).difference(shared))
+        self._budgets.leased(session.job, alone_bytes)
+        lengths = [int(view.lengths[shard]) for shard in shared]
+        self._budgets.leased_for_all(session.job, session.digest_id, shared, lengths)
 
     def _ack(self, session: Session, shards: Iterable[int], presumed: bool) -> None:
         fresh = session.not_acked(shards, presumed)

@@ -39,6 +39,9 @@ class DatasetView(Protocol):
     def lengths(self) -> Sequence[int] | npt.NDArray[np.uint64]:
         """Raw bytes of each shard."""
 
+    def shared(self, shard: int) -> bool:
+        """Whether one that is fetched now becomes resident for all jobs of the data set, by turns."""
+
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
         """For a session that begins, or goes on with what it has pending. None: not yet; it waits."""
 
@@ -51,11 +54,12 @@ class LeaseState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """`places`: of each of `shards`."""
+    """`places`: of each of `shards`. `bypass`: they are read past the cache."""
 
     state: LeaseState
     shards: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
+    bypass: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -236,21 +240,38 @@ class Session:
         return sorted(dropped)
 
     def lease(
-        self, reader: Reader, max_shards: int, max_bytes: int, view: DatasetView, wanted: Sequence[int] = ()
+        self,
+        reader: Reader,
+        max_shards: int,
+        max_bytes: int,
+        view: DatasetView,
+        wanted: Sequence[int] = (),
+        store_bytes: float | None = None,
+        bypass: bool = False,
     ) -> list[int]:
-        """Takes pending shards for `reader`: those of `wanted`, or, when that is empty, any.
+        """Takes pending shards for `reader`: those of `wanted`, all or none, or, when that is empty, any.
 
         Near the end readers get fewer at a time, so that they end together.
+
+        Args:
+          store_bytes: as in Sampler.take.
+          bypass: all of them are read from the store.
         """
         assert self.sampler
         if wanted:
             free = (shard for shard in wanted if shard not in self._holders and shard not in self.acked)
             shards = list(dict.fromkeys(free))
+            if store_bytes is not None and store_bytes <= 0 and (bypass or not all(view.resident[s] for s in shards)):
+                return []
             self.sampler.remove(shards)
         else:
             fair_share = -(-self.sampler.pending // (2 * len(self.readers))) if len(self.readers) > 1 else max_shards
-            shards = self.sampler.take(min(max_shards, fair_share), max_bytes)
-        hits = sum(view.resident[shard] for shard in shards)
+            if bypass and store_bytes is not None:
+                if store_bytes <= 0:
+                    return []
+                max_bytes, store_bytes = min(max_bytes, max(1, int(store_bytes))), None
+            shards = self.sampler.take(min(max_shards, fair_share), max_bytes, store_bytes)
+        hits = 0 if bypass else sum(view.resident[shard] for shard in shards)
         self.counters.resident_leases += hits
         self.counters.missing_leases += len(shards) - hits
         again = self._maybe_delivered.intersection(shards)

@@ -9,12 +9,13 @@ out nothing.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
 
 from tfquiver.clock import Clock
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.admission import Admission
 from tfquiver.service.coordinator.sessions.decisions import Decisions, SessionLimits
 from tfquiver.service.coordinator.sessions.readers import Readers
@@ -28,6 +29,8 @@ class Sessions:
     Args:
       view: called when a session leases, with a digest id.
       changed: told the id of a session whose readers, told WAIT, may ask again.
+      budgets: what jobs may read from the store; None: whatever they ask for.
+      probed: jobs that read past the cache, as long as they are in it.
     """
 
     def __init__(
@@ -38,12 +41,14 @@ class Sessions:
         view: Callable[[bytes], DatasetView],
         changed: Callable[[str], None] = lambda _: None,
         limits: SessionLimits | None = None,
+        budgets: Budgets | None = None,
+        probed: Set[str] = frozenset(),
     ) -> None:
         self._decisions = Decisions(clock, journal, changed, limits or SessionLimits())
         self._book = self._decisions.book
         self.resumptions = self._book.resumptions
         self.admission = Admission(self._decisions, rng)
-        self.readers = Readers(self._decisions, view)
+        self.readers = Readers(self._decisions, view, budgets if budgets is not None else Budgets(clock), probed)
 
     # What happens to nodes and data sets.
 
@@ -68,6 +73,14 @@ class Sessions:
         for session in self._book.of_digest(digest_id):
             if session.sampler:
                 session.sampler.residency_changed(shards)
+
+    def jobs_of(self) -> dict[bytes, frozenset[str]]:
+        """Who reads each data set now."""
+        jobs: dict[bytes, set[str]] = {}
+        for session in self._book:
+            if session.readers and session.gives_out:
+                jobs.setdefault(session.digest_id, set()).add(session.job)
+        return {digest_id: frozenset(its) for digest_id, its in jobs.items()}
 
     def samplers_anew(self, digest_id: bytes) -> None:
         """The data set is cached in another way from now on."""

@@ -6,14 +6,15 @@ import asyncio
 import random
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 
 
 class NodeOrders:
     """Lives on one event loop."""
 
-    def __init__(self, caching: Caching) -> None:
-        self._caching, self._rotations = caching, caching.rotations
+    def __init__(self, caching: Caching, budgets: Budgets) -> None:
+        self._caching, self._rotations, self._budgets = caching, caching.rotations, budgets
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._released = 0
@@ -22,7 +23,8 @@ class NodeOrders:
 
     @property
     def version(self) -> int:
-        return self._first_version + self._rotations.orders + self._caching.settings_set + self._released
+        decided = self._rotations.orders + self._caching.settings_set + self._budgets.orders
+        return self._first_version + decided + self._released
 
     async def newer(self, version: int, wait_s: float) -> pb2.OrdersReply:
         """Those of now, as soon as they are not those of `version`."""
@@ -43,6 +45,7 @@ class NodeOrders:
                 load=decision.load,
                 urgent=len(decision.urgent),
                 evict=decision.evict,
+                load_bytes_per_s=self._budgets.told(digest_id),
             )
         self._reply = reply
         return reply

@@ -45,6 +45,7 @@ class ChunkLoads:
         if refill_bytes_per_s:
             self._bucket = TokenBucket(refill_bytes_per_s, refill_bytes_per_s * _BURST_S, clock.now())
         self._refill_from_s = 0.0
+        self._limits: dict[bytes, TokenBucket] = {}  # of data sets that have a rate
         self._plan = LoadPlan(self._lacks, self._has_room)
         self._maps: Mapping[bytes, ChunkMap] = {}
         self._landing_bytes = 0
@@ -68,10 +69,24 @@ class ChunkLoads:
         """Those that are under way."""
         return len(self._tasks)
 
-    def replace(self, chunks: Sequence[ChunkLoad], maps: Mapping[bytes, ChunkMap]) -> None:
-        """These instead of all that were to be loaded. `maps`: of their data sets."""
-        self._maps = maps
-        self._plan.replace(chunks, self._clock.now())
+    def replace(
+        self, chunks: Sequence[ChunkLoad], maps: Mapping[bytes, ChunkMap], bytes_per_s: Mapping[bytes, float]
+    ) -> None:
+        """These instead of all that were to be loaded.
+
+        Args:
+          maps: of their data sets.
+          bytes_per_s: what this node may load of those that have a rate.
+        """
+        self._maps, now = maps, self._clock.now()
+        limits, self._limits = self._limits, {}
+        for digest_id, rate in bytes_per_s.items():
+            bucket = self._limits[digest_id] = limits.get(digest_id) or TokenBucket(rate, rate * _BURST_S, now)
+            bucket.refill_at(rate, rate * _BURST_S, now)
+            self._plan.hold(digest_id, now + bucket.take(0, now))
+        for digest_id in limits.keys() - bytes_per_s.keys():
+            self._plan.hold(digest_id, now)
+        self._plan.replace(chunks, now)
         self._wake.set()
 
     async def close(self) -> None:
@@ -113,6 +128,9 @@ class ChunkLoads:
         map = self._maps[load.digest_id]
         size_bytes = int(map.entry_bytes[load.shard])
         self._landing_bytes += size_bytes
+        if load.digest_id in self._limits:
+            now, raw_bytes = self._clock.now(), int(map.digest.lengths[load.shard])
+            self._plan.hold(load.digest_id, now + self._limits[load.digest_id].take(raw_bytes, now))
         task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._landed(task, load, size_bytes))

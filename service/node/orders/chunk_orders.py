@@ -195,7 +195,10 @@ class ChunkOrders:
             went = await self._drop_duplicates(together) and went
         loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
-        self._loads.replace(loads, maps)
+        rates = {
+            its.digest_id: its.load_bytes_per_s / max(1, len(quotas)) for its in newest if its.load_bytes_per_s > 0
+        }
+        self._loads.replace(loads, maps, rates)
         self._look_again = bool(loads) and len(quotas) > 1
         return went and whole and len(maps) == len(newest)
 

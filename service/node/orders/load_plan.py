@@ -53,6 +53,7 @@ class LoadPlan:
         self._lacks, self._has_room = lacks, has_room
         self._sweeps: dict[bytes, list[_Sweep]] = {}  # of each data set, most urgent chunk first
         self._turn = 0
+        self._held_until_s: dict[bytes, float] = {}
         self._swept_s = 0.0
         self._under_way: dict[tuple[bytes, int], Load] = {}
         self._failures: dict[tuple[bytes, int], int] = {}
@@ -66,6 +67,7 @@ class LoadPlan:
         ordered = {(load.digest_id, shard) for load in chunks for shard in load.shards}
         self._failures = {key: count for key, count in self._failures.items() if key in ordered}
         self._not_before_s = {key: at_s for key, at_s in self._not_before_s.items() if key in ordered}
+        self._held_until_s = {key: at_s for key, at_s in self._held_until_s.items() if key in self._sweeps}
         self._swept_s = now
 
     def next(self, now: float, urgent: bool) -> Load | None:
@@ -77,12 +79,18 @@ class LoadPlan:
         datasets = list(self._sweeps)
         for turn in range(len(datasets)):
             place = (self._turn + turn) % len(datasets)
+            if now < self._held_until_s.get(datasets[place], now):
+                continue
             for sweep in self._sweeps[datasets[place]]:
                 if sweep.load.urgent is urgent and (found := self._next_of(sweep, now)):
                     self._turn = place + 1
                     self._under_way[found.key] = found
                     return found
         return None
+
+    def hold(self, digest_id: bytes, until_s: float) -> None:
+        """Nothing more of this data set until then."""
+        self._held_until_s[digest_id] = until_s
 
     def ended(self, load: Load, now: float, failed: bool) -> None:
         """It stands now, or it could not be had."""
@@ -102,7 +110,8 @@ class LoadPlan:
         """When to ask again though nothing has happened; None: not before something has."""
         if not self._sweeps:
             return None
-        due_s = min([self._swept_s + SWEEP_AGAIN_S, *self._not_before_s.values()])
+        held_s = (until_s for until_s in self._held_until_s.values() if until_s > now)
+        due_s = min([self._swept_s + SWEEP_AGAIN_S, *self._not_before_s.values(), *held_s])
         return max(0.0, due_s - now)
 
     def _next_of(self, sweep: _Sweep, now: float) -> Load | None:

@@ -46,11 +46,12 @@ class Fetcher:
         passes = BoundedReads(_PARALLEL_PASSES, _MOST_HUNG, limit_s)
         self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
 
-    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
+    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False) -> VerifiedShard | None:
         """The shard; None: look on the disk again, another reader's pass over its file has just gone by it.
 
         Args:
           keep: whether the other shards of a compressed file are kept, too.
+          bypass: of a compressed file, only with others that bypass the cache.
 
         Raises:
           StaleDigestError: the object is not what the digest says; names object and offset.
@@ -58,7 +59,7 @@ class Fetcher:
           DataLossError: a damaged compressed stream.
         """
         if ref.file.compression != "none":
-            return await self._passes.fetch(digest, ref, keep)
+            return await self._passes.fetch(digest, ref, keep, bypass)
         return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
 
     async def close(self) -> None:

@@ -17,6 +17,8 @@ from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.metered_store import MeteredStore
 from tfquiver.stores.attempts import Attempts
 
+_Key = tuple[bytes, int, bool]  # digest id, file, and whether it is read past the cache
+
 
 @dataclass(slots=True)
 class _Pass:
@@ -61,12 +63,12 @@ class FilePasses:
     ) -> None:
         self._store_for, self._place, self._again, self._deadline_s = store_for, place, again, deadline_s
         self._reads = reads
-        self._passes: dict[tuple[bytes, int], _Pass] = {}
+        self._passes: dict[_Key, _Pass] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard | None:
+    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False) -> VerifiedShard | None:
         """As Fetcher.fetch: None when the pass that is over had gone by the shard before it was wanted."""
-        key = (digest.digest_id, ref.file_index)
+        key = (digest.digest_id, ref.file_index, bypass)
         current = self._passes.get(key)
         started = current is None
         if current is None:
@@ -88,7 +90,7 @@ class FilePasses:
         await self._reads.close()
         await asyncio.gather(*self._running)
 
-    async def _run(self, key: tuple[bytes, int], current: _Pass) -> None:
+    async def _run(self, key: _Key, current: _Pass) -> None:
         trouble: errors.TfquiverError | None = None
         uri = current.digest.files[current.file_index].uri
         try:
@@ -101,7 +103,7 @@ class FilePasses:
             current.stop = True
             self._end(key, current, trouble)
 
-    def _end(self, key: tuple[bytes, int], current: _Pass, trouble: errors.TfquiverError | None) -> None:
+    def _end(self, key: _Key, current: _Pass, trouble: errors.TfquiverError | None) -> None:
         del self._passes[key]
         with current.lock:
             left, current.wanted = current.wanted, {}

@@ -43,6 +43,7 @@ class ReaderCalls:
     def __init__(self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open) -> None:
         self._coordinator = coordinator
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
+        self.bypassed: set[int] = set()  # of these, those that are to be read past the cache
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
         self._request = pb.OpenReaderRequest(
             session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
@@ -83,6 +84,8 @@ class ReaderCalls:
         reply = await self._coordinator.lease(request)
         if reply.state not in _STATES:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
+        self.bypassed.difference_update(lease.shard for lease in reply.leases)
+        self.bypassed.update(lease.shard for lease in reply.leases if lease.bypass)
         placed = [lease for lease in reply.leases if lease.unit or lease.HasField("block")]
         blocks = Counter(lease.block.position for lease in placed if lease.block.records)
         for lease in placed:
@@ -90,6 +93,11 @@ class ReaderCalls:
             shards = blocks[block.position] if block.records else 0
             self.places[lease.shard] = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
         return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
+
+    def forget(self, shards: Iterable[int]) -> None:
+        for shard in shards if self.places else ():
+            self.places.pop(shard, None)
+        self.bypassed.difference_update(shards)
 
     async def ack(self, shards: Sequence[int], presumed: bool) -> None:
         """`presumed`: as in AckRequest. Raises NotFoundError when the reader has to be opened again."""

@@ -90,8 +90,8 @@ class ReaderShell:
                 self._apply(self._session.credit(frame.credit_bytes))
             case frames.Leaving() if self._session:
                 self._leaving = True
-            case frames.Ack() if self._session:
-                self._forget_places(frame.shards)
+            case frames.Ack() if self._session and self._calls:
+                self._calls.forget(frame.shards)
                 self._apply(self._session.ack(frame.shards))
             case frames.Want() if self._session:
                 self._apply(self._session.want(frame.shards))
@@ -214,14 +214,14 @@ class ReaderShell:
     # Instructions.
 
     def _apply(self, ordered: Iterable[instructions.Instruction]) -> None:
-        fetches = self._fetches
-        assert fetches
+        fetches, calls = self._fetches, self._calls
+        assert fetches and calls
         for instruction in ordered:
             match instruction:
                 case instructions.Send():
                     self._send(instruction.shard)
                 case instructions.Fetch():
-                    fetches.start(instruction)
+                    fetches.start(instruction, bypass=instruction.shard in calls.bypassed)
                 case instructions.Lease():
                     self._start_lease(instruction)
                 case instructions.AcksWaiting():
@@ -247,11 +247,6 @@ class ReaderShell:
         place = self._calls.places.get(shard, frames.NO_PLACE)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
         self.socket.send(frame, ready.fd)
-
-    def _forget_places(self, shards: Iterable[int]) -> None:
-        assert self._calls
-        for shard in shards if self._calls.places else ():
-            self._calls.places.pop(shard, None)
 
     def _start_lease(self, order: instructions.Lease) -> None:
         if self._lease_task:

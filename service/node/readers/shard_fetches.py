@@ -47,11 +47,12 @@ class ShardFetches:
         self._ready: dict[int, ReadyShard] = {}
         self._closed = False
 
-    def start(self, order: Fetch) -> None:
+    def start(self, order: Fetch, bypass: bool = False) -> None:
+        """`bypass`: as in ShardSource.get."""
         if self._closed:
             return
-        if order.after_s or order.drop_first:
-            self._start_one(order)
+        if order.after_s or order.drop_first or bypass:
+            self._start_one(order, bypass)
             return
         self._in_batches.add(order.shard)
         self._batch.append(order)
@@ -75,8 +76,8 @@ class ShardFetches:
         for shard in (*self._tasks, *self._ready, *self._in_batches):
             self.discard(shard)
 
-    def _start_one(self, order: Fetch) -> None:
-        self._tasks[order.shard] = asyncio.get_running_loop().create_task(self._fetch(order))
+    def _start_one(self, order: Fetch, bypass: bool = False) -> None:
+        self._tasks[order.shard] = asyncio.get_running_loop().create_task(self._fetch(order, bypass))
 
     def _start_batches(self) -> None:
         orders, self._batch = self._batch, []
@@ -105,9 +106,9 @@ class ShardFetches:
             else:
                 self._start_one(order)
 
-    async def _fetch(self, order: Fetch) -> None:
+    async def _fetch(self, order: Fetch, bypass: bool) -> None:
         try:
-            ready = await self._get(order)
+            ready = await self._get(order, bypass)
         except errors.TfquiverError as error:
             self._failed(order.shard, error)
         except OSError as error:  # descriptors or memory run out: others will give theirs back
@@ -122,12 +123,12 @@ class ShardFetches:
             self._ready[order.shard] = ready
             self._on_ready(order.shard)
 
-    async def _get(self, order: Fetch) -> ReadyShard:
+    async def _get(self, order: Fetch, bypass: bool) -> ReadyShard:
         if order.after_s:
             await asyncio.sleep(order.after_s)
         if order.drop_first:
             await self._source.drop(self._digest.hashes[order.shard].tobytes(), "its reader found it bad")
-        return await self._source.get(self._digest, order.shard, order.owner)
+        return await self._source.get(self._digest, order.shard, order.owner, bypass)
 
     def _failed(self, shard: int, error: errors.TfquiverError) -> None:
         self._tasks.pop(shard, None)

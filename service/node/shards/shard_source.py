@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,17 +79,21 @@ class ShardSource:
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
-    async def get(self, digest: Digest, index: int, owner: str) -> ReadyShard:
+    async def get(self, digest: Digest, index: int, owner: str, bypass: bool = False) -> ReadyShard:
         """A shard of `digest`, ready to be handed over; the caller closes it.
 
         Args:
           owner: node id of the node that keeps it; this node's: it is kept here; "": nobody does.
+          bypass: from the store and nowhere else, joined with nobody's fetch, and kept nowhere: what a job without
+            the cache would have (Quiver, FAST'20, section 5.3).
 
         Raises:
           StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
           ResourceExhaustedError: out of descriptors or memory.
         """
         ref = digest.shard(index)
+        if bypass:
+            return await self._past_the_cache(digest, ref)
         try:
             return await self._get(digest, ref, owner)
         except NoMemoryError as error:
@@ -109,6 +114,14 @@ class ShardSource:
             self._disk.used(ref.hash)
         self._stats.hit(ready)
         return ready
+
+    async def _past_the_cache(self, digest: Digest, ref: ShardRef) -> ReadyShard:
+        with self._reader_waits():
+            while (shard := await self._fetcher.fetch(digest, ref, keep=False, bypass=True)) is None:
+                pass
+            self._stats.bypasses += 1
+            self._stats.bypass_bytes += ref.length_bytes
+            return await self._reads.run(ReadyShard.from_bytes, shard.raw, shard.crc32c, "store")
 
     async def load(self, digest: Digest, index: int) -> None:
         """Gets a shard because it was ordered, for nobody yet.
@@ -240,8 +253,7 @@ class ShardSource:
                     logging.WARNING, "shard %d from its owner: %s; reading it from the store", 5, ref.index, error
                 )
         keep = owner == self._node_id
-        self._reading += for_reader
-        try:
+        with self._reader_waits() if for_reader else contextlib.nullcontext():
             while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
                 if ready := await self._here(ref):
                     return ready
@@ -252,9 +264,15 @@ class ShardSource:
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
+
+    @contextlib.contextmanager
+    def _reader_waits(self) -> Iterator[None]:
+        self._reading += 1
+        try:
+            yield
         finally:
-            self._reading -= for_reader
-            if for_reader and not self._reading:
+            self._reading -= 1
+            if not self._reading:
                 self.on_spare()
 
     async def _here(self, ref: ShardRef) -> ReadyShard | None:

@@ -27,6 +27,8 @@ class Stats:
     hit_bytes: int = 0
     peer_bytes: int = 0
     peer_mismatches: int = 0
+    bypasses: int = 0
+    bypass_bytes: int = 0
 
     def count(self, ready: ReadyShard) -> None:
         """A reader has been given it, who was the first to ask."""

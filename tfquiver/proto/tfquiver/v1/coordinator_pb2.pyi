@@ -504,6 +504,137 @@ class GetCacheRequest(_message.Message):
 Global___GetCacheRequest: _TypeAlias = GetCacheRequest  # noqa: Y015
 
 @_typing.final
+class AllocateCacheSizeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    ALLOCATION_BYTES_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    allocation_bytes: _builtins.int
+    """on the nodes' disks"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        allocation_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_bytes", b"allocation_bytes", "digest_id", b"digest_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateCacheSizeRequest: _TypeAlias = AllocateCacheSizeRequest  # noqa: Y015
+
+@_typing.final
+class AllocateRemoteIORequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """as ListSessions names it"""
+    bytes_per_s: _builtins.float
+    """of raw records; 0: takes it back"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        bytes_per_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateRemoteIORequest: _TypeAlias = AllocateRemoteIORequest  # noqa: Y015
+
+@_typing.final
+class AllocateRemoteIOReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateRemoteIOReply: _TypeAlias = AllocateRemoteIOReply  # noqa: Y015
+
+@_typing.final
+class ListRemoteIORequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRemoteIORequest: _TypeAlias = ListRemoteIORequest  # noqa: Y015
+
+@_typing.final
+class ListRemoteIOReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteIO]: ...
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___RemoteIO] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRemoteIOReply: _TypeAlias = ListRemoteIOReply  # noqa: Y015
+
+@_typing.final
+class RemoteIO(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    ALLOCATED_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    USED_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    allocated_bytes_per_s: _builtins.float
+    pinned: _builtins.bool
+    """by AllocateRemoteIO; else a policy has decided it"""
+    effective_bytes_per_s: _builtins.float
+    """with what it is lent, or without what it lends, just now"""
+    used_bytes_per_s: _builtins.float
+    """in the last second or so"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        allocated_bytes_per_s: _builtins.float = ...,
+        pinned: _builtins.bool = ...,
+        effective_bytes_per_s: _builtins.float = ...,
+        used_bytes_per_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated_bytes_per_s", b"allocated_bytes_per_s", "effective_bytes_per_s", b"effective_bytes_per_s", "job", b"job", "pinned", b"pinned", "used_bytes_per_s", b"used_bytes_per_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteIO: _TypeAlias = RemoteIO  # noqa: Y015
+
+@_typing.final
 class OrdersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -572,9 +703,14 @@ class DatasetOrders(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     URGENT_FIELD_NUMBER: _builtins.int
     EVICT_FIELD_NUMBER: _builtins.int
+    LOAD_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     urgent: _builtins.int
     """so many of `load`, from its beginning: some session waits for them; the others take"""
+    load_bytes_per_s: _builtins.float
+    """What all nodes together may load of it, urgent or not: each takes its part. 0: as fast as they can. A node that does
+    not know this field loads as fast as it can; its jobs are charged all the same, and are leased less.
+    """
     @_builtins.property
     def setting(self) -> _types_pb2.CacheSetting: ...
     @_builtins.property
@@ -595,10 +731,11 @@ class DatasetOrders(_message.Message):
         load: _abc.Iterable[_builtins.int] | None = ...,
         urgent: _builtins.int = ...,
         evict: _abc.Iterable[_builtins.int] | None = ...,
+        load_bytes_per_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "evict", b"evict", "load", b"load", "setting", b"setting", "urgent", b"urgent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "evict", b"evict", "load", b"load", "load_bytes_per_s", b"load_bytes_per_s", "setting", b"setting", "urgent", b"urgent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1200,6 +1337,7 @@ class LeasedShard(_message.Message):
     RESIDENT_FIELD_NUMBER: _builtins.int
     UNIT_FIELD_NUMBER: _builtins.int
     BLOCK_FIELD_NUMBER: _builtins.int
+    BYPASS_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     """index in the digest"""
     owner: _builtins.str
@@ -1207,6 +1345,11 @@ class LeasedShard(_message.Message):
     resident: _builtins.bool
     unit: _builtins.int
     """homogeneous sessions: stripe unit + 1; shards of two units are not to be mixed. 0: may be"""
+    bypass: _builtins.bool
+    """The job is being measured without the cache: fetch it from the store, past memory, disk and peers, join nobody else's
+    fetch, and keep nothing. A node that does not know this field reads it as ever: the job is then measured with the
+    cache, and its store bytes, which are charged, are fewer than that.
+    """
     @_builtins.property
     def block(self) -> Global___BlockPlace:
         """Deterministic sessions; see docs/decisions/0009-order.md. A block is handed out whole, in one reply: all of it that
@@ -1221,10 +1364,11 @@ class LeasedShard(_message.Message):
         resident: _builtins.bool = ...,
         unit: _builtins.int = ...,
         block: Global___BlockPlace | None = ...,
+        bypass: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "owner", b"owner", "resident", b"resident", "shard", b"shard", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "bypass", b"bypass", "owner", b"owner", "resident", b"resident", "shard", b"shard", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

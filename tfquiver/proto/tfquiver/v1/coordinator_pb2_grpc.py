@@ -60,6 +60,21 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
                 )
+        self.AllocateCacheSize = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/AllocateCacheSize',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateCacheSizeRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+                )
+        self.AllocateRemoteIO = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/AllocateRemoteIO',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIORequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIOReply.FromString,
+                )
+        self.ListRemoteIO = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ListRemoteIO',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.FromString,
+                )
         self.Heartbeat = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Heartbeat',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatRequest.SerializeToString,
@@ -216,6 +231,32 @@ class CoordinatorServicer(object):
 
     def GetCache(self, request, context):
         """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllocateCacheSize(self, request, context):
+        """So many bytes of a data set are kept, on all nodes together: for an outside scheduler, as if a person had set it. All
+        of it, where it fits; else by chunks, where there is room for two; else what comes first; 0: nothing. Chunks that
+        there are stay where they can. Durable when it returns; idempotent; SetCache with an empty setting takes it back.
+        The reply says what was fixed. For its owners and admins. Errors: as SetCache.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllocateRemoteIO(self, request, context):
+        """What a job may read from the store. It is lent what other jobs with an allocation do not use, and gets its own back
+        when it has to wait. Durable when it returns; idempotent; a job that is yet to come has it then. For admins.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 jobs have one).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRemoteIO(self, request, context):
+        """Read-only: the caller's jobs (all, for admins) that have an allocation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -406,6 +447,21 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.GetCache,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.SerializeToString,
+            ),
+            'AllocateCacheSize': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateCacheSize,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateCacheSizeRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.SerializeToString,
+            ),
+            'AllocateRemoteIO': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateRemoteIO,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIORequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIOReply.SerializeToString,
+            ),
+            'ListRemoteIO': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRemoteIO,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
@@ -652,6 +708,57 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/GetCache',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetCacheRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AllocateCacheSize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/AllocateCacheSize',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateCacheSizeRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2.CacheSetting.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AllocateRemoteIO(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/AllocateRemoteIO',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIORequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AllocateRemoteIOReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListRemoteIO(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ListRemoteIO',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

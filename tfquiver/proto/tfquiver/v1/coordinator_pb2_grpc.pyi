@@ -68,6 +68,19 @@ class CoordinatorStub:
     """
     GetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]
     """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
+    AllocateCacheSize: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AllocateCacheSizeRequest, _types_pb2.CacheSetting]
+    """So many bytes of a data set are kept, on all nodes together: for an outside scheduler, as if a person had set it. All
+    of it, where it fits; else by chunks, where there is room for two; else what comes first; 0: nothing. Chunks that
+    there are stay where they can. Durable when it returns; idempotent; SetCache with an empty setting takes it back.
+    The reply says what was fixed. For its owners and admins. Errors: as SetCache.
+    """
+    AllocateRemoteIO: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AllocateRemoteIORequest, _coordinator_pb2.AllocateRemoteIOReply]
+    """What a job may read from the store. It is lent what other jobs with an allocation do not use, and gets its own back
+    when it has to wait. Durable when it returns; idempotent; a job that is yet to come has it then. For admins.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 jobs have one).
+    """
+    ListRemoteIO: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]
+    """Read-only: the caller's jobs (all, for admins) that have an allocation."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
@@ -167,6 +180,19 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     GetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
     """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
+    AllocateCacheSize: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AllocateCacheSizeRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
+    """So many bytes of a data set are kept, on all nodes together: for an outside scheduler, as if a person had set it. All
+    of it, where it fits; else by chunks, where there is room for two; else what comes first; 0: nothing. Chunks that
+    there are stay where they can. Durable when it returns; idempotent; SetCache with an empty setting takes it back.
+    The reply says what was fixed. For its owners and admins. Errors: as SetCache.
+    """
+    AllocateRemoteIO: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AllocateRemoteIORequest, _coordinator_pb2.AllocateRemoteIOReply]  # type: ignore[assignment]
+    """What a job may read from the store. It is lent what other jobs with an allocation do not use, and gets its own back
+    when it has to wait. Durable when it returns; idempotent; a job that is yet to come has it then. For admins.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 jobs have one).
+    """
+    ListRemoteIO: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]  # type: ignore[assignment]
+    """Read-only: the caller's jobs (all, for admins) that have an allocation."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]  # type: ignore[assignment]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
@@ -317,6 +343,37 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
         """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
+
+    @_abc_1.abstractmethod
+    def AllocateCacheSize(
+        self,
+        request: _coordinator_pb2.AllocateCacheSizeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.CacheSetting, _abc.Awaitable[_types_pb2.CacheSetting]]:
+        """So many bytes of a data set are kept, on all nodes together: for an outside scheduler, as if a person had set it. All
+        of it, where it fits; else by chunks, where there is room for two; else what comes first; 0: nothing. Chunks that
+        there are stay where they can. Durable when it returns; idempotent; SetCache with an empty setting takes it back.
+        The reply says what was fixed. For its owners and admins. Errors: as SetCache.
+        """
+
+    @_abc_1.abstractmethod
+    def AllocateRemoteIO(
+        self,
+        request: _coordinator_pb2.AllocateRemoteIORequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AllocateRemoteIOReply, _abc.Awaitable[_coordinator_pb2.AllocateRemoteIOReply]]:
+        """What a job may read from the store. It is lent what other jobs with an allocation do not use, and gets its own back
+        when it has to wait. Durable when it returns; idempotent; a job that is yet to come has it then. For admins.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 jobs have one).
+        """
+
+    @_abc_1.abstractmethod
+    def ListRemoteIO(
+        self,
+        request: _coordinator_pb2.ListRemoteIORequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListRemoteIOReply, _abc.Awaitable[_coordinator_pb2.ListRemoteIOReply]]:
+        """Read-only: the caller's jobs (all, for admins) that have an allocation."""
 
     @_abc_1.abstractmethod
     def Heartbeat(

@@ -60,6 +60,8 @@ class StatusReply(_message.Message):
     PEER_BYTES_FIELD_NUMBER: _builtins.int
     PEER_MISMATCHES_FIELD_NUMBER: _builtins.int
     TOTALS_FIELD_NUMBER: _builtins.int
+    BYPASSES_FIELD_NUMBER: _builtins.int
+    BYPASS_BYTES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -96,6 +98,12 @@ class StatusReply(_message.Message):
     """raw bytes of the peer hits"""
     peer_mismatches: _builtins.int
     """Bodies from peers, since start, that were damaged or other bytes than those asked for. None of them was used."""
+    bypasses: _builtins.int
+    """Shards read from the object store although they might have been here, for jobs that are being measured without the
+    cache; neither hits nor misses.
+    """
+    bypass_bytes: _builtins.int
+    """raw"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -125,10 +133,12 @@ class StatusReply(_message.Message):
         peer_bytes: _builtins.int = ...,
         peer_mismatches: _builtins.int = ...,
         totals: Global___Totals | None = ...,
+        bypasses: _builtins.int = ...,
+        bypass_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

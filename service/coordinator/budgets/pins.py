@@ -1,0 +1,44 @@
+"""What a person, or an outside scheduler, has said that jobs may read from the store; for good. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+
+MAX_PINS = 10_000  # also of jobs that are yet to come
+Record = log_pb2.CommitRecord
+
+
+class Pins:
+    def __init__(self, journal: Callable[[Record], None], changed: Callable[[], None]) -> None:
+        """`journal`: is given each decision; the caller makes it durable."""
+        self._journal, self._changed = journal, changed
+        self.bytes_per_s: dict[str, float] = {}  # by job
+
+    def allocate(self, job: str, bytes_per_s: float) -> None:
+        """0: it has no pin any more. Raises ResourceExhaustedError."""
+        if bytes_per_s and job not in self.bytes_per_s and len(self.bytes_per_s) >= MAX_PINS:
+            raise errors.ResourceExhaustedError(
+                f"job: {MAX_PINS} jobs have an allocation already: take some back (bytes_per_s 0)"
+            )
+        record = _record(job, bytes_per_s)
+        self._journal(record)
+        self.apply(record.remote_io_allocated)
+
+    def apply(self, record: log_pb2.RemoteIoAllocated) -> None:
+        if record.bytes_per_s:
+            self.bytes_per_s[record.job] = record.bytes_per_s
+        else:
+            self.bytes_per_s.pop(record.job, None)
+        self._changed()
+
+    def still(self) -> Callable[[], Iterator[Record]]:
+        """Gives the records that bring an empty object here; in any thread."""
+        pins = dict(self.bytes_per_s)
+        return lambda: (_record(job, rate) for job, rate in pins.items())
+
+
+def _record(job: str, bytes_per_s: float) -> Record:
+    return Record(remote_io_allocated=log_pb2.RemoteIoAllocated(job=job, bytes_per_s=bytes_per_s))

@@ -1,0 +1,52 @@
+"""`tfquiver limit`: what a job may read from the object store."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors, sizes
+from tfquiver.cli import calls
+from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.trust import plain_text
+from tfquiver.wire import rpc
+
+_NONE = "none"
+_ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
+otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and
+get their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("limit", help="say what a job may read from the object store", description=_ABOUT)
+    parser.add_argument("job", metavar="JOB", help="its name, as `tfquiver status --json` has it")
+    parser.add_argument("rate", metavar="RATE", help=f"a second, for example 50MB or 1GiB; {_NONE}: it has no rate")
+    calls.add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    bytes_per_s = _bytes_per_s(arguments.rate)
+    address = coordinator_address(calls.where(arguments))
+    with rpc.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.AllocateRemoteIORequest(job=arguments.job, bytes_per_s=bytes_per_s)
+        calls.ask(stub.AllocateRemoteIO, request, calls.token(arguments), f"coordinator {address}")
+    rate = f"{decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
+    print(f"job {plain_text.plain(arguments.job)} reads {rate} from the object store")
+    return 0
+
+
+def _bytes_per_s(text: str) -> int:
+    if text == _NONE:
+        return 0
+    try:
+        rate = sizes.parse_bytes(text)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"RATE: {error}, bytes a second; or {_NONE}") from error
+    if not rate:
+        raise errors.InvalidArgumentError(f"RATE: {text!r}: with 0 bytes a second it would never end; or {_NONE}")
+    return rate
