@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from absl import logging
@@ -20,6 +20,7 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cluster_view import ClusterViews
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -29,8 +30,12 @@ from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.probes import Probes
 from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.reading import Reading
+from tfquiver.service.coordinator.replanning import OFF, Replanning
+from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.waiting.in_thread import InThread
@@ -51,7 +56,7 @@ class Coordinator:
         """
         self.options = options
         self.incarnation = uuid.uuid4().hex
-        self._caretaker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._lock = _locked(work_dir)
         try:
             self._assemble(work_dir, options, clock or SystemClock())
@@ -111,6 +116,17 @@ class Coordinator:
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets)
+        self.probes = Probes(clock, self.meters, self.probed)
+        self.replanning = None if options.policy == OFF else self._replanning(clock, options)
+
+    def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:
+        sessions, caching, budgets = self.sessions, self.caching, self.budgets
+        views = ClusterViews(clock, self.registry, self.membership, sessions, caching, budgets, self.probes)
+        planner = Planner(options.policy)
+        return Replanning(
+            clock, sessions, caching, self.catalogue, budgets, self.probes, views, planner, self._journal,
+            options.replan_s,
+        )  # fmt: skip
 
     async def start(self) -> None:
         """Goes on where the log ends, and begins to look after nodes and readers that stay away."""
@@ -121,6 +137,9 @@ class Coordinator:
                     self.registry.apply(record.dataset_registered)
                 case "remote_io_allocated":
                     self.budgets.pins.apply(record.remote_io_allocated)
+                case "plan_decided":
+                    if self.replanning:
+                        self.replanning.decided(record.plan_decided)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
                 case "dataset_removed":
@@ -138,7 +157,11 @@ class Coordinator:
             self.caching.restored()
             self._log.start_compaction()
             logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
-        self._caretaker = asyncio.get_running_loop().create_task(self._take_care())
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._take_care()))
+        if self.replanning:
+            self.replanning.restored()
+            self._tasks.append(loop.create_task(self.replanning.run()))
 
     def release_waiters(self) -> None:
         """Calls that wait return at once, from now on."""
@@ -148,9 +171,9 @@ class Coordinator:
 
     async def stop(self) -> None:
         self.release_waiters()
-        if self._caretaker:
-            self._caretaker.cancel()
-            await asyncio.gather(self._caretaker, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.registry.close()
         await self._log.close()
         os.close(self._lock)
@@ -171,6 +194,12 @@ class Coordinator:
         self.budgets.pins.allocate(job, bytes_per_s)
         await self._log.synced()
         logging.info("job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any")
+
+    def read_past_cache(self, session_id: str, table: Table, shards: Sequence[int]) -> None:
+        """What a job that is probed was leased; of that, what was cached would not have cost the store anything."""
+        session = self.sessions.session(session_id)
+        cached_bytes = sum(int(table.lengths[shard]) for shard in shards if table.resident[shard])
+        self.probes.leased(session.job or session.session_key, session.digest_id, cached_bytes)
 
     # Inside.
 
@@ -225,6 +254,8 @@ class Coordinator:
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = list(self.caching.placement.snapshot())
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
+        if self.replanning:
+            yield self.replanning.still()
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:

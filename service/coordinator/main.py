@@ -54,6 +54,13 @@ _CHUNK_TIMEOUT_MS = flags.DEFINE_integer(
     lower_bound=100,
     upper_bound=86_400_000,
 )
+_POLICY = flags.DEFINE_string(
+    "policy",
+    _DEFAULTS.policy,
+    "Decides how much cache each data set gets that nobody has set, and what jobs may read from the store: benefit, "
+    "quiver, silod_greedy, max_min_fair (needs tfquiver[solver]), static, lru, none, or one that another package "
+    "registers as tfquiver.policies; off: nobody does.",
+)
 _MAX_SESSIONS = flags.DEFINE_integer(
     "max_sessions", _DEFAULTS.max_sessions, "Sessions kept at once, ended ones included.", lower_bound=1
 )
@@ -95,6 +102,7 @@ async def _serve() -> None:
         session_idle_s=_SESSION_TIMEOUT_MS.value / 1000,
         session_ended_s=_ENDED_SESSION_MS.value / 1000,
         chunk_timeout_s=_CHUNK_TIMEOUT_MS.value / 1000,
+        policy=_POLICY.value,
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )

@@ -11,6 +11,8 @@ class CoordinatorOptions:
     session_idle_s: float = 3600.0  # an incomplete session that nobody reads is forgotten after this time
     session_ended_s: float = 3600.0  # an ended session is kept so long for late tickets and for listing
     chunk_timeout_s: float = 120.0  # how long a session that is slow may hold up the rotation of chunks for the others
+    policy: str = "benefit"  # decides what nobody has set; "off": nobody does
+    replan_s: float = 10.0  # between two plans when nothing else asks for one
     max_sessions: int = 20_000
     max_digest_bytes: int = 1 << 30
 

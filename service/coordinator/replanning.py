@@ -1,81 +1,85 @@
-"""Plans anew when jobs, data sets, pins or room change, and now and then; carries out what is different then.
+"""Plans anew when jobs, data sets, pins, room or what was measured change, and now and then; carries out what is
+different then.
 
-On the coordinator's event loop; the policy runs in a thread. What nobody reads is left out of the plan and so gives way
-to what somebody does.
+On the coordinator's event loop; the policy runs in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cache import chunk_counts
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
+from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
+from tfquiver.service.coordinator.cluster_view import ClusterViews, allocation_of, setting_of
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
-from tfquiver.service.coordinator.datasets.registry import Registry
-from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.planning.explain import Explanation, explain
+from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode, Plan
+from tfquiver.service.coordinator.policies.interface import Allocation, Plan
+from tfquiver.service.coordinator.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
+OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
-_GONE_S = 30.0  # between two epochs a job may read nothing for a while
-_TWO_CHUNKS = 2.2  # of the mean: chunks are cut at shards, and the largest two must have room
-
-_MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
-    "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
-}  # fmt: skip
-_NAMES: Mapping[int, Mode] = {number: name for name, number in _MODES.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What a data set takes on the disks, whole, and cached by two chunks."""
-
-    size_bytes: int
-    cooperative_bytes: int
 
 
 class Replanning:
-    """`run` it as a task of the coordinator's loop."""
+    """`run` it as a task of the coordinator's loop, once the log has been read."""
 
     def __init__(
         self,
         clock: Clock,
-        registry: Registry,
-        membership: Membership,
         sessions: Sessions,
         caching: Caching,
         catalogue: Catalogue,
+        budgets: Budgets,
+        probes: Probes,
+        views: ClusterViews,
         planner: Planner,
+        journal: Callable[[CommitRecord], None],
         interval_s: float,
     ) -> None:
-        self.planner = planner
-        self._clock, self._registry, self._membership, self._sessions = clock, registry, membership, sessions
-        self._caching, self._catalogue, self._interval_s = caching, catalogue, interval_s
-        self._reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
-        self._sizes: dict[bytes, Size] = {}
+        """`journal`: is given each decision; they need not be durable at once."""
+        self.planner, self._journal = planner, journal
+        self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
+        self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
+        self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
         self._planned_for: object = None
         self._due = 0.0
+        self._planning = asyncio.Lock()
 
     def restored(self) -> None:
         """The log has been read: what the policy had decided is in force."""
-        in_force = {
-            self._name(digest_id): allocation(setting)
-            for digest_id, setting in self._caching.placement.in_force.items()
+        settings = self._caching.placement.in_force
+        decided = {
+            self._views.dataset_name(digest_id): allocation_of(setting, setting.allocation_bytes)
+            for digest_id, setting in settings.items()
             if setting.decided_by
         }
-        if in_force:
-            self.planner.restore(Plan(in_force), [])
+        if decided:
+            self.planner.restore(Plan(decided), [])
+
+    def decided(self, record: PlanDecided) -> None:
+        """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
+        try:
+            self.planner.history.extend([Decision.from_record(json.loads(record.json))])
+        except (ValueError, RecursionError, errors.DataLossError) as error:
+            logging.log_every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
+
+    def still(self) -> Callable[[], Iterable[CommitRecord]]:
+        """For a snapshot: the history as it is now."""
+        decisions = list(self.planner.history)
+        return lambda: map(_record, decisions)
 
     async def run(self) -> None:
         while True:
@@ -90,112 +94,87 @@ class Replanning:
     async def look(self) -> None:
         """Plans if there is reason to."""
         now = self._clock.now()
-        self._note(now)
-        facts = self._facts()
+        self._views.note()
+        self._probe()
+        facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
             return
-        self._planned_for, self._due = facts, now + self._interval_s
-        await self._replan(now)
+        async with self._planning:
+            self._planned_for, self._due = facts, now + self._interval_s
+            await self._replan(now + self._unix_s)
 
-    async def view(self) -> ClusterView:
-        """What policies see now."""
-        wanted = {digest_id for _, digest_id in self._reading} | self._caching.placement.in_force.keys()
-        wanted = {digest_id for digest_id in wanted if digest_id in self._registry}
-        for digest_id in wanted - self._sizes.keys():
-            digest = await self._registry.digest(digest_id)
-            self._sizes[digest_id] = await asyncio.to_thread(_size, digest.lengths, digest.num_shards)
-        for digest_id in self._sizes.keys() - wanted:
-            del self._sizes[digest_id]
-        quotas_bytes = [node.quota_bytes for node in self._membership.live() if node.quota_bytes]
-        even = 1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1.0
-        jobs = sorted((job, self._name(digest_id)) for job, digest_id in self._reading if digest_id in wanted)
-        return ClusterView(
-            cache_bytes=int(sum(quotas_bytes) * even),
-            remote_bytes_per_s=None,
-            datasets=tuple(self._dataset(digest_id) for digest_id in sorted(wanted)),
-            jobs=tuple(JobView(name=f"{job} on {dataset}", dataset=dataset) for job, dataset in jobs),
-        )
+    async def switch(self, policy: str) -> None:
+        """Raises InvalidArgumentError."""
+        async with self._planning:
+            await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
+
+    async def explain(self, name: str) -> Explanation:
+        """Of a data set or a job, by the names that plans have. Raises NotFoundError."""
+        async with self._planning:
+            view, now = await self._views.view(), self._clock.now() + self._unix_s
+            full = [one.name for one in view.datasets if one.name == name or one.name.rpartition(" (")[0] == name]
+            if len(full) > 1:
+                raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+            return await asyncio.to_thread(explain, self.planner, view, full[0] if full else name, now)
 
     # Inside.
 
-    def _note(self, now: float) -> None:
-        """Who reads what."""
+    def _probe(self) -> None:
+        held = dict.fromkeys(self._views.reading, Held())
         for session in self._sessions:
-            if session.readers:
-                self._reading[session.job, session.digest_id] = now
-        for key, seen_at in list(self._reading.items()):
-            if seen_at + _GONE_S <= now or key[1] not in self._registry:
-                del self._reading[key]
-
-    def _facts(self) -> object:
-        pins = {digest_id: str(setting) for digest_id, setting in self._caching.placement.pins.items()}
-        quotas = sorted(node.quota_bytes for node in self._membership.live())
-        return self._reading.keys() | set(), pins, quotas, self.planner.policy_name
+            key = session.job or session.session_key, session.digest_id
+            if session.readers and key in held and session.digest_id in self._caching:
+                lengths = self._caching.residency.table(session.digest_id).lengths
+                leased = np.fromiter(session.leased, np.int64, session.leased_shards)
+                leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
+                held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
+        self._probes.tick(held, {digest_id for _, digest_id in held})
 
     async def _replan(self, now: float) -> None:
-        view = await self.view()
+        view = await self._views.view()
         if not view.cache_bytes:
             return  # nodes are still to come
         outcome = await asyncio.to_thread(self.planner.replan, view, now)
         for decision in outcome.decisions:
-            logging.info("%s %s: %s", decision.kind, decision.name, decision.measurement or decision.refused)
+            logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
+            self._journal(_record(decision))
+        plan = outcome.plan
+        names = {(job, digest_id): self._views.job_name(job, digest_id) for job, digest_id in self._views.reading}
+        rates: dict[str, float] = {}
+        for (job, _), name in names.items():
+            if name in plan.remote_bytes_per_s:
+                rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
+        self._budgets.plan(rates)
+        read = {digest_id for _, digest_id in self._views.reading}
         wanted = {
-            digest_id: setting_of(outcome.plan.allocations.get(self._name(digest_id), Allocation()))
-            for digest_id in {digest_id for _, digest_id in self._reading}
+            digest_id: setting_of(plan.allocations.get(self._views.dataset_name(digest_id), Allocation()))
+            for digest_id in read
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
 
     def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:
-        """What is to be set, room given back first; what the policy had set for data sets that nobody reads is taken
-        away."""
+        """What is to be set, room given back first. What the policy had set for data sets that nobody reads is taken
+        away: it stays where it is until others want the room."""
         settings = self._caching.placement.settings
         decided = {digest_id: setting for digest_id, setting in settings.items() if setting.decided_by}
         gone = {digest_id: types_pb2.CacheSetting() for digest_id in decided.keys() - wanted.keys()}
+        pinned = settings.keys() - decided.keys()
         changed = {
             digest_id: setting
             for digest_id, setting in wanted.items()
-            if (before := settings.get(digest_id)) is None
-            or (
-                before.decided_by and (before.mode, before.allocation_bytes) != (setting.mode, setting.allocation_bytes)
-            )
+            if digest_id not in pinned and _differs(setting, decided.get(digest_id))
         }
 
         def growth_bytes(digest_id: bytes) -> int:
-            before = settings[digest_id].allocation_bytes if digest_id in settings else 0
-            return changed[digest_id].allocation_bytes - before
+            before = decided.get(digest_id)
+            return changed[digest_id].allocation_bytes - (before.allocation_bytes if before else 0)
 
         return gone | {digest_id: changed[digest_id] for digest_id in sorted(changed, key=growth_bytes)}
 
-    def _name(self, digest_id: bytes) -> str:
-        """Names are not unique, and people know them."""
-        found = self._registry.find(digest_id).name if digest_id in self._registry else ""
-        return f"{found} {digest_id.hex()[:12]}".strip()
 
-    def _dataset(self, digest_id: bytes) -> DatasetView:
-        setting, size = self._caching.placement.setting(digest_id), self._sizes[digest_id]
-        resident_bytes = 0
-        if digest_id in self._caching:
-            table = self._caching.residency.table(digest_id)
-            resident_bytes = int(table.digest.lengths[np.frombuffer(table.resident, np.uint8) > 0].sum())
-        return DatasetView(
-            name=self._name(digest_id),
-            size_bytes=size.size_bytes,
-            cooperative_bytes=size.cooperative_bytes,
-            now=allocation(setting),
-            pin=allocation(setting) if setting.mode and not setting.decided_by else None,
-            resident_bytes=resident_bytes,
-        )
+def _record(decision: Decision) -> CommitRecord:
+    return CommitRecord(plan_decided=PlanDecided(json=json.dumps(decision.to_record())))
 
 
-def allocation(setting: types_pb2.CacheSetting) -> Allocation:
-    return Allocation(_NAMES.get(setting.mode, "none"), setting.allocation_bytes)
-
-
-def setting_of(allocation: Allocation) -> types_pb2.CacheSetting:
-    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=allocation.cache_bytes)
-
-
-def _size(lengths: object, shards: int) -> Size:
-    size_bytes = int(most_disk_bytes(lengths).sum())
-    chunks = min(max(1, shards), chunk_counts.relevance_chunks(size_bytes, 1, shards))
-    return Size(size_bytes, min(size_bytes, int(_TWO_CHUNKS * size_bytes / chunks)))
+def _differs(setting: types_pb2.CacheSetting, before: types_pb2.CacheSetting | None) -> bool:
+    return before is None or (setting.mode, setting.allocation_bytes) != (before.mode, before.allocation_bytes)

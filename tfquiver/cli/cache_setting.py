@@ -35,17 +35,19 @@ def plain(setting: types_pb2.CacheSetting) -> dict[str, Any]:
     """The fields that say something, the mode by its name in lower case (`unset` when nobody has said)."""
     mode = types_pb2.CacheMode.Name(setting.mode).removeprefix("CACHE_MODE_").lower()
     fields: dict[str, Any] = {"mode": "unset" if mode == "unspecified" else mode}
-    for name in ("allocation_bytes", "rotation", "chunks", "partitions"):
+    for name in ("allocation_bytes", "rotation", "chunks", "partitions", "decided_by"):
         if getattr(setting, name):
             fields[name] = getattr(setting, name)
     return fields
 
 
-def text(fields: dict[str, Any]) -> str:
-    """One short phrase of what `plain` gave."""
+def text(fields: dict[str, Any], dataset_bytes: int) -> str:
+    """One short phrase of what `plain` gave; `auto`: as a policy has it now."""
+    if "decided_by" in fields:
+        return f"auto: {text({key: value for key, value in fields.items() if key != 'decided_by'}, dataset_bytes)}"
     size = f" {decimal(fields['allocation_bytes'])}" if "allocation_bytes" in fields else ""
     if fields["mode"] == "uniform":
-        return f"first{size}" if size else "full"
+        return f"first{size}" if size and fields["allocation_bytes"] < dataset_bytes else "full"
     mode = str(fields["mode"])
     return {"cooperative": "coop", "unset": "full (unset)"}.get(mode, mode) + size
 
@@ -54,7 +56,7 @@ def _some_bytes(whole: str, size: str) -> int:
     try:
         number = sizes.parse_bytes(size)
     except errors.InvalidArgumentError as error:
-        raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX} | unset") from error
+        raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX} | auto") from error
     if not number:
         raise errors.InvalidArgumentError(f"{whole!r}: 0 bytes keep nothing; write none")
     return number

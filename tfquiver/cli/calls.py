@@ -137,7 +137,7 @@ def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     made = table("data set", "digest", "shards", "records", "size", "cache")
     for one in told:
         counts = (str(one["shards"]), str(one["records"]))
-        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"])
+        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
         made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, cache)
     return made
 

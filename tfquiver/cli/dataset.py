@@ -20,7 +20,7 @@ from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6
-_UNSET = "unset"
+_UNSET = ("auto", "unset")
 _SET_S = 60.0  # striping millions of shards takes a while
 
 Ask = Callable[..., Any]
@@ -45,7 +45,7 @@ def add_parser(subparsers: Any) -> None:
         command.set_defaults(run=run)
     set_cache.add_argument(
         "setting",
-        help=f"{cache_setting.SYNTAX} | {_UNSET}; BYTES, for example 20GiB: on all nodes together; "
+        help=f"{cache_setting.SYNTAX} | auto (the policy decides); BYTES, for example 20GiB: on all nodes together; "
         "none given: all the quotas",
     )
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
@@ -87,7 +87,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _set_cache(arguments: argparse.Namespace) -> int:
     setting = types_pb2.CacheSetting()
-    if arguments.setting != _UNSET:
+    if arguments.setting not in _UNSET:
         setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
     with _service(arguments) as (ask, stub):
         dataset = _named_or_gone(_all(ask, stub), arguments.name)

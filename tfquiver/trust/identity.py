@@ -60,6 +60,8 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/AllocateCacheSize": _JOBS,
     "/tfquiver.v1.Coordinator/AllocateRemoteIO": _ADMINS,
     "/tfquiver.v1.Coordinator/ListRemoteIO": _ALL,
+    "/tfquiver.v1.Coordinator/Explain": _ALL,
+    "/tfquiver.v1.Coordinator/SetPolicy": _ADMINS,
     "/tfquiver.v1.Coordinator/Heartbeat": _NODES,
     "/tfquiver.v1.Coordinator/Orders": _NODES,
     "/tfquiver.v1.Coordinator/Missing": _NODES,

@@ -23,8 +23,8 @@ class Heartbeats:
         coordinator_incarnation: str,
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
     ) -> None:
-        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether it
-        has just come from the store; `reported`: of what readers say of themselves."""
+        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
+        it has just come from the store; `reported`: of what readers say of themselves."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
         self._interval_ms, self._incarnation, self._reported = interval_ms, coordinator_incarnation, reported
 

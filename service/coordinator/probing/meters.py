@@ -51,7 +51,10 @@ class JobMeters:
 
     def measured(self, session: Session) -> Measured | None:
         """Of the session's job over its data set; None where nobody reports of it."""
-        meter = self._meters.get(key_of(session))
+        return self.measured_of(key_of(session))
+
+    def measured_of(self, key: JobKey) -> Measured | None:
+        meter = self._meters.get(key)
         if meter is None or meter.heard_at < self._clock.now() - SILENT_S:
             return None
         return meter.measured()

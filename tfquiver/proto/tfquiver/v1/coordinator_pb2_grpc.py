@@ -75,6 +75,16 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.FromString,
                 )
+        self.Explain = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Explain',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainReply.FromString,
+                )
+        self.SetPolicy = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/SetPolicy',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyReply.FromString,
+                )
         self.Heartbeat = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Heartbeat',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HeartbeatRequest.SerializeToString,
@@ -257,6 +267,24 @@ class CoordinatorServicer(object):
 
     def ListRemoteIO(self, request, context):
         """Read-only: the caller's jobs (all, for admins) that have an allocation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
+        decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
+        Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPolicy(self, request, context):
+        """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
+        --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
+        message lists them), UNIMPLEMENTED (--policy=off).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -462,6 +490,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListRemoteIO,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainReply.SerializeToString,
+            ),
+            'SetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicy,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyReply.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
@@ -759,6 +797,40 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ListRemoteIO',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Explain',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/SetPolicy',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPolicyReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -81,6 +81,16 @@ class CoordinatorStub:
     """
     ListRemoteIO: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]
     """Read-only: the caller's jobs (all, for admins) that have an allocation."""
+    Explain: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ExplainRequest, _coordinator_pb2.ExplainReply]
+    """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
+    decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
+    Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
+    """
+    SetPolicy: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetPolicyRequest, _coordinator_pb2.SetPolicyReply]
+    """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
+    --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
+    message lists them), UNIMPLEMENTED (--policy=off).
+    """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
@@ -193,6 +203,16 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     ListRemoteIO: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]  # type: ignore[assignment]
     """Read-only: the caller's jobs (all, for admins) that have an allocation."""
+    Explain: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ExplainRequest, _coordinator_pb2.ExplainReply]  # type: ignore[assignment]
+    """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
+    decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
+    Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
+    """
+    SetPolicy: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetPolicyRequest, _coordinator_pb2.SetPolicyReply]  # type: ignore[assignment]
+    """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
+    --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
+    message lists them), UNIMPLEMENTED (--policy=off).
+    """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]  # type: ignore[assignment]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
     are numbered and applied once.
@@ -374,6 +394,28 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListRemoteIOReply, _abc.Awaitable[_coordinator_pb2.ListRemoteIOReply]]:
         """Read-only: the caller's jobs (all, for admins) that have an allocation."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _coordinator_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ExplainReply, _abc.Awaitable[_coordinator_pb2.ExplainReply]]:
+        """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
+        decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
+        Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
+        """
+
+    @_abc_1.abstractmethod
+    def SetPolicy(
+        self,
+        request: _coordinator_pb2.SetPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SetPolicyReply, _abc.Awaitable[_coordinator_pb2.SetPolicyReply]]:
+        """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
+        --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
+        message lists them), UNIMPLEMENTED (--policy=off).
+        """
 
     @_abc_1.abstractmethod
     def Heartbeat(

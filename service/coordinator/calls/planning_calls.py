@@ -1,0 +1,48 @@
+"""The calls on what the policy decides."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import grpc
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.replanning import Replanning
+from tfquiver.trust.identity import Identity, Role
+from tfquiver.wire.rpc import caller, handled
+
+
+class PlanningCalls(Callers):
+    @handled
+    async def Explain(self, request: pb2.ExplainRequest, context: Any) -> pb2.ExplainReply:
+        checks.name("name", request.name)
+        replanning = await self._replanning(context)
+        self._check_own(caller(), request.name)
+        explanation = await replanning.explain(request.name)
+        return pb2.ExplainReply(json=json.dumps(explanation.as_json()))
+
+    @handled
+    async def SetPolicy(self, request: pb2.SetPolicyRequest, context: Any) -> pb2.SetPolicyReply:
+        checks.name("policy", request.policy, required=False)
+        replanning = await self._replanning(context)
+        if request.policy:
+            await replanning.switch(request.policy)
+        return pb2.SetPolicyReply(policy=replanning.planner.policy_name)
+
+    async def _replanning(self, context: Any) -> Replanning:
+        if self._coordinator.replanning is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "--policy=off: nothing is decided here but by persons")
+        assert self._coordinator.replanning
+        return self._coordinator.replanning
+
+    def _check_own(self, who: Identity, name: str) -> None:
+        """Whoever may not see a thing is told that there is none. Raises NotFoundError."""
+        if self._named and who.role is Role.JOB and not (who.owner and name.startswith(f"{who.owner}/")):
+            try:
+                self._coordinator.visible.by_name(who, name.rpartition(" (")[0] or name)
+            except errors.NotFoundError as error:
+                raise errors.NotFoundError("name: there is no data set and no job of that name") from error

@@ -1,0 +1,104 @@
+"""Probing on the real system: measurements go into the schedule, its orders to those who hand out shards.
+
+A job that is told to miss is given leases that pass by the cache. What that costs the store beyond what it would have
+read anyway is counted here, as it is handed out, and ends the miss when it is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from absl import logging
+
+from tfquiver.clock import Clock
+from tfquiver.service.coordinator.probing.job_meter import Measured
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
+from tfquiver.service.coordinator.probing.meters import JobMeters
+from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
+
+Reading = tuple[str, bytes]  # job and digest id
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What lies between the cache and the trainer at most (leased, not all emitted), and the epoch it is part of."""
+
+    leased_bytes: int = 0
+    epoch_bytes: int = 0
+
+
+class Probes:
+    """`probed`: what sessions look at: the jobs that read past the cache."""
+
+    def __init__(self, clock: Clock, meters: JobMeters, probed: set[str]) -> None:
+        self._clock, self._meters, self._probed = clock, meters, probed
+        self._schedule = ProbeSchedule()
+        self._extra_bytes: dict[Reading, int] = {}
+        self._until: dict[Reading, tuple[int, float]] = {}  # who misses: until so much is extra, or it is so late
+
+    @property
+    def results(self) -> dict[Reading, ProbeResult]:
+        return {(job, bytes.fromhex(dataset)): one for (job, dataset), one in self._schedule.results.items()}
+
+    def result(self, job: str, digest_id: bytes) -> ProbeResult | None:
+        return self._schedule.results.get((job, digest_id.hex()))
+
+    def measured(self, job: str, digest_id: bytes) -> Measured | None:
+        return self._meters.measured_of((job, digest_id))
+
+    def waits_for(self, job: str, digest_id: bytes) -> str:
+        """Why it is not probed now; "": it is, or nothing is due."""
+        return self._schedule.waits_for(job, digest_id.hex())
+
+    def leased(self, job: str, digest_id: bytes, cached_bytes: int) -> None:
+        """So much was to be had from the cache, and was leased past it."""
+        key = job, digest_id
+        self._extra_bytes[key] = self._extra_bytes.get(key, 0) + cached_bytes
+        if key in self._until and self._extra_bytes[key] >= self._until[key][0]:
+            self._normal(key)
+
+    def tick(self, reading: Mapping[Reading, Held], wanting: Collection[bytes]) -> None:
+        """Call it every second.
+
+        Args:
+          reading: who reads now, or did a moment ago, and what each has in hand.
+          wanting: digest ids of data sets that may be cached.
+        """
+        now = self._clock.now()
+        for key, (_, end) in list(self._until.items()):
+            if key not in reading or end <= now:
+                self._normal(key)
+        self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
+        measurements = [
+            JobMeasurement(
+                job=key[0],
+                dataset=key[1].hex(),
+                totals=meter.totals,
+                wants_cache=key[1] in wanting,
+                extra_store_bytes=self._extra_bytes.get(key, 0),
+                buffer_bytes=reading[key].leased_bytes,
+                expected_bytes=reading[key].epoch_bytes,
+                ideal_bytes_per_s=measured.ideal_bytes_per_s,
+                bytes_per_s=measured.bytes_per_s,
+            )
+            for key, meter in self._meters
+            if key in reading and (measured := self._meters.measured_of(key)) is not None
+        ]
+        for order in self._schedule.tick(now, measurements, StoreLoad()):
+            self._carry_out(order, now)
+
+    def _carry_out(self, order: Order, now: float) -> None:
+        key = order.job, bytes.fromhex(order.dataset)
+        if not order.miss:
+            self._normal(key)
+            return
+        logging.info("job %s is probed: it reads past the cache for a while", order.job)
+        extra_bytes = self._extra_bytes.get(key, 0) + order.most_extra_bytes
+        self._until[key] = extra_bytes, now + order.for_s
+        self._probed.add(order.job)
+
+    def _normal(self, key: Reading) -> None:
+        if self._until.pop(key, None) is not None and not any(other == key[0] for other, _ in self._until):
+            self._probed.discard(key[0])

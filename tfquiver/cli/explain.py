@@ -1,0 +1,99 @@
+"""`tfquiver explain`: why a job or a data set has the cache and the bandwidth that it has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from tfquiver.cli import calls
+from tfquiver.cli.calls import cut, table
+from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.trust.plain_text import plain
+from tfquiver.wire import rpc
+
+_ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
+which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
+_LAST = 10  # decisions
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
+    parser.add_argument("name", metavar="JOB|DATASET", help="as `tfquiver status --json` has it")
+    calls.add_where(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    address = coordinator_address(calls.where(arguments))
+    with rpc.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ExplainRequest(name=arguments.name)
+        told = calls.ask(stub.Explain, request, calls.token(arguments), f"coordinator {address}").json
+    if arguments.json:
+        print(told)
+    else:
+        show(json.loads(told), calls.console())
+    return 0
+
+
+def show(told: Mapping[str, Any], console: Console) -> None:
+    """Every name in it was chosen by somebody else."""
+    kind = "data set" if told["kind"] == "dataset" else "job"
+    console.print(f"{kind} {plain(told['name'])}, by policy {plain(told['policy'])}", highlight=False)
+    for reason in told["reasons"].values():
+        console.print(f"  {plain(reason)}", highlight=False)
+    if told["refused"]:
+        console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    shares = table("", "cache", "hits", "reads", "from store", "limit")
+    shares.add_row("now", *_cells(told["gets"]))
+    for more in told["with_more"]:
+        what = f"{more['cache']:g} x cache" if more["cache"] != 1 else f"{more['remote']:g} x bandwidth"
+        shares.add_row(what, *_cells(more["share"]))
+    console.print()
+    console.print(shares)
+    console.print("what is expected once the cache is full: hits: found in the cache; from store: of what it reads")
+    if told["history"]:
+        console.print()
+        for one in told["history"][-_LAST:]:
+            console.print(_decision(one), highlight=False)
+
+
+def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
+    limit = share["limited_to_bytes_per_s"]
+    return (
+        _allocation(share["allocation"]),
+        f"{share['hit_ratio']:.0%}",
+        _rate(share["reads_bytes_per_s"]),
+        _rate(share["remote_bytes_per_s"]),
+        "-" if limit is None else _rate(limit),
+    )
+
+
+def _decision(one: Mapping[str, Any]) -> str:
+    when = datetime.fromtimestamp(one["at_s"]).strftime("%Y-%m-%d %H:%M:%S")
+    why = "; ".join(part for part in (one["rule"], one["refused"]) if part)
+    return f"{when}  {cut(plain(one['name']), 40)}: {_value(one['was'])} -> {_value(one['becomes'])} ({plain(why)})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return _allocation(value)
+    return _rate(value) if isinstance(value, int | float) else plain(str(value or "-"))
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{decimal(int(bytes_per_s))}/s"
+
+
+def _allocation(allocation: Mapping[str, Any]) -> str:
+    if allocation["mode"] == "none":
+        return "none"
+    return f"{plain(allocation['mode'])} {decimal(allocation['cache_bytes'])}"

@@ -1,0 +1,32 @@
+"""`tfquiver policy`: who decides what nobody has set."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tfquiver.cli import calls
+from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.trust.plain_text import plain
+from tfquiver.wire import rpc
+
+_ABOUT = """Says which policy decides how much cache each data set gets that nobody has set; with a name, that one does
+from now on, until the coordinator is started again (its --policy says which one then)."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("policy", help="who decides what nobody has set", description=_ABOUT)
+    parser.add_argument("policy", nargs="?", default="", metavar="POLICY", help="benefit, quiver, silod_greedy, "
+                        "max_min_fair, static, lru, none, or one of another package")  # fmt: skip
+    calls.add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    address = coordinator_address(calls.where(arguments))
+    with rpc.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.SetPolicyRequest(policy=arguments.policy)
+        print(plain(calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}").policy))
+    return 0
