@@ -146,7 +146,8 @@ def _bandwidth(
 def _hits(view: ClusterView, allocations: Mapping[str, Allocation]) -> _Array:
     sizes = {dataset.name: dataset.size_bytes for dataset in view.datasets}
     of = {name: hit_ratio(allocations.get(name, Allocation()), size) for name, size in sizes.items()}
-    return np.array([of[job.dataset] for job in _unpinned(view)])
+    seen = [1.0 if job.hit_ratio is None else job.hit_ratio for job in _unpinned(view)]
+    return np.minimum([of[job.dataset] for job in _unpinned(view)], seen)
 
 
 def _taken(targets: _Array, hits: _Array) -> float:
