@@ -18,8 +18,8 @@ from tfquiver.service.sim.flow.outcome import Bound, Outcome
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. bound: what no "
-    "schedule and no cache beats, even if all were known. fair: the least job's rate over that at an equal division of the "
-    "cluster, over time. store: what left it."
+    "schedule and no cache beats, even if all were known. fair: the least job's rate over that at an equal division "
+    "of the cluster, over time. store: what left it."
 )
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#000000")
 _MB, _HOUR_S = 1e6, 3600.0
