@@ -63,7 +63,7 @@ def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, sch
 @pytest.mark.parametrize("mode", ["uniform", "cooperative", "lru"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_more_cache_is_never_worse(mode: str, jobs: int) -> None:
-    made = [one_data_set(jobs, mode, share / 20, 5, 0.5) for share in range(1, 21)]  # type: ignore[arg-type]
+    made = [one_data_set(jobs, mode, share / 8, 4, 0.5) for share in range(1, 9)]  # type: ignore[arg-type]
     for less, more in pairwise(made):
         assert more.makespan_s <= less.makespan_s * (1 + 1e-3)
         assert more.store_bytes <= less.store_bytes * (1 + 1e-3)
@@ -87,7 +87,7 @@ def test_lru_of_one_job_keeps_little_of_what_it_will_need() -> None:
     for share in (0.2, 0.5, 0.8):
         two, six = (one_data_set(1, "lru", share, epochs).store_bytes for epochs in (2, 6))
         hits = 1 - (six - two) / 4 / SIZE
-        assert hits == pytest.approx(share + (1 - share) * log(1 - share), abs=0.003)
+        assert hits == pytest.approx(share + (1 - share) * log(1 - share), rel=0.03, abs=0.001)
 
 
 def test_lru_of_samples_with_replacement_keeps_its_share() -> None:
