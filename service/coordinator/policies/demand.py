@@ -25,8 +25,11 @@ def reading_rates(view: ClusterView) -> dict[str, float]:
     return {name: rate or mean for name, rate in known.items()}
 
 
-def demands(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[str, float]:
+def demands(view: ClusterView, allocations: Mapping[str, Allocation], *, now: bool = False) -> dict[str, float]:
     """Bytes/s that each job takes from the store when none waits. `allocations` are taken as full.
+
+    `now`: and what a job finds is no more than what it is seen to find: records that came after it had read them count
+    from its next epoch on (SiloD, section 6, delayed effectiveness).
 
     Jobs that read a co-operative data set together take what the fastest lacks, once: it is charged to them in
     proportion to what they read. An irregular job (SiloD, section 6) shares no misses.
@@ -39,7 +42,8 @@ def demands(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[st
         together = [rates[job.name] for job in jobs if _shares_misses(job, allocation)]
         shared = max(together) / sum(together) if together else 1.0
         for job in jobs:
-            alone = remote_demand(rates[job.name], ratio)
+            found = min(ratio, job.hit_ratio) if now and job.hit_ratio is not None else ratio
+            alone = remote_demand(rates[job.name], found)
             made[job.name] = alone * shared if _shares_misses(job, allocation) else alone
     return made
 
@@ -64,7 +68,7 @@ def share_remote(view: ClusterView, allocations: Mapping[str, Allocation]) -> di
     pins = remote_pins(view)
     if view.remote_bytes_per_s is None:
         return pins
-    rates, lacking = reading_rates(view), demands(view, effective(view, allocations))
+    rates, lacking = reading_rates(view), demands(view, effective(view, allocations), now=True)
     left = max(0.0, view.remote_bytes_per_s - sum(pins.values()))
     least = least_remote(left, len(view.jobs))
     wanted = {name: max(need, min(least, rates[name])) for name, need in lacking.items() if name not in pins}
@@ -81,7 +85,7 @@ def remote_reasons(
     rule: str, view: ClusterView, allocations: Mapping[str, Allocation], remote: Mapping[str, float]
 ) -> dict[str, str]:
     """Why `share_remote` limited jobs as it did, by job."""
-    lacking = demands(view, effective(view, allocations))
+    lacking = demands(view, effective(view, allocations), now=True)
     all_lack, there = of_rate(sum(lacking.values())), of_rate(view.remote_bytes_per_s or 0)
     return {
         name: f"{rule}: lacks {of_rate(lacking[name])} of {all_lack} that all lack; of {there} from the store it has "

@@ -43,6 +43,8 @@ class JobView:
     irregular: bool = False  # does not read each record once an epoch (curriculum): SiloD section 6
     remote_pin_bytes_per_s: float | None = None  # an outside scheduler's choice; no policy touches it
     cooperative_bytes_per_s: float | None = None  # measured while its data set was cached so, in step with its others
+    # Of what it reads now: less than what is resident where that came after the job had passed it (SiloD section 6).
+    hit_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,15 +100,14 @@ def _least_remote(view: ClusterView, fair: _Fair, targets: _Array) -> tuple[floa
     total, there_bytes = sum(reads[dataset.name] for dataset in open_to), free_bytes(view)
     if not total or not there_bytes:
         return of_pins + total, {dataset.name: 0.0 for dataset in open_to}
-    found = optimize.linprog(
-        [-reads[dataset.name] / total for dataset in open_to],
-        A_ub=[[dataset.size_bytes / there_bytes for dataset in open_to]],
-        b_ub=[1.0],
-        bounds=(0.0, 1.0),
-        method="highs",
-    )
-    shares = np.clip(found.x, 0.0, 1.0)
-    return of_pins + total * (1 + found.fun), dict(zip((d.name for d in open_to), map(float, shares), strict=True))
+    # One constraint, so the linear program's best is to fill by what a byte of cache spares.
+    by_density = sorted(open_to, key=lambda dataset: -reads[dataset.name] / dataset.size_bytes)
+    shares: dict[str, float] = {}
+    for dataset in by_density:
+        kept_bytes = min(dataset.size_bytes, there_bytes) if reads[dataset.name] else 0
+        there_bytes -= kept_bytes
+        shares[dataset.name] = kept_bytes / dataset.size_bytes
+    return of_pins + sum(reads[name] * (1 - share) for name, share in shares.items()), shares
 
 
 def _largest(fair: _Fair, need: Callable[[_Array], float]) -> float:
@@ -146,7 +145,8 @@ def _bandwidth(
 def _hits(view: ClusterView, allocations: Mapping[str, Allocation]) -> _Array:
     sizes = {dataset.name: dataset.size_bytes for dataset in view.datasets}
     of = {name: hit_ratio(allocations.get(name, Allocation()), size) for name, size in sizes.items()}
-    return np.array([of[job.dataset] for job in _unpinned(view)])
+    seen = [1.0 if job.hit_ratio is None else job.hit_ratio for job in _unpinned(view)]
+    return np.minimum([of[job.dataset] for job in _unpinned(view)], seen)
 
 
 def _taken(targets: _Array, hits: _Array) -> float:

@@ -1,0 +1,12 @@
+"""First in, first out. Pure."""
+
+from __future__ import annotations
+
+from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest
+
+
+class Fifo:
+    round_s = None
+
+    def key(self, job: JobRequest, capacity: Capacity, jobs: int, now: float) -> float:
+        return job.submitted_at_s

@@ -1,0 +1,64 @@
+"""What of each data set is resident under a plan, and how much of it each job finds. Pure.
+
+Orders are random permutations, drawn anew for each epoch, so what is resident is a random part of what a job has not
+read yet. What came after a job read it counts from its next epoch on (SiloD section 6, delayed effectiveness):
+`effective[j]` is the part of job j's unread records that is resident. It only grows within an epoch by what others of
+the same data set bring in: of N bytes not resident these bring k, and each is as likely as another one that j lacks, so
+1 - effective falls in proportion to N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.sim.flow.sharing import Floats, Ints
+
+NONE, UNIFORM, COOPERATIVE, LRU = range(4)
+MODES = {"none": NONE, "uniform": UNIFORM, "cooperative": COOPERATIVE, "lru": LRU}
+
+
+class Contents:
+    def __init__(self, sizes: Floats, names: Mapping[str, int], jobs: int) -> None:
+        self._names = names
+        self.sizes = sizes
+        self.mode: Ints = np.zeros(len(sizes), np.int64)
+        self.allocated = np.zeros(len(sizes))
+        self.resident = np.zeros(len(sizes))
+        self.effective = np.zeros(jobs)
+
+    def apply(self, allocations: Mapping[str, Allocation], dataset_of: Ints) -> None:
+        """What is over an allocation goes at once, drawn at random. `dataset_of`: each job's."""
+        mode, allocated = np.zeros_like(self.mode), np.zeros_like(self.allocated)
+        for name, allocation in allocations.items():
+            at = self._names[name]
+            mode[at], allocated[at] = MODES[allocation.mode], allocation.cache_bytes
+        kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
+        left = np.divide(kept, self.resident, out=np.ones_like(kept), where=self.resident > 0)
+        if (left < 1).any():
+            self.effective *= left[dataset_of]
+        self.mode, self.allocated, self.resident = mode, allocated, kept
+
+    def hold(self, resident: Floats) -> None:
+        """What the LRU window says of its data sets."""
+        self.resident = np.where(self.mode == LRU, resident, self.resident)
+
+    def begin_epoch(self, jobs: Ints, datasets: Ints) -> None:
+        self.effective[jobs] = self.resident[datasets] / self.sizes[datasets]
+
+    def advance(self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool) -> None:
+        """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
+        brought = np.bincount(datasets, fetched, len(self.sizes))
+        absent = self.sizes - self.resident
+        resident = np.minimum(self.resident + brought, np.maximum(self.allocated, self.resident))
+        resident = np.where(self.mode == LRU, self.resident, resident)
+        if shared:
+            total = brought[datasets]
+            by_others = np.divide(total - fetched, total, out=np.zeros_like(total), where=total > 0)
+            left = np.divide(self.sizes - resident, absent, out=np.ones_like(absent), where=absent > 0)[datasets]
+            planned = (self.mode[datasets] == UNIFORM) & (by_others > 0)
+            grown = 1 - (1 - self.effective[jobs]) * left**by_others
+            self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
+        self.resident = resident

@@ -1,0 +1,146 @@
+"""What a common LRU cache holds, and how much of it each job finds: from what LRU is, with nothing to fit. Pure.
+
+LRU holds the most recently read bytes, each counted once, up to its size: all that was read since some moment, the
+window's start, which only moves forward. What job j read since then is known from how far it was then and is now. Of a
+random permutation an epoch, with p of the present one done and the last q of the former one within the window, that is
+p + q (1 - p) of the data set: the part p of what those q were has been read again. Its next record is one that it has
+not read in this epoch; it is resident if it was in those q. So hits fall to q = 0 towards the end of an epoch where
+the window is no longer than it: LRU's thrashing. Orders of different jobs are independent of one another.
+
+Of a curriculum's samples, drawn with replacement from a part of the data set, exp(-read / part) are not in the window.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+import numpy as np
+
+from tfquiver.service.sim.flow.sharing import Floats, Ints
+
+_ALMOST_ALL, _EXACT = 1 - 1e-12, 1e-6
+STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps while the window passes once
+
+
+class LruWindow:
+    """Jobs and data sets by number; `sizes` are those of each job's data set. `shared`: several jobs read one."""
+
+    def __init__(self, dataset_of: Ints, sizes: Floats, datasets: int, shared: bool) -> None:
+        self._dataset_of, self._sizes, self._datasets, self._shared = dataset_of, sizes, datasets, shared
+        self._rows: deque[tuple[float, Floats]] = deque([(0.0, np.zeros(len(sizes)))])  # when, how far each job was
+        self._start = 0.0
+        self._seen: Ints = np.zeros(0, np.int64)  # jobs that may have something resident
+        self.full = False
+        self.resident = np.zeros(datasets)  # bytes of each data set
+
+    def read(self, now: float, done: Floats, parts: Floats, running: Ints, capacity: float) -> None:
+        """Time has passed; `done`: bytes each job has read since it began; `parts`: of the data set that it samples,
+        0: every record once an epoch."""
+        last = self._rows[-1][0]
+        if now > last:
+            self._rows.append((now, done.copy()))
+        self._seen = np.union1d(self._seen, running)
+        self._move(done, parts, capacity)
+        self._forget(done)
+
+    def hit_parts(self, jobs: Ints, done: Floats, parts: Floats) -> Floats:
+        """Of the next bytes that each of `jobs` reads."""
+        self._seen = np.union1d(self._seen, jobs)
+        back = self._at(self._start, self._seen)
+        sizes, seen_done = self._sizes[self._seen], done[self._seen]
+        own = _found(seen_done, back, sizes, parts[self._seen])
+        if self._shared:
+            covered = self._covered(seen_done, back, sizes, parts[self._seen])
+            absent = np.log1p(-np.minimum(covered, _ALMOST_ALL))
+            of_all = np.bincount(self._dataset_of[self._seen], absent)
+            own = 1 - (1 - own) * np.exp(of_all[self._dataset_of[self._seen]] - absent)
+        return own[np.searchsorted(self._seen, jobs)]
+
+    def step_s(self, now: float, epoch_s: float) -> float:
+        """How long rates may be taken as constant while the window is full; `epoch_s`: of the fastest. A window that is
+        short against that holds next to nothing that is needed, however it moves."""
+        return max((now - self._start) / STEPS_A_WINDOW, epoch_s / STEPS_AN_EPOCH) if self.full else inf
+
+    def epoch_counts(self, jobs: Ints, done: Floats, parts: Floats) -> Ints:
+        """Those of `jobs` whose hits change when their epoch ends."""
+        back = self._at(self._start, jobs)
+        begun = np.floor(done[jobs] / self._sizes[jobs]) * self._sizes[jobs]
+        counted: Ints = jobs[(begun - back < self._sizes[jobs]) & (parts[jobs] == 0)]
+        return counted
+
+    def _move(self, done: Floats, parts: Floats, capacity: float) -> None:
+        """The window's start to where what it holds just fits."""
+        most = self._bytes_since(self._start, done, parts)
+        while most > capacity * (1 + _EXACT):
+            self.full = True
+            after = self._rows[1][0]
+            least = self._bytes_since(after, done, parts)
+            if len(self._rows) > 2 and least > capacity:
+                self._rows.popleft()
+                self._start, most = after, least
+                continue
+            self._start = self._fitting(self._start, most, after, least, done, parts, capacity)
+            return
+
+    def _fitting(
+        self, low: float, most: float, high: float, least: float, done: Floats, parts: Floats, capacity: float
+    ) -> float:
+        """The moment since which just `capacity` was read: by false position, as it falls almost on a line."""
+        for _ in range(40):
+            when = low + (high - low) * (most - capacity) / (most - least) if most > least else high
+            held = self._bytes_since(when, done, parts)
+            if abs(held - capacity) <= capacity * _EXACT:
+                break
+            if held > capacity:
+                low, most = when, held
+            else:
+                high, least = when, held
+        return when
+
+    def _forget(self, done: Floats) -> None:
+        self._seen = self._seen[done[self._seen] > self._at(self._start, self._seen)] if self.full else self._seen
+
+    def _at(self, when: float, jobs: Ints) -> Floats:
+        """How far `jobs` were at a moment between the two oldest rows."""
+        (first, before) = self._rows[0]
+        if len(self._rows) == 1:
+            return before[jobs]
+        (second, after) = self._rows[1]
+        part = min(1.0, (when - first) / (second - first))
+        read: Floats = before[jobs] + (after[jobs] - before[jobs]) * part
+        return read
+
+    def _bytes_since(self, when: float, done: Floats, parts: Floats) -> float:
+        self.resident = self._resident(self._at(when, self._seen), done, parts)
+        return float(self.resident.sum())
+
+    def _resident(self, back: Floats, done: Floats, parts: Floats) -> Floats:
+        sizes, of = self._sizes[self._seen], self._dataset_of[self._seen]
+        covered = self._covered(done[self._seen], back, sizes, parts[self._seen])
+        if not self._shared:
+            return np.bincount(of, covered * sizes, self._datasets).astype(np.float64)
+        size_of = np.zeros(self._datasets)
+        size_of[of] = sizes
+        absent = np.bincount(of, np.log1p(-np.minimum(covered, _ALMOST_ALL)), len(size_of))
+        held: Floats = size_of * -np.expm1(absent)
+        return held
+
+    @staticmethod
+    def _covered(done: Floats, back: Floats, sizes: Floats, parts: Floats) -> Floats:
+        """The part of its data set that a job has read since it was at `back`."""
+        progress = done / sizes
+        began = np.floor(progress)
+        now, former = progress - began, np.clip(began - back / sizes, 0.0, 1.0)
+        within = np.where(back >= began * sizes, (done - back) / sizes, now + former * (1 - now))
+        if not parts.any():
+            return np.asarray(within)
+        return np.where(parts > 0, parts * -np.expm1((back - done) / (sizes * np.maximum(parts, 1e-9))), within)
+
+
+def _found(done: Floats, back: Floats, sizes: Floats, parts: Floats) -> Floats:
+    """The part of what a job has yet to read in this epoch that it read since it was at `back`."""
+    former = np.clip(np.floor(done / sizes) - back / sizes, 0.0, 1.0)
+    if not parts.any():
+        return np.asarray(former)
+    return np.where(parts > 0, -np.expm1((back - done) / (sizes * np.maximum(parts, 1e-9))), former)

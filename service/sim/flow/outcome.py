@@ -1,0 +1,99 @@
+"""What came of a simulation, and what no policy could have done better. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from tfquiver.service.sim.flow.workload import Cluster, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """From `at_s` until the next one."""
+
+    at_s: float
+    # The least job's rate over that at an equal division, of those that run (SiloD equation 8); nan: none runs.
+    fairness: float
+    read_bytes_per_s: float
+    store_bytes_per_s: float
+    ideal_bytes_per_s: float  # of those that run
+    resident_bytes: float
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    jct_s: Sequence[float]  # from submission to end, in the workload's order
+    makespan_s: float  # from the first submission to the last end
+    read_bytes: float
+    store_bytes: float
+    plans: int
+    samples: Sequence[Sample]
+
+    @property
+    def average_jct_s(self) -> float:
+        return fmean(self.jct_s)
+
+    @property
+    def fairness(self) -> float:
+        """Over time; nan: no job ever ran."""
+        held = [
+            (one.fairness, after.at_s - one.at_s)
+            for one, after in pairwise(self.samples)
+            if one.fairness == one.fairness
+        ]
+        total_s = sum(held_s for _, held_s in held)
+        return sum(fairness * held_s for fairness, held_s in held) / total_s if total_s else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No schedule and no cache, even one that knows what will come, is faster."""
+
+    average_jct_s: float
+    makespan_s: float
+    store_bytes: float  # each byte that is read at all, once
+
+
+def bound(workload: Workload, cluster: Cluster) -> Bound:
+    """Each job at its ideal rate from its submission; the accelerators as one machine that is never idle while there is
+    work and does the shortest rest first, which makes the least average of all ways to use it; and what must leave
+    the store at least once, through all its bandwidth."""
+    jobs = workload.jobs
+    first_s = min(job.submit_s for job in jobs)
+    ideal_s = [job.total_bytes / job.ideal_bytes_per_s for job in jobs]
+    work = [(job.submit_s, need_s * job.accelerators) for job, need_s in zip(jobs, ideal_s, strict=True)]
+    ends = _shortest_rest_first(work, cluster.accelerators)
+    together_s = fmean(end - job.submit_s for end, job in zip(ends, jobs, strict=True))
+    once: dict[str, float] = {}
+    for job in jobs:
+        # A curriculum draws with replacement, and may see the same few records again.
+        least = 0.0 if job.pacing else min(job.total_bytes, workload.datasets[job.dataset])
+        once[job.dataset] = max(once.get(job.dataset, 0.0), least)
+    store_bytes = sum(once.values())
+    alone_end_s = max(job.submit_s + need_s for job, need_s in zip(jobs, ideal_s, strict=True))
+    last_s = max(alone_end_s, max(ends), first_s + store_bytes / cluster.remote_bytes_per_s)
+    return Bound(max(fmean(ideal_s), together_s), last_s - first_s, store_bytes)
+
+
+def _shortest_rest_first(work: Sequence[tuple[float, float]], speed: float) -> list[float]:
+    """When each of (submitted at, accelerator seconds) is done, where all accelerators can work on one."""
+    ends = [0.0] * len(work)
+    arrivals = sorted((at, need, number) for number, (at, need) in enumerate(work))
+    now, rest = 0.0, list[tuple[float, int]]()
+    for at, need, number in [*arrivals, (float("inf"), 0.0, -1)]:
+        while rest and now < at:
+            left, shortest = heapq.heappop(rest)
+            if now + left / speed > at:
+                heapq.heappush(rest, (left - (at - now) * speed, shortest))
+                break
+            now += left / speed
+            ends[shortest] = now
+        now = at
+        heapq.heappush(rest, (need, number))
+    return ends

@@ -1,0 +1,57 @@
+"""Who gets how much of the store's bandwidth. Pure."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def water_fill(demands: Floats, limit: float, weights: Floats) -> Floats:
+    """Max-min fair: nobody gets more than it wants, or by weight less than another while it wants more."""
+    if limit == inf or demands.sum() <= limit:
+        return demands.copy()
+    by_need = np.argsort(demands / weights, kind="stable")
+    wanted, weight = demands[by_need], weights[by_need]
+    # If those up to i are satisfied, this is the level that the others' parts have.
+    before = np.cumsum(wanted) - wanted
+    left_weight = np.cumsum(weight[::-1])[::-1]
+    levels = np.maximum(limit - before, 0.0) / left_weight
+    first = int(np.argmax(wanted > levels * weight))
+    level: float = levels[first]
+    filled: Floats = np.minimum(demands, level * weights)
+    return filled
+
+
+def share(demands: Floats, promised: Floats, limit: float, weights: Floats) -> Floats:
+    """What was promised first, as far as it is used; what is left is lent by water-filling."""
+    if limit == inf or demands.sum() <= limit:
+        return demands.copy()
+    first = np.minimum(demands, promised)
+    total = float(first.sum())
+    if total > limit:  # promised more than there is
+        return first * (limit / total)
+    return first + water_fill(demands - first, limit - total, weights)
+
+
+def alone_from_store(ideals: Floats, demands: Floats, limit: float, weights: Floats) -> Floats:
+    """What each would get if all it reads came from the store and the others did as they do: what probing measures."""
+    if limit == inf or demands.sum() + ideals.max(initial=0.0) <= limit:
+        return ideals.copy()
+    by_need = np.argsort(demands / weights, kind="stable")
+    level_at = (demands / weights)[by_need]
+    wanted = np.concatenate(([0.0], np.cumsum(demands[by_need])))
+    open_weight = np.concatenate((np.cumsum(weights[by_need][::-1])[::-1], [0.0]))
+    low, high = np.zeros_like(ideals), np.full_like(ideals, limit)
+    for _ in range(40):  # halves the error each time
+        level = (low + high) / 2
+        at = np.searchsorted(level_at, level, side="right")
+        others = wanted[at] + level * open_weight[at] - np.minimum(demands, level * weights)
+        over = others + np.minimum(ideals, level) > limit
+        low, high = np.where(over, low, level), np.where(over, level, high)
+    return np.minimum(ideals, low)

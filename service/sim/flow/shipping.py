@@ -1,0 +1,15 @@
+"""A policy as a coordinator runs it: with the planner around it, which checks, weighs moves and keeps the last plan."""
+
+from __future__ import annotations
+
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+
+
+class Shipping:
+    def __init__(self, policy: str) -> None:
+        """Raises InvalidArgumentError: there is no such policy."""
+        self._planner = Planner(policy)
+
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        return self._planner.replan(view, now).plan

@@ -1,0 +1,233 @@
+"""Jobs that come, wait for accelerators, read, and leave, as flows: one workload under one policy and scheduler. Pure.
+
+Between two events every rate is constant: a job comes, ends or begins an epoch in which it finds more, a plan or a
+round is due. Where rates move all the time (an LRU window, a data set that several jobs fill) they are followed in
+steps. All that happens at one moment is decided upon once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from tfquiver.service.coordinator.policies.interface import Policy
+from tfquiver.service.coordinator.schedulers.interface import Capacity, Scheduler
+from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.flow import steps
+from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, Contents
+from tfquiver.service.sim.flow.jobs import Jobs, Queue
+from tfquiver.service.sim.flow.lru_window import LruWindow
+from tfquiver.service.sim.flow.outcome import Outcome, Sample
+from tfquiver.service.sim.flow.planner import Planner
+from tfquiver.service.sim.flow.rates import Rates, rates
+from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.flow.workload import Cluster, Workload
+
+_ROUNDING = 1e-9
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    policy: Policy,
+    scheduler: Scheduler,
+    *,
+    replan_s: float = 600.0,
+    least_gap_s: float = 0.0,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Outcome:
+    """Until the last job has ended.
+
+    Args:
+      replan_s: the policy is asked so often, and whenever a job has begun or ended,
+      least_gap_s: but not sooner than this after the last time.
+      progress: told how many jobs have ended.
+
+    Raises:
+      InvalidArgumentError: the policy's plan cannot be.
+    """
+    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, progress).run()
+
+
+class _Simulation:
+    def __init__(
+        self, workload: Workload, cluster: Cluster, policy: Policy, scheduler: Scheduler,
+        replan_s: float, least_gap_s: float, progress: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self._engine, self._cluster, self._progress = Engine(), cluster, progress
+        self._replan_s, self._least_gap_s, self._round_s = replan_s, least_gap_s, scheduler.round_s
+        self._jobs = jobs = Jobs(workload)
+        sizes = np.array(list(workload.datasets.values()), np.float64)
+        names = {name: number for number, name in enumerate(workload.datasets)}
+        shared = len(set(jobs.dataset.tolist())) < len(jobs.dataset)
+        self._shared = shared
+        self._contents = Contents(sizes, names, len(jobs.all))
+        self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
+        self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
+        self._queue = Queue(jobs, scheduler, self._capacity)
+        self._planner = Planner(policy, workload, cluster, jobs, self._contents)
+        self._rates = Rates(np.zeros(0), np.zeros(0))
+        self._settled_at = self._planned_at = -inf
+        self._due = self._to_plan = self._to_round = False
+        self._flows = 0  # how often rates were made; who waits for an end of older ones, waits in vain
+        self._left = len(jobs.all)
+        self._read_bytes = self._store_bytes = 0.0
+        self._samples: list[Sample] = []
+
+    def run(self) -> Outcome:
+        jobs = self._jobs.all
+        for number, job in enumerate(jobs):
+            self._engine.after(job.submit_s, partial(self._submit, number))
+        first_s = min(job.submit_s for job in jobs)
+        self._engine.after(first_s + self._replan_s, self._replan)
+        if self._round_s is not None:
+            self._engine.after(first_s, self._next_round)
+        if not self._engine.run(lambda: not self._left, inf):
+            raise RuntimeError(f"{self._left} jobs stand still at {self._engine.now:.0f} s")
+        jct_s = [end - job.submit_s for end, job in zip(self._jobs.ended_s.tolist(), jobs, strict=True)]
+        self._sample()
+        return Outcome(
+            jct_s, self._engine.now - first_s, self._read_bytes, self._store_bytes, self._planner.plans, self._samples
+        )
+
+    def _submit(self, number: int) -> None:
+        self._settle()
+        self._queue.submit(number, self._engine.now)
+        self._decide_soon()
+
+    def _replan(self) -> None:
+        self._settle()
+        self._to_plan = True
+        self._decide_soon()
+        self._engine.after(self._replan_s, self._replan)
+
+    def _next_round(self) -> None:
+        self._settle()
+        self._to_round = True
+        self._decide_soon()
+        assert self._round_s is not None
+        self._engine.after(self._round_s, self._next_round)
+
+    def _wake(self, flows: int) -> None:
+        if flows == self._flows:
+            self._settle()
+            self._decide_soon()
+
+    def _decide_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._engine.after(0.0, self._decide)
+
+    def _decide(self) -> None:
+        self._due = False
+        now = self._engine.now
+        before = self._jobs.running
+        if self._to_round:
+            self._queue.round(now)
+        self._queue.fill()
+        self._to_round = False
+        jobs = self._jobs
+        begun = np.setdiff1d(jobs.running, before)
+        self._contents.begin_epoch(begun, jobs.dataset[begun])
+        self._to_plan |= bool(begun.size)
+        planned = self._to_plan and now >= self._planned_at + self._least_gap_s
+        if planned:
+            self._to_plan, self._planned_at = False, now
+            hits = self._hits()
+            self._planner.plan(now, self._rates_now(hits), hits)
+        self._rates = self._rates_now(self._hits())
+        if planned:
+            self._sample()
+        self._flows += 1
+        wait_s = steps.next_change_s(
+            jobs, self._contents, self._window, self._rates, now, self._pool_bytes(), self._shared
+        )
+        if self._to_plan:
+            wait_s = min(wait_s, self._planned_at + self._least_gap_s - now)
+        if wait_s < inf:
+            self._engine.after(wait_s, partial(self._wake, self._flows))
+
+    def _pool_bytes(self) -> float:
+        """What all data sets under LRU have together."""
+        planned = self._contents.mode != LRU
+        return self._cluster.cache_bytes - float(self._contents.allocated[planned].sum())
+
+    def _hits(self) -> Floats:
+        jobs, contents, running = self._jobs, self._contents, self._jobs.running
+        datasets = jobs.dataset[running]
+        hits = contents.effective[running]
+        paced = jobs.irregular[running]
+        if paced.any():
+            sampled = np.maximum(jobs.parts[running], 1e-9) * contents.sizes[datasets]
+            hits = np.where(paced, np.minimum(1.0, contents.resident[datasets] / sampled), hits)
+        lru = contents.mode[datasets] == LRU
+        if lru.any():
+            hits = np.where(lru, self._window.hit_parts(running, jobs.done, jobs.parts), hits)
+        return np.asarray(hits)
+
+    def _rates_now(self, hits: Floats) -> Rates:
+        jobs, running = self._jobs, self._jobs.running
+        datasets = jobs.dataset[running]
+        cooperative = self._contents.mode[datasets] == COOPERATIVE
+        promised = self._planner.promised[running]
+        limit = self._cluster.remote_bytes_per_s
+        return rates(jobs.ideal[running], hits, promised, limit, datasets, cooperative)
+
+    def _settle(self) -> None:
+        """All that has been read since the last time."""
+        now = self._engine.now
+        passed_s = now - self._settled_at
+        self._settled_at = now
+        jobs, running = self._jobs, self._jobs.running
+        if passed_s <= 0 or not running.size:
+            return
+        datasets, read = jobs.dataset[running], self._rates.read * passed_s
+        fetched = self._rates.fetched * passed_s
+        self._read_bytes += float(read.sum())
+        self._store_bytes += float(fetched.sum())
+        jobs.served_s[running] += passed_s
+        self._contents.advance(running, datasets, fetched, self._shared)
+        before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
+        jobs.done[running] += read
+        epochs = jobs.done[running] / jobs.size[running] + _ROUNDING
+        ended = running[np.floor(epochs) > before]
+        exact = running[(epochs - np.floor(epochs)) < 2 * _ROUNDING]
+        jobs.done[exact] = np.round(jobs.done[exact] / jobs.size[exact]) * jobs.size[exact]
+        self._contents.begin_epoch(ended, jobs.dataset[ended])
+        jobs.pace()
+        if (self._contents.mode == LRU).any():
+            self._window.read(now, jobs.done, jobs.parts, running, self._pool_bytes())
+            self._contents.hold(self._window.resident)
+        self._end(now)
+
+    def _end(self, now: float) -> None:
+        jobs, running = self._jobs, self._jobs.running
+        over = jobs.done[running] >= jobs.total[running] * (1 - _ROUNDING)
+        if not over.any():
+            return
+        ended = running[over]
+        jobs.ended_s[ended] = now
+        jobs.running = running[~over]
+        # Whoever reads on, reads on as before until all is decided anew, at this same moment.
+        self._rates = Rates(self._rates.read[~over], self._rates.fetched[~over])
+        self._left -= int(ended.size)
+        self._to_plan = True
+        self._progress(len(jobs.all) - self._left)
+
+    def _sample(self) -> None:
+        jobs, running = self._jobs, self._jobs.running
+        read = self._rates.read
+        fairness = float("nan")
+        if running.size:
+            equal = steps.equal_rates(jobs, running, self._capacity)
+            fairness = float((read / equal).min())
+        self._samples.append(
+            Sample(
+                self._engine.now, fairness, float(read.sum()), float(self._rates.fetched.sum()),
+                float(jobs.ideal[running].sum()), float(self._contents.resident.sum()), int(running.size),
+                len(self._queue),
+            )
+        )  # fmt: skip

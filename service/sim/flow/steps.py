@@ -1,0 +1,79 @@
+"""How long the rates of a moment hold. Pure."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from tfquiver.service.coordinator.schedulers.interface import Capacity
+from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
+from tfquiver.service.sim.flow.jobs import Jobs
+from tfquiver.service.sim.flow.lru_window import LruWindow
+from tfquiver.service.sim.flow.rates import Rates
+from tfquiver.service.sim.flow.sharing import Floats, Ints
+
+PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
+_SAME = 1e-9
+
+
+def next_change_s(
+    jobs: Jobs, contents: Contents, window: LruWindow, rates: Rates, now: float, pool_bytes: float, shared: bool
+) -> float:
+    running = jobs.running
+    moving = rates.read > 0
+    running, read, fetched = running[moving], rates.read[moving], rates.fetched[moving]
+    if not running.size:
+        return inf
+    datasets, sizes, done = jobs.dataset[running], jobs.size[running], jobs.done[running]
+    waits = [float(((jobs.total[running] - done) / read).min())]
+    to_epoch_s = (sizes - done % sizes) / read
+    mode = contents.mode[datasets]
+    planned = (mode == UNIFORM) | (mode == COOPERATIVE)
+    resident, allocated = contents.resident[datasets], contents.allocated[datasets]
+    room = np.where(mode == LRU, 0.0 if window.full else pool_bytes, allocated)
+    filling = (mode != NONE) & (resident < room * (1 - _SAME)) & (fetched > 0)
+    more = planned & (abs(resident / sizes - contents.effective[running]) > _SAME)
+    finds_more = ((filling & planned) | more) & ~jobs.irregular[running]
+    if finds_more.any():
+        waits.append(float(to_epoch_s[finds_more].min()))
+    if shared and filling.any():
+        brought = np.bincount(datasets, fetched, len(contents.sizes))[datasets]
+        several = filling & (brought > fetched * (1 + _SAME))
+        if several.any():
+            absent = np.maximum(sizes - resident, sizes * _SAME)
+            waits.append(float((absent[several] / brought[several]).min()) * PART_A_STEP)
+    paced = jobs.irregular[running]
+    if paced.any():
+        waits.append(float((jobs.parts[running] * sizes / read)[paced].min()) * PART_A_STEP)
+    if (mode == LRU).any():
+        waits.append(_lru_change_s(jobs, contents, window, running, read, fetched, now, pool_bytes))
+    return max(0.0, min(waits))
+
+
+def _lru_change_s(
+    jobs: Jobs, contents: Contents, window: LruWindow, running: Ints, read: Floats, fetched: Floats,
+    now: float, pool_bytes: float,
+) -> float:  # fmt: skip
+    waits = [window.step_s(now, float((jobs.size[running] / read).min()))]
+    lru = contents.mode[jobs.dataset[running]] == LRU
+    counted = np.isin(running, window.epoch_counts(running[lru], jobs.done, jobs.parts))
+    if counted.any():
+        sizes, done = jobs.size[running], jobs.done[running]
+        waits.append(float(((sizes - done % sizes) / read)[counted].min()))
+    brought = float(fetched[lru].sum())
+    if not window.full and brought > 0:
+        free = pool_bytes - float(contents.resident[contents.mode == LRU].sum())
+        waits.append(max(free, pool_bytes * 1e-6) / brought)
+    return min(waits)
+
+
+def equal_rates(jobs: Jobs, running: Ints, capacity: Capacity) -> Floats:
+    """`gavel.equal_bytes_per_s` of all that run, among them."""
+    count = len(running)
+    share = np.minimum(1.0, capacity.accelerators / count / jobs.accelerators[running])
+    missed = 1 - np.minimum(1.0, capacity.cache_bytes / count / jobs.size[running])
+    remote = capacity.remote_bytes_per_s / count
+    rates = np.divide(remote, missed, out=np.full_like(missed, inf), where=missed > 0)
+    equal: Floats = np.minimum(jobs.ideal[running] * share, rates)
+    return equal

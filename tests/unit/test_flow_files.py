@@ -1,0 +1,139 @@
+"""Scenario and trace files: what cannot be is refused by the field's name; drawn traces have the published shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.cli.main import main
+from tfquiver.service.sim.flow import files, traces
+
+
+def good() -> dict[str, Any]:
+    return {
+        "cluster": {"accelerators": 2, "cache": "1GiB", "store_per_s": "10MB"},
+        "policies": ["none", "silod_greedy"],
+        "trace": {
+            "datasets": {"images": "2GiB", "text": 10**9},
+            "jobs": [
+                {"name": "a", "dataset": "images", "reads_per_s": "20MB", "epochs": 3},
+                {"name": "b", "dataset": "text", "reads_per_s": 5e6, "epochs": 0.5, "submit_s": 60, "accelerators": 2,
+                 "curriculum": {"starting_part": 0.1, "growth": 2, "step_epochs": 0.1}},
+            ],
+        },
+    }  # fmt: skip
+
+
+BAD = [
+    (("cluster",), None, "cluster: missing"),
+    (("cluster", "accelerators"), 0, "cluster.accelerators: '0'"),
+    (("cluster", "accelerators"), 1.5, "cluster.accelerators"),
+    (("cluster", "accelerators"), True, "cluster.accelerators"),
+    (("cluster", "cache"), "much", "cluster.cache: not a size"),
+    (("cluster", "cache"), -1, "cluster.cache"),
+    (("cluster", "cahce"), 1, "cluster.'cahce': unknown"),
+    (("cluster", "store_per_s"), "0MB", "cluster.store_per_s"),
+    (("policies",), [], "policies"),
+    (("replan_s",), 1e300, "replan_s"),
+    (("trace", "datasets"), {}, "trace.datasets"),
+    (("trace", "datasets", "text"), 0, "trace.datasets.text"),
+    (("trace", "jobs"), {}, "trace.jobs"),
+    (("trace", "jobs", 0, "dataset"), "video", "trace.jobs[0].dataset: 'video' is not among datasets"),
+    (("trace", "jobs", 0, "epochs"), None, "trace.jobs[0].epochs: missing"),
+    (("trace", "jobs", 0, "epochs"), 0, "trace.jobs[0].epochs"),
+    (("trace", "jobs", 0, "epochs"), float("nan"), "trace.jobs[0].epochs"),
+    (("trace", "jobs", 0, "reads_per_s"), "-1MB", "trace.jobs[0].reads_per_s"),
+    (("trace", "jobs", 1, "name"), "a", "trace.jobs[1].name: 'a' is there twice"),
+    (("trace", "jobs", 1, "accelerators"), 3, "trace.jobs[1].accelerators"),
+    (("trace", "jobs", 1, "submit_s"), -1, "trace.jobs[1].submit_s"),
+    (("trace", "jobs", 1, "curriculum", "growth"), 0.5, "trace.jobs[1].curriculum.growth"),
+    (("trace", "generate"), {}, "trace.generate: there are datasets or jobs beside it"),
+    (("trace",), {"generate": {"seed": -1}}, "trace.generate.seed"),
+    (("trace",), {"generate": {"weeks": 1e9}}, "trace.generate.weeks"),
+    (("trace",), {"generate": {"load": 1e-9, "weeks": 0.01}}, "trace.generate: this makes 0 jobs"),
+    (("trace",), [], "trace: not a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "said"), BAD, ids=lambda value: str(value)[:40])
+def test_what_cannot_be_is_named(path: tuple[Any, ...], value: Any, said: str) -> None:
+    data: Any = good()
+    at = data
+    for step in path[:-1]:
+        at = at[step]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    with pytest.raises(errors.InvalidArgumentError) as raised:
+        files.scenario(data)
+    assert said.replace("'", "") in str(raised.value).replace("'", "")
+
+
+def test_a_trace_is_read_back_as_it_was_written() -> None:
+    made = files.scenario(good()).trace
+    assert made is not None
+    assert files.trace(json.loads(json.dumps(files.trace_json(made))), 2) == (made, None)
+
+
+def test_drawn_traces_have_the_published_shape_and_their_seed_makes_them() -> None:
+    shape = traces.TraceShape(weeks=4.0)
+    drawn = traces.generate(shape, 1)
+    assert drawn == traces.generate(shape, 1) != traces.generate(shape, 2)
+    minutes = [job.total_bytes / job.ideal_bytes_per_s / 60 for job in drawn.jobs]
+    assert sum(10**3 <= needed <= 10**4 for needed in minutes) / len(minutes) == pytest.approx(0.2, abs=0.02)
+    assert min(minutes) >= 10**1.5
+    assert sum(job.accelerators == 1 for job in drawn.jobs) / len(drawn.jobs) == pytest.approx(0.7, abs=0.02)
+    busy = sum(needed * 60 * job.accelerators for needed, job in zip(minutes, drawn.jobs, strict=True))
+    assert busy / (400 * 4 * traces.WEEK_S) == pytest.approx(1.0, abs=0.1)
+    assert len(drawn.datasets) == len(drawn.jobs)
+    shared = traces.generate(traces.TraceShape(weeks=4.0, sharing=1.0), 1)
+    assert set(shared.datasets) == set(traces.DATASETS)
+    assert [job.total_bytes for job in shared.jobs] == [job.total_bytes for job in drawn.jobs]
+
+
+def run(tmp_path: Path, data: object, *more: str) -> int:
+    path = tmp_path / "scenario.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return main(["sim", str(path), *more])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, good()) == 0
+    table = capsys.readouterr().out
+    assert all(word in table for word in ("silod_greedy", "none", "(bound)", "2 jobs"))
+    assert max(map(len, table.splitlines())) <= 80
+    assert run(tmp_path, good(), "--json", "--policy", "lru") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [made["policy"] for made in told["runs"]] == ["lru"]
+    assert told["runs"][0]["average_jct_s"] >= told["bound"]["average_jct_s"]
+
+
+def test_a_trace_of_its_own_and_a_drawn_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = good()
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"generate": {"seed": 7, "weeks": 0.1, "load": 2}}))
+    del data["trace"]
+    assert run(tmp_path, data, "--trace", str(trace), "--policy", "none") == 0
+    assert "drawn with seed 7" in capsys.readouterr().out
+    assert run(tmp_path, data) == 1
+    assert "trace: missing; name one in the file, or with --trace FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "[" * 100_000, '{"cluster": 1}'])
+def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert run(tmp_path, text) == 1
+    assert "scenario.json: " in capsys.readouterr().err
+
+
+def test_unknown_names_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, good(), "--policy", "best") == 1
+    assert "policy: 'best' is none of" in capsys.readouterr().err
+    assert run(tmp_path, good(), "--scheduler", "best") == 1
+    assert "scheduler: 'best' is none of" in capsys.readouterr().err
+    assert main(["sim", str(tmp_path / "no.json")]) == 1
+    assert "no.json" in capsys.readouterr().err
