@@ -21,8 +21,8 @@ _NODES_LEGEND = (
 )
 _DATASETS_LEGEND = (
     "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
-    "jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain says why). tfquiver dataset set-cache "
-    "changes it."
+    "jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain says why). tfquiver dataset "
+    "set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -76,7 +76,12 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: {count} times a shard could not be kept: {why}")
     found += workers_view.problems(status["dispatchers"])
     for one in status["datasets"]:
-        if quota and one["size_bytes"] > quota and one["cache"]["mode"] in ("unset", "uniform") and "decided_by" not in one["cache"]:
+        if (
+            quota
+            and one["size_bytes"] > quota
+            and one["cache"]["mode"] in ("unset", "uniform")
+            and "decided_by" not in one["cache"]
+        ):
             found.append(
                 f"data set {one['name']} ({decimal(one['size_bytes'])}) is larger than all quotas ({decimal(quota)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
