@@ -117,6 +117,7 @@ class ClusterViews:
             ideal_bytes_per_s=(measured.ideal_bytes_per_s or None) if measured else None,
             hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
             miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
+            hit_ratio=measured.hit_share if measured else None,
             remote_pin_bytes_per_s=self._budgets.pins.bytes_per_s.get(job),
         )
 

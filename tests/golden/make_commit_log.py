@@ -94,6 +94,7 @@ def records() -> list[CommitRecord]:
             dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST[::-1], listed_for="blue")
         ),
         CommitRecord(remote_io_allocated=log_pb2.RemoteIoAllocated(job="job", bytes_per_s=2.5e8)),
+        CommitRecord(plan_decided=log_pb2.PlanDecided(json='{"at_s": 1.0, "kind": "dataset", "name": "train"}')),
     ]
 
 
