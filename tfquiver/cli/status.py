@@ -71,7 +71,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = calls.ask(stub.ListSessions, wanted, token, whom).sessions
-        remote_io = calls.ask(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom).jobs
+        limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom)
     told = list(_nodes(nodes, token))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
@@ -84,7 +84,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
         "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
-        "remote_io": [plain(one) for one in remote_io],
+        "remote_io": [plain(one) for one in limits.jobs] if limits else [],
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),
