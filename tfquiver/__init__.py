@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
-    from tfquiver.arguments.option_groups import Connection as Connection
-    from tfquiver.arguments.option_groups import FirstUse as FirstUse
-    from tfquiver.arguments.option_groups import Reading as Reading
-    from tfquiver.arguments.orders import Deterministic as Deterministic
-    from tfquiver.arguments.orders import Replay as Replay
-    from tfquiver.arguments.orders import Shuffled as Shuffled
     from tfquiver.client.distributed import distribute as distribute
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.content.cutting import CutPolicy as CutPolicy
+    from tfquiver.dataset_arguments.option_groups import Connection as Connection
+    from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
+    from tfquiver.dataset_arguments.option_groups import Reading as Reading
+    from tfquiver.dataset_arguments.orders import Deterministic as Deterministic
+    from tfquiver.dataset_arguments.orders import Replay as Replay
+    from tfquiver.dataset_arguments.orders import Shuffled as Shuffled
 
 _HOMES = {
-    "Connection": "tfquiver.arguments.option_groups",
+    "Connection": "tfquiver.dataset_arguments.option_groups",
     "CutPolicy": "tfquiver.content.cutting",
-    "Deterministic": "tfquiver.arguments.orders",
-    "FirstUse": "tfquiver.arguments.option_groups",
-    "Reading": "tfquiver.arguments.option_groups",
-    "Replay": "tfquiver.arguments.orders",
-    "Shuffled": "tfquiver.arguments.orders",
+    "Deterministic": "tfquiver.dataset_arguments.orders",
+    "FirstUse": "tfquiver.dataset_arguments.option_groups",
+    "Reading": "tfquiver.dataset_arguments.option_groups",
+    "Replay": "tfquiver.dataset_arguments.orders",
+    "Shuffled": "tfquiver.dataset_arguments.orders",
     "dataset": "tfquiver.client.quiver_dataset",
     "delivery_stats": "tfquiver.client.exactly_once",
     "distribute": "tfquiver.client.distributed",

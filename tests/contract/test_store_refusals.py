@@ -22,9 +22,9 @@ from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
 from tfquiver.daemon import store_environment
 from tfquiver.registering.store_access import is_due
+from tfquiver.stores.access import resolved
+from tfquiver.stores.access.resolved import Access
 from tfquiver.stores.fsspec import FsspecStore
-from tfquiver.stores.login import access
-from tfquiver.stores.login.access import Access
 
 SOON_S = 3.0
 PUBLIC = ("AWS_", "FSSPEC_", "GOOGLE_", "STORAGE_")
@@ -58,7 +58,7 @@ def soon() -> Iterator[None]:
 
 @contextmanager
 def opened(scheme: str) -> Iterator[stores.ObjectStore]:
-    found = access.resolve(scheme)
+    found = resolved.resolve(scheme)
     assert found is not None
     store = stores.open_with(found)
     try:
@@ -75,13 +75,13 @@ def free_port() -> int:
 
 def test_s3_without_credentials() -> None:
     with soon(), pytest.raises(errors.UnauthenticatedError, match="no S3 credentials: set AWS_ACCESS_KEY_ID"):
-        access.resolve("s3")
+        resolved.resolve("s3")
 
 
 def test_an_s3_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with soon(), pytest.raises(errors.UnauthenticatedError, match=r"nobody.*AWS_PROFILE"):
-        access.resolve("s3")
+        resolved.resolve("s3")
 
 
 def test_the_librarys_own_way_without_credentials(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_s3_endpoints_and_keys_of_every_kind(tmp_path: Path, monkeypatch: pytest
     (aws / "credentials").write_text("[lab]\naws_access_key_id = k\naws_secret_access_key = s\naws_session_token = t\n")
     (aws / "config").write_text("[profile lab]\nregion = eu-west-3\nendpoint_url = http://minio:9000\n")
     monkeypatch.setenv("AWS_PROFILE", "lab")
-    found = access.resolve("s3")
+    found = resolved.resolve("s3")
     assert found is not None
     assert found.fields == {
         "key": "k", "secret": "s", "token": "t", "endpoint_url": "http://minio:9000",
@@ -145,14 +145,14 @@ def test_s3_endpoints_and_keys_of_every_kind(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("FSSPEC_S3_KEY", "mine")
     monkeypatch.setenv("FSSPEC_S3_SECRET", "hidden")
     monkeypatch.setenv("FSSPEC_S3_ENDPOINT_URL", "http://other")
-    changed = access.resolve("s3")
+    changed = resolved.resolve("s3")
     assert changed is not None
     assert (changed.fields["key"], changed.fields["secret"], changed.place) == ("mine", "hidden", "s3=http://other")
 
 
 def test_gs_without_credentials() -> None:
     with soon(), pytest.raises(errors.UnauthenticatedError, match="no Google credentials: run `gcloud auth"):
-        access.resolve("gs")
+        resolved.resolve("gs")
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"type": "service_account"}', '{"type": "what"}'])
@@ -164,7 +164,7 @@ def test_a_gs_key_file_that_is_missing_or_malformed(
         path.write_text(content)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     with soon(), pytest.raises(errors.UnauthenticatedError, match=f"GOOGLE_APPLICATION_CREDENTIALS={path}: not usable"):
-        access.resolve("gs")
+        resolved.resolve("gs")
 
 
 def test_a_gs_user_whom_the_token_service_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_gs_user_whom_the_token_service_does_not_answer(tmp_path: Path, monkey
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     with soon(), pytest.raises(errors.UnavailableError, match="Google's token service does not answer"):
-        access.resolve("gs")
+        resolved.resolve("gs")
 
 
 def test_a_gs_emulator_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_temporary_s3_credentials_are_resolved_with_their_end_and_again_before_i
         ends = datetime.now(UTC) + timedelta(hours=number)
         keys = {"AccessKeyId": f"k{number}", "SecretAccessKey": "s", "SessionToken": f"t{number}"}
         said.write_text(json.dumps({"Version": 1, "Expiration": ends.isoformat()} | keys))
-        made = access.resolve("s3")
+        made = resolved.resolve("s3")
         assert made is not None
         assert (made.fields["key"], made.fields["token"]) == (f"k{number}", f"t{number}")
         assert abs(made.expires_at_s - ends.timestamp()) < 2
@@ -238,7 +238,7 @@ def test_of_a_gs_key_only_a_token_that_can_read_is_handed_on(tmp_path: Path, mon
         uri = f"http://127.0.0.1:{service.server_port}/"
         path.write_text(json.dumps(key | {"client_email": "a@p.example", "token_uri": uri}))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-        found = access.resolve("gs")
+        found = resolved.resolve("gs")
         thread.join()
     assert found is not None
     assert found.fields["token"] == "token for https://www.googleapis.com/auth/devstorage.read_only"

@@ -17,8 +17,8 @@ import pytest
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.arguments.checks import directory
-from tfquiver.arguments.dataset_options import checked_options, default_hold_back
+from tfquiver.dataset_arguments.checks import directory
+from tfquiver.dataset_arguments.dataset_options import checked_options, default_hold_back
 from tfquiver.scanning.listing import expand
 
 A_SCREEN_LINES = 50

@@ -33,7 +33,7 @@ from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.sizes import parse_bytes
-from tfquiver.stores.login.access import place_of
+from tfquiver.stores.access.resolved import place_of
 from tfquiver.trust import plain_text
 from tfquiver.trust.plain_text import shortened
 

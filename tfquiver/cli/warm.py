@@ -32,7 +32,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, no
 from tfquiver.registering import store_access
 from tfquiver.registering.listed import default_name, listed
 from tfquiver.registering.registration import Registrar
-from tfquiver.stores.login.access import Access, place_of
+from tfquiver.stores.access.resolved import Access, place_of
 from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 

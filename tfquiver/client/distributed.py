@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.arguments.checks import check_integer, check_name, check_seconds
 from tfquiver.client import exactly_once, naming
 from tfquiver.client.tf_errors import raised_as_both
+from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
 from tfquiver.wire import rpc
 
 if TYPE_CHECKING:

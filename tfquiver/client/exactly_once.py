@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.arguments.dataset_options import SourceOptions
+from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.arguments.checks import check_flag, directory, size
-from tfquiver.arguments.dataset_options import SourceOptions, checked_options
-from tfquiver.arguments.option_groups import Connection, FirstUse, Reading, check_group
-from tfquiver.arguments.orders import Order, Shuffled
 from tfquiver.client import naming, resumption
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.daemon import endpoints
+from tfquiver.dataset_arguments.checks import check_flag, directory, size
+from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
+from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
+from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering import store_access
 from tfquiver.registering.described import describe

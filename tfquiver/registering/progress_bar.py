@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tfquiver.arguments.option_groups import Progress
+from tfquiver.dataset_arguments.option_groups import Progress
 
 
 class ProgressBar:

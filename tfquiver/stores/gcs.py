@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import google.auth.credentials
 import google.auth.exceptions
-import google.oauth2.credentials
 import requests
 import requests.adapters
 import urllib3.exceptions
@@ -19,8 +17,8 @@ from google.cloud import storage
 
 from tfquiver import errors
 from tfquiver.stores import globs, versions
+from tfquiver.stores.access.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
-from tfquiver.stores.login.google import EMULATOR, WHAT_TO_DO, default_credentials
 from tfquiver.stores.object_store import ObjectInfo
 
 T = TypeVar("T")
@@ -43,7 +41,7 @@ _TRANSIENT = (
 
 class GcsStore:
     """Args:
-    options: as login/google.py gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
+    options: as access/google.py gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
       credentials, which renew themselves.
     """
 
@@ -58,7 +56,7 @@ class GcsStore:
         # No project is needed to read; and without one the client would look for credentials to ask for it.
         self._client = storage.Client(
             project="none",
-            credentials=_credentials(options, endpoint),
+            credentials=credentials(options, endpoint),
             client_options={"api_endpoint": endpoint or (_PUBLIC if options else None)},
         )
         # Else the client asks for every bucket's metadata, for traces, in threads that outlive close().
@@ -183,15 +181,6 @@ class GcsStore:
                 raise errors.InvalidArgumentError(f"{what}: {error}") from error
 
         return self._attempts.run(what, deadline_s, attempt)
-
-
-def _credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
-    if endpoint:
-        return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
-    if options is None:
-        return default_credentials()
-    token, project = options.get("token"), options.get("quota_project")
-    return google.oauth2.credentials.Credentials(token, quota_project_id=project)  # type: ignore[no-untyped-call]
 
 
 def _is_unreachable(error: BaseException) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from tfquiver import errors
-from tfquiver.arguments.checks import absolute, check_flag, check_integer, size
-from tfquiver.arguments.option_groups import OptionGroup
+from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, size
+from tfquiver.dataset_arguments.option_groups import OptionGroup
 
 _MAX_SEED = (1 << 63) - 1
 

@@ -96,13 +96,13 @@ def resolve(scheme: str) -> Access | None:
             return None
         case "gs":
             try:
-                from tfquiver.stores.login import google
+                from tfquiver.stores.access import google
             except ImportError:
                 return None  # `stores` says what to install
             fields, expires_at_s = google.resolve()
         case "s3" | "s3a":
             try:
-                from tfquiver.stores.login import s3
+                from tfquiver.stores.access import s3
             except ImportError:
                 return None  # `stores` says what to install
             fields, expires_at_s = s3.resolve(_fsspec_options(scheme))

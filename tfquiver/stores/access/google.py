@@ -7,8 +7,10 @@ import os
 from typing import Any
 
 import google.auth
+import google.auth.credentials
 import google.auth.exceptions
 import google.auth.transport.requests
+import google.oauth2.credentials
 import requests
 
 from tfquiver import errors
@@ -29,16 +31,31 @@ def resolve() -> tuple[dict[str, Any], float]:
     """
     if endpoint := os.environ.get(EMULATOR):
         return {"endpoint": endpoint}, 0.0
-    credentials = default_credentials()
+    found = default_credentials()
     try:
-        credentials.refresh(google.auth.transport.requests.Request(session=_Impatient()))
+        found.refresh(google.auth.transport.requests.Request(session=_Impatient()))
     except google.auth.exceptions.TransportError as error:
         raise errors.UnavailableError(f"gs://: Google's token service does not answer: {error}") from error
     except google.auth.exceptions.GoogleAuthError as error:
         raise errors.UnauthenticatedError(f"gs://: {_source()} are not taken: {error}; {WHAT_TO_DO}") from error
-    expiry = credentials.expiry
-    fields = {"token": credentials.token, "quota_project": getattr(credentials, "quota_project_id", None)}
+    expiry = found.expiry
+    fields = {"token": found.token, "quota_project": getattr(found, "quota_project_id", None)}
     return fields, float(calendar.timegm(expiry.timetuple())) if expiry else 0.0
+
+
+def credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
+    """What a client of the store is opened with.
+
+    Args:
+      options: as `resolve` gives them; None: this machine's own.
+      endpoint: another one than Google's, which asks for none.
+    """
+    if endpoint:
+        return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
+    if options is None:
+        return default_credentials()
+    token, project = options.get("token"), options.get("quota_project")
+    return google.oauth2.credentials.Credentials(token, quota_project_id=project)  # type: ignore[no-untyped-call]
 
 
 def default_credentials() -> Any:

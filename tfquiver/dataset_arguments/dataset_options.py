@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from tfquiver import errors
-from tfquiver.arguments.checks import absolute, check_flag, check_integer, check_name, size
-from tfquiver.arguments.option_groups import Connection, Reading, check_group
-from tfquiver.arguments.orders import FILES, Deterministic, Order, Replay, Shuffled
+from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, check_name, size
+from tfquiver.dataset_arguments.option_groups import Connection, Reading, check_group
+from tfquiver.dataset_arguments.orders import FILES, Deterministic, Order, Replay, Shuffled
 
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
