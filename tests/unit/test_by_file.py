@@ -35,6 +35,7 @@ def test_a_process_that_ends_when_the_others_leave_is_one_failure(tmp_path: Path
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile"]
     command += ["--no-loadscope-reorder", "-c", str(root / "pyproject.toml"), str(tmp_path)]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    own["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)  # else it spends minutes on deleting what earlier runs have left
     told = subprocess.run(command, cwd=root, env=own, capture_output=True, text=True, timeout=120).stdout
     assert "test_c.py::test_ends" in told
     assert "1 failed, 4 passed" in told

@@ -48,7 +48,8 @@ def test_all_get_as_many_more(tmp_path: Path) -> None:
     (tmp_path / "tests" / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
-    env = {**os.environ, "TFQUIVER_TEST_EXAMPLES": "3", "PYTHONPATH": str(ROOT)}
+    # A temporary directory of its own: else it spends minutes on deleting what earlier runs have left.
+    env = {**os.environ, "TFQUIVER_TEST_EXAMPLES": "3", "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "4 passed" in done.stdout
