@@ -61,8 +61,9 @@ class Replanning:
     def restored(self) -> None:
         """The log has been read: what the policy had decided is in force."""
         settings = self._caching.placement.in_force
+        names = self._views.names_of(settings).datasets
         decided = {
-            self._views.dataset_name(digest_id): allocation_of(setting, setting.allocation_bytes)
+            names[digest_id]: allocation_of(setting, setting.allocation_bytes)
             for digest_id, setting in settings.items()
             if setting.decided_by
         }
@@ -139,16 +140,14 @@ class Replanning:
             logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
             self._journal(_record(decision))
         plan = outcome.plan
-        names = {(job, digest_id): self._views.job_name(job, digest_id) for job, digest_id in self._views.reading}
-        rates: dict[str, float] = {}
-        for (job, _), name in names.items():
+        names, rates = self._views.names, dict[str, float]()
+        for (job, _), name in names.jobs.items():
             if name in plan.remote_bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
-        read = {digest_id for _, digest_id in self._views.reading}
         wanted = {
-            digest_id: setting_of(plan.allocations.get(self._views.dataset_name(digest_id), Allocation()))
-            for digest_id in read
+            digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
+            for _, digest_id in names.jobs
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
 

@@ -65,6 +65,7 @@ class JobMeter:
         self._covered_until = float("-inf")
         self._window_began = Counters()
         self._windows: deque[Counters] = deque(maxlen=WINDOWS)
+        self._measured: Measured | None = None  # by these windows
 
     def report(self, reader_id: str, reading: Reading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
@@ -84,12 +85,16 @@ class JobMeter:
 
     def measured(self) -> Measured | None:
         """None: not for a whole window yet, and then of what there is once it is a second."""
+        if self._measured:
+            return self._measured
         newest = self._windows[-1] if self._windows else self.totals
         if newest.elapsed_s < 1.0:
             return None
         windows = self._windows or [newest]
         ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
-        return Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+        made = Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+        self._measured = made if self._windows else None
+        return made
 
     def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
         before = reader.last
@@ -104,6 +109,7 @@ class JobMeter:
         window = self.totals.since(self._window_began)
         if window.elapsed_s >= WINDOW_S and covered_s > 0.0:  # what all of them did in it has been told
             self._windows.append(window)
+            self._measured = None
             self._window_began = self.totals
         records = min(reading.records - before.records, size_bytes)
         waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
