@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.content import prefixes, striping
+from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
@@ -69,7 +69,7 @@ class ClusterViews:
         now = self._clock.now()
         for session in self._sessions:
             if session.readers:
-                self.reading[session.job or session.session_key, session.digest_id] = now
+                self.reading[session.reads] = now
         for key, seen_at in list(self.reading.items()):
             if seen_at + _GONE_S <= now or key[1] not in self._registry:
                 del self.reading[key]
@@ -91,7 +91,7 @@ class ClusterViews:
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.ERROR, "left out of plans: %s", 10, error)
                 continue
-            self._sizes[digest_id] = await asyncio.to_thread(_size, digest.lengths, digest.num_shards)
+            self._sizes[digest_id] = await asyncio.to_thread(_size, digest)
         for digest_id in self._sizes.keys() - wanted:
             del self._sizes[digest_id]
         quotas_bytes = [node.quota_bytes for node in self._membership.live() if node.quota_bytes]
@@ -160,7 +160,12 @@ def _rate(bytes_per_s: float | None) -> float | None:
     return min(max(bytes_per_s, LEAST_BYTES_PER_S), MOST_BYTES_PER_S) if bytes_per_s else None
 
 
-def _size(lengths: npt.NDArray[np.uint64], shards: int) -> _Size:
-    size_bytes = int(most_disk_bytes(lengths).sum())
-    chunks = min(max(1, shards), chunk_counts.relevance_chunks(size_bytes, 1, shards))
-    return _Size(size_bytes, min(size_bytes, int(_TWO_CHUNKS * size_bytes / chunks)))
+def _size(digest: Digest) -> _Size:
+    sizes_bytes, shards = most_disk_bytes(digest.lengths), digest.num_shards
+    size_bytes = int(sizes_bytes.sum())
+    chunks = chunk_counts.relevance_chunks(size_bytes, 1, shards)
+    cut = striping.stripe(digest.lengths, chunks, 0, prefixes.of_rows(digest.hashes))
+    two_bytes = int(
+        np.sort(np.bincount(cut.chunk_of, sizes_bytes, cut.chunks))[-2:].sum()
+    )  # one shard may be half of all
+    return _Size(size_bytes, min(size_bytes, max(two_bytes, int(_TWO_CHUNKS * size_bytes / cut.chunks))))
