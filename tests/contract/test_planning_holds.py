@@ -108,7 +108,7 @@ async def test_rates_that_nobody_can_have_do_not_stop_plans(tmp_path: Path) -> N
             beat(coordinator, "a", 2 * FIRST_BYTES, *(
                 pb.ReaderReport(
                     session_id=session_id, reader_id=str(reader), records=second, bytes=second * 10**12,
-                    waited_us=second * 890_000, elapsed_us=second * 1_000_000,
+                    waited_us=second * 890_000, elapsed_us=second * 1_000_000, missed_bytes=second * 10**12,
                 )
                 for reader in range(1000)
             ))  # fmt: skip

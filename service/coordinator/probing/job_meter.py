@@ -1,7 +1,8 @@
 """One job's throughput, stall share and f*, from what its readers report. Pure.
 
 Readers say how much they have delivered since they began; reports come late, twice, in the wrong order, from readers of
-several epochs and machines, and some from liars. What is added up never falls and is bounded by the time that passed.
+several epochs and machines, and some from liars: who seems fast is given cache. What is added up never falls, and is
+bounded by the time that passed here and by what nodes say that they have handed out.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ class Measured:
 
 @dataclass(slots=True)
 class _Reader:
-    """`began_at`: of its clock's zero, on ours; the earliest that any report allows, for they take their time."""
+    """`began_at`: of its clock's zero, on ours; the earliest that any report allows, for they take their time.
+    `handed_bytes`: by its nodes, and not said to be delivered yet."""
 
     last: Reading
     heard_at: float
     began_at: float
+    handed_bytes: int = 0
 
 
 class JobMeter:
@@ -99,9 +102,16 @@ class JobMeter:
     def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
         before = reader.last
         elapsed_s = reading.elapsed_s - before.elapsed_s
-        size_bytes = reading.size_bytes - before.size_bytes
+        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
+        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
+        most = int(MOST_BYTES_PER_S * (max(elapsed_s, 0.0) + _LATE_S))
+        hits, misses = (min(now if again else now - then, most) for now, then in handed)
+        size_bytes = min(reading.size_bytes - before.size_bytes, reader.handed_bytes + hits + misses)
+        reader.handed_bytes += hits + misses - size_bytes
         if not 0.0 <= elapsed_s <= within_s + _LATE_S or not 0 <= size_bytes <= MOST_BYTES_PER_S * elapsed_s:
             return
+        if size_bytes and reader.heard_at + within_s - reading.elapsed_s > reader.began_at + _LATE_S:
+            return  # it has been reading for longer than it says
         # Of readers that read at the same time, each second counts once.
         until = reader.began_at + reading.elapsed_s
         covered_s = max(until - max(self._covered_until, until - elapsed_s), 0.0)
@@ -113,10 +123,6 @@ class JobMeter:
             self._window_began = self.totals
         records = min(reading.records - before.records, size_bytes)
         waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
-        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
-        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
-        most = int(MOST_BYTES_PER_S * (elapsed_s + _LATE_S))
-        hits, misses = (min(now if again else now - then, most) for now, then in handed)
         delta = Counters(records, size_bytes, waited_s, covered_s, elapsed_s, hits, misses)
         self.totals = self.totals.plus(delta)
 
