@@ -75,7 +75,8 @@ class Coordinator:
             options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions
         )
         self.budgets = Budgets(clock, self._journal)
-        self.probed: set[str] = set()  # jobs that are measured without the cache: they read past it
+        # Jobs (or keys, of sessions that have none) and data sets: they are measured without the cache, read past it.
+        self.probed: set[tuple[str, bytes]] = set()
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot)
         self._waiting, self._in_thread = Waiting(), InThread()
@@ -150,6 +151,9 @@ class Coordinator:
                     self.ownership.apply(record)
                 case _:
                     self.sessions.apply(record)
+        self.budgets.restored()
+        if not self.replanning:
+            self.catalogue.take_back_decided()
         self.registry.restored()
         await self.registry.prune()
         self.sessions.restored()
@@ -199,7 +203,7 @@ class Coordinator:
         """What a job that is probed was leased; of that, what was cached would not have cost the store anything."""
         session = self.sessions.session(session_id)
         cached_bytes = sum(int(table.lengths[shard]) for shard in shards if table.resident[shard])
-        self.probes.leased(session.job or session.session_key, session.digest_id, cached_bytes)
+        self.probes.leased(*session.reads, cached_bytes)
 
     # Inside.
 

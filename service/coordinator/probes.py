@@ -30,9 +30,9 @@ class Held:
 
 
 class Probes:
-    """`probed`: what sessions look at: the jobs that read past the cache."""
+    """`probed`: what sessions look at: who reads past the cache."""
 
-    def __init__(self, clock: Clock, meters: JobMeters, probed: set[str]) -> None:
+    def __init__(self, clock: Clock, meters: JobMeters, probed: set[Reading]) -> None:
         self._clock, self._meters, self._probed = clock, meters, probed
         self._schedule = ProbeSchedule()
         self._extra_bytes: dict[Reading, int] = {}
@@ -97,8 +97,8 @@ class Probes:
         logging.info("job %s is probed: it reads past the cache for a while", order.job)
         extra_bytes = self._extra_bytes.get(key, 0) + order.most_extra_bytes
         self._until[key] = extra_bytes, now + order.for_s
-        self._probed.add(order.job)
+        self._probed.add(key)
 
     def _normal(self, key: Reading) -> None:
-        if self._until.pop(key, None) is not None and not any(other == key[0] for other, _ in self._until):
-            self._probed.discard(key[0])
+        self._until.pop(key, None)
+        self._probed.discard(key)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from absl import logging
@@ -28,6 +29,7 @@ from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.trust.plain_text import shortened
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
@@ -61,8 +63,9 @@ class Replanning:
     def restored(self) -> None:
         """The log has been read: what the policy had decided is in force."""
         settings = self._caching.placement.in_force
+        names = self._views.names_of(settings).datasets
         decided = {
-            self._views.dataset_name(digest_id): allocation_of(setting, setting.allocation_bytes)
+            names[digest_id]: allocation_of(setting, setting.allocation_bytes)
             for digest_id, setting in settings.items()
             if setting.decided_by
         }
@@ -73,7 +76,7 @@ class Replanning:
         """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
         try:
             self.planner.history.extend([Decision.from_record(json.loads(record.json))])
-        except (ValueError, RecursionError, errors.DataLossError) as error:
+        except (ValueError, RecursionError, AttributeError, OverflowError, errors.DataLossError) as error:
             logging.log_every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
 
     def still(self) -> Callable[[], Iterable[CommitRecord]]:
@@ -82,20 +85,27 @@ class Replanning:
         return lambda: map(_record, decisions)
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                await self.look()
-            except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.ERROR, "planning: %s", 10, error)
-            except Exception:  # noqa: BLE001 - the task's boundary: the plan in force stays
-                logging.exception("planning failed; the plan in force stays")
+        """What is measured is looked at in time, however long a policy takes."""
+        await asyncio.gather(self._again(self.measure), self._again(self.look))
+
+    async def measure(self) -> None:
+        """Who reads what, and who is to be probed."""
+        self._views.note()
+        held = dict.fromkeys(self._views.reading, Held())
+        for session in self._sessions:
+            key = session.reads
+            if session.readers and key in held and session.digest_id in self._caching:
+                lengths = self._caching.residency.table(session.digest_id).lengths
+                leased = np.fromiter(session.leased, np.int64, session.leased_shards)
+                leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
+                held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
+        self._probes.tick(held, {digest_id for _, digest_id in held})
 
     async def look(self) -> None:
         """Plans if there is reason to."""
+        if not self._caching.met:
+            return  # of the nodes that there were before a restart some are still to be heard of
         now = self._clock.now()
-        self._views.note()
-        self._probe()
         facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
             return
@@ -108,27 +118,44 @@ class Replanning:
         async with self._planning:
             await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
 
-    async def explain(self, name: str) -> Explanation:
-        """Of a data set or a job, by the names that plans have. Raises NotFoundError."""
+    async def explain(
+        self,
+        name: str,
+        may_read: Callable[[bytes], bool] = lambda _: True,
+        owns: Callable[[str], bool] = lambda _: True,
+    ) -> Explanation:
+        """Of a data set or a job, by the names that plans have. Raises NotFoundError, InvalidArgumentError.
+
+        Args:
+          may_read: whether the caller may know of that data set; `owns`: of that job. Others are not there for them.
+        """
         async with self._planning:
             view, now = await self._views.view(), self._clock.now() + self._unix_s
-            full = [one.name for one in view.datasets if one.name == name or one.name.rpartition(" (")[0] == name]
+            names = self._views.names
+            datasets = [one for key, one in names.datasets.items() if may_read(key)]
+            jobs = [one for (job, _), one in names.jobs.items() if owns(job)]
+            full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
+                one for one in jobs if one == name
+            ]
             if len(full) > 1:
                 raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
-            return await asyncio.to_thread(explain, self.planner, view, full[0] if full else name, now)
+            if not full:
+                raise errors.NotFoundError(f"name: there is no data set and no job {shortened(name)}")
+            told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
+        theirs = {*datasets, *jobs}
+        return replace(told, reasons={key: why for key, why in told.reasons.items() if key in theirs})
 
     # Inside.
 
-    def _probe(self) -> None:
-        held = dict.fromkeys(self._views.reading, Held())
-        for session in self._sessions:
-            key = session.job or session.session_key, session.digest_id
-            if session.readers and key in held and session.digest_id in self._caching:
-                lengths = self._caching.residency.table(session.digest_id).lengths
-                leased = np.fromiter(session.leased, np.int64, session.leased_shards)
-                leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
-                held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
-        self._probes.tick(held, {digest_id for _, digest_id in held})
+    async def _again(self, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await step()
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.ERROR, "planning: %s", 10, error)
+            except Exception:  # noqa: BLE001 - the task's boundary: the plan in force stays
+                logging.exception("planning failed; the plan in force stays")
 
     async def _replan(self, now: float) -> None:
         view = await self._views.view()
@@ -139,16 +166,14 @@ class Replanning:
             logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
             self._journal(_record(decision))
         plan = outcome.plan
-        names = {(job, digest_id): self._views.job_name(job, digest_id) for job, digest_id in self._views.reading}
-        rates: dict[str, float] = {}
-        for (job, _), name in names.items():
+        names, rates = self._views.names, dict[str, float]()
+        for (job, _), name in names.jobs.items():
             if name in plan.remote_bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
-        read = {digest_id for _, digest_id in self._views.reading}
         wanted = {
-            digest_id: setting_of(plan.allocations.get(self._views.dataset_name(digest_id), Allocation()))
-            for digest_id in read
+            digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
+            for _, digest_id in names.jobs
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import session_server
+from tfquiver.service.node.readers.frame_socket import FrameSocket
 from tfquiver.service.node.readers.instructions import LeaseState, Send
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.readers.reader_shell import REPORT_MS, ReaderShell
@@ -125,3 +126,17 @@ async def test_a_descriptor_that_takes_its_time_to_be_closed_holds_nobody_up(
         began_s = loop.time()
         await server.stop(1.0)
         assert loop.time() - began_s < 2.0
+
+
+@on_loop
+async def test_who_pings_on_and_takes_no_answers_does_not_fill_memory(tmp_path: Path) -> None:
+    unused = cast(Any, None)
+    reader = ReaderShell("", unused, unused, unused, unused, ("node", "1"), ReaderLimits())
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader.socket = FrameSocket(ours, reader.on_frame, lambda: None, lambda blocked: None)
+    for _ in range(20_000):
+        reader.on_frame(frames.Ping(), [])
+    assert len(reader.socket._queue) == 1
+    assert frames.decode(theirs.recv(100)) == frames.Pong(REPORT_MS)
+    reader.socket.close()
+    theirs.close()

@@ -71,6 +71,7 @@ def test_what_jobs_may_read_from_the_store_is_as_it_was() -> None:
     for record in parse(LOG.read_bytes(), LOG.name)[0]:
         if record.HasField("remote_io_allocated"):
             budgets.pins.apply(record.remote_io_allocated)
+    budgets.restored()
     assert budgets.allocated == {"job": 2.5e8}
 
 

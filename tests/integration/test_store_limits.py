@@ -198,9 +198,9 @@ def test_a_job_that_is_probed_reads_everything_from_the_store_and_others_nothing
                 return after.store_bytes - before.store_bytes, after.bypasses - before.bypasses
 
             assert epoch("warm") == (0, 0)
-            on_loop(coordinator.probed.add, "probed")
+            on_loop(coordinator.probed.add, ("probed", dataset.digest_id))
             assert epoch("probed", "other") == (dataset.size_bytes, SHARDS)
-            on_loop(coordinator.probed.discard, "probed")
+            on_loop(coordinator.probed.clear)
             assert epoch("probed", "other") == (0, 0)
             assert node_calls.status(control).entries == SHARDS
         finally:

@@ -364,3 +364,14 @@ def test_what_another_server_serves_is_not_taken_for_the_files_of_this_one(clust
                 ensured("nobody yet", f"gs={team.address}")
             assert unknown.value.code() == grpc.StatusCode.UNAVAILABLE  # it tells a node that was restarted soon
             assert ensured("team", f"gs={team.address}").records == 50
+
+
+def test_what_belongs_to_others_is_not_explained(cluster: Trusted, digest: Digest, tmp_path: Path) -> None:
+    """Whatever of one's own has the same name."""
+    register(cluster, "blue", digest, name="same")
+    cluster.call("blue", "SetCache", pb.SetCacheRequest(digest_id=digest.digest_id, setting=UNIFORM))
+    register(cluster, "green", build(write_files(tmp_path / "own", files=1, records_each=50), POLICY, "own"), name="same")
+    full = f"same ({digest.digest_id.hex()[:12]})"
+    for name in ("same", full):
+        assert json.loads(cluster.call("blue", "Explain", pb.ExplainRequest(name=name)).json)["name"] == full
+        assert refusal(cluster, "green", "Explain", pb.ExplainRequest(name=name)) is NOT_FOUND

@@ -196,6 +196,8 @@ def test_pins_are_journaled_and_policies_leave_them_alone(monkeypatch: pytest.Mo
         again = Budgets(world.clock)
         for record in records:
             again.pins.apply(record.remote_io_allocated)
+        assert not again.allocated, "with each of ten thousand anew it would take a minute"
+        again.restored()
         assert again.allocated == budgets.allocated == {"c": 7.0}
     monkeypatch.setattr(module, "MAX_PINS", 1)
     with pytest.raises(errors.ResourceExhaustedError, match="job: 1 jobs have an allocation"):
@@ -204,3 +206,15 @@ def test_pins_are_journaled_and_policies_leave_them_alone(monkeypatch: pytest.Mo
     budgets.pins.allocate("c", 0)
     assert not budgets.in_use
     assert budgets.left_bytes("c") is None
+
+
+def test_nodes_load_as_fast_as_they_can_when_the_last_allocation_is_taken_back() -> None:
+    """Nobody ticks budgets that are not in use."""
+    world = World(a=1000.0)
+    digest_id = b"d" * 32
+    world.budgets.tick({digest_id: frozenset({"a"})}, [digest_id])
+    assert world.budgets.told(digest_id) == 1000.0
+    orders = world.budgets.orders
+    world.budgets.pins.allocate("a", 0)
+    assert not world.budgets.in_use
+    assert (world.budgets.told(digest_id), world.budgets.orders) == (0.0, orders + 1)

@@ -15,7 +15,7 @@ MB = 10**6
 
 def reading(seconds: float, mb_per_s: float, stall: float = 0.0) -> Reading:
     size_bytes = int(seconds * mb_per_s * MB)
-    return Reading(size_bytes // 1000, size_bytes, seconds * stall, seconds)
+    return Reading(size_bytes // 1000, size_bytes, seconds * stall, seconds, hit_bytes=size_bytes)
 
 
 def test_one_reader() -> None:
@@ -84,9 +84,8 @@ def test_a_reader_that_an_earlier_coordinator_knew_counts_from_here_on() -> None
     for second in range(1, 21):
         later = reading(5000, 500.0)
         more = reading(second, 10.0)
-        meter.report(
-            "r", Reading(later.records, later.size_bytes + more.size_bytes, 0.0, 5000.0 + second), 1.0 + second
-        )
+        size_bytes = later.size_bytes + more.size_bytes
+        meter.report("r", Reading(later.records, size_bytes, 0.0, 5000.0 + second, size_bytes), 1.0 + second)
     assert meter.totals.bytes_per_s == pytest.approx(10 * MB)
 
 
@@ -98,6 +97,28 @@ def test_what_was_handed_is_counted_on_when_the_node_begins_anew() -> None:
     measured = meter.measured()
     assert measured is not None
     assert measured.hit_share == pytest.approx(80 / 110)
+
+
+def test_nobody_reads_more_than_he_was_handed_nor_faster_than_time_passes_here() -> None:
+    """Who seems fast is given the cache of others."""
+    more, faster = JobMeter(), JobMeter()
+    for second in range(1, 61):
+        handed = second * 10 * MB
+        more.report("r", Reading(second, second * 10**12, 0.0, float(second), handed), float(second))
+        faster.report("r", Reading(second, handed, 0.0, second / 1000, handed), float(second))
+    measured = more.measured()
+    assert measured and measured.bytes_per_s == pytest.approx(10 * MB)
+    assert faster.totals.size_bytes <= 60 * MB
+    assert faster.measured() is None
+
+
+def test_what_is_delivered_after_a_reader_has_gone_to_another_node_counts() -> None:
+    meter = JobMeter()
+    for second in range(1, 61):
+        handed = (second if second < 30 else second - 29) * 10 * MB  # since it was connected
+        delivered = max(0, second - 5) * 10 * MB  # the rest is in buffers
+        meter.report("r", Reading(second, delivered, 0.0, float(second), handed), float(second))
+    assert meter.totals.size_bytes == 550 * MB
 
 
 numbers = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 10**9))

@@ -23,7 +23,7 @@ class Place:
     def __init__(self, *jobs: str, rotation: str = "") -> None:
         self.clock = ManualClock()
         self.cached = Cached([SHARD_BYTES] * SHARDS, self.clock, rotation)
-        self.budgets, self.probed = Budgets(self.clock), set[str]()
+        self.budgets, self.probed = Budgets(self.clock), set[tuple[str, bytes]]()
         log: list[Record] = []
         self.sessions = Sessions(
             self.clock, random.Random(1), log.append, self.cached.view, limits=LIMITS, budgets=self.budgets,
@@ -115,7 +115,7 @@ def test_a_job_without_a_rate_is_not_held_back_by_that_of_another() -> None:
 def test_a_probed_job_reads_past_the_cache_and_pays_for_all_of_it() -> None:
     place = Place("a", "b")
     place.cached.hold(range(SHARDS))
-    place.probed.add("a")
+    place.probed.add(("a", place.cached.digest_id))
     assert place.lease("a", 5).bypass
     assert not place.lease("b", 5).bypass
     assert (place.counters("a"), place.counters("b")) == ((0, 5), (5, 0))
@@ -133,7 +133,7 @@ def test_a_probed_job_reads_past_the_cache_and_pays_for_all_of_it() -> None:
 
 def test_a_lease_that_is_asked_again_is_the_same_also_in_how_it_is_to_be_read() -> None:
     place = Place("a")
-    place.probed.add("a")
+    place.probed.add(("a", place.cached.digest_id))
     first = place.lease("a", 3)
     place.probed.clear()
     place._sequence -= 1

@@ -14,7 +14,7 @@ from tfquiver.service.node.coordinator.reader_reports import ReaderReports
 def report(reader_id: str, second: int, session_id: str = "s", mb_per_s: int = 10) -> pb.ReaderReport:
     return pb.ReaderReport(
         session_id=session_id, reader_id=reader_id, records=second, bytes=second * mb_per_s * 10**6,
-        waited_us=second * 250_000, elapsed_us=second * 10**6,
+        waited_us=second * 250_000, elapsed_us=second * 10**6, missed_bytes=second * mb_per_s * 10**6,
     )  # fmt: skip
 
 

@@ -46,6 +46,10 @@ class Budgets:
 
     # Allocations.
 
+    def restored(self) -> None:
+        """Pins have been read from the log."""
+        self._allocate()
+
     def plan(self, bytes_per_s: Mapping[str, float]) -> None:
         """What a policy allocates, instead of all that one did before. Pins stay. Nothing of it is journaled."""
         self._planned = dict(bytes_per_s)
@@ -153,6 +157,9 @@ class Budgets:
         self._wants = {job: want for job, want in self._wants.items() if job in self.allocated}
         self._held_back &= self.allocated.keys()
         self._lend()
+        if self._told and not self.allocated:  # nobody calls `tick` any more
+            self._told = {}
+            self.orders += 1
 
     def _lend(self) -> None:
         among = {job: self.allocated[job] for job in self._wants}

@@ -26,13 +26,14 @@ class Pins:
         record = _record(job, bytes_per_s)
         self._journal(record)
         self.apply(record.remote_io_allocated)
+        self._changed()
 
     def apply(self, record: log_pb2.RemoteIoAllocated) -> None:
+        """From the log, of which there may be as many as pins: whoever reads it says when that is over."""
         if record.bytes_per_s:
             self.bytes_per_s[record.job] = record.bytes_per_s
         else:
             self.bytes_per_s.pop(record.job, None)
-        self._changed()
 
     def still(self) -> Callable[[], Iterator[Record]]:
         """Gives the records that bring an empty object here; in any thread."""

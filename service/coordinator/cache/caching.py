@@ -151,6 +151,11 @@ class Caching:
         """There was a coordinator before this one, whose nodes are still to be heard of."""
         self._met_at = self._clock.now() + _MEETING_S
 
+    @property
+    def met(self) -> bool:
+        """The nodes that there were before a restart have been heard of, or will not be."""
+        return self._clock.now() >= self._met_at
+
     def changed(self, changes: Iterable[Change], loaded: bool = False) -> None:
         """Residency has. `loaded`: what is resident now has just come from the store."""
         for digest_id, shards in changes:
@@ -214,7 +219,7 @@ class Caching:
     def _start(self) -> None:
         """Lets rotations begin, once all that is resident is known: the rest they would have evicted."""
         waiting = [digest_id for digest_id in self._plans if digest_id not in self.rotations]
-        if not waiting or not self._membership.all_told or self._clock.now() < self._met_at:
+        if not waiting or not self._membership.all_told or not self.met:
             return
         for digest_id in waiting:
             self.rotations.start(digest_id, self._plans[digest_id], self.residency.table(digest_id).resident)

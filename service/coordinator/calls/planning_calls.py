@@ -7,12 +7,11 @@ from typing import Any
 
 import grpc
 
-from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.replanning import Replanning
-from tfquiver.trust.identity import Identity, Role
+from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import caller, handled
 
 
@@ -21,8 +20,13 @@ class PlanningCalls(Callers):
     async def Explain(self, request: pb2.ExplainRequest, context: Any) -> pb2.ExplainReply:
         checks.name("name", request.name)
         replanning = await self._replanning(context)
-        self._check_own(caller(), request.name)
-        explanation = await replanning.explain(request.name)
+        who, ownership = caller(), self._coordinator.ownership
+        whole = not self._named or who.role is not Role.JOB
+        explanation = await replanning.explain(
+            request.name,
+            lambda digest_id: whole or ownership.may_read(who, digest_id),
+            lambda job: whole or bool(who.owner and job.startswith(f"{who.owner}/")),
+        )
         return pb2.ExplainReply(json=json.dumps(explanation.as_json()))
 
     @handled
@@ -38,11 +42,3 @@ class PlanningCalls(Callers):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "--policy=off: nothing is decided here but by persons")
         assert self._coordinator.replanning
         return self._coordinator.replanning
-
-    def _check_own(self, who: Identity, name: str) -> None:
-        """Whoever may not see a thing is told that there is none. Raises NotFoundError."""
-        if self._named and who.role is Role.JOB and not (who.owner and name.startswith(f"{who.owner}/")):
-            try:
-                self._coordinator.visible.by_name(who, name.rpartition(" (")[0] or name)
-            except errors.NotFoundError as error:
-                raise errors.NotFoundError("name: there is no data set and no job of that name") from error

@@ -154,27 +154,43 @@ class Catalogue:
 
     async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
         """What a policy has decided; an empty setting takes its own away. What a person has set meanwhile, or removed,
-        stays so. Raises what `set_cache` does, when some of it may have been carried out."""
-        live = [node.quota_bytes for node in self._membership.live()]
+        stays so; what cannot be is passed over. Raises UnavailableError, when some of it may have been carried out."""
         for digest_id, asked in decided.items():
-            digest = await self._registry.digest(digest_id) if asked.mode else None
-            async with self._setting:
-                await self._log.writable()
-                before = self._caching.placement.settings.get(digest_id)
-                if digest_id not in self._registry or (before and not before.decided_by):
-                    continue
-                plan = None
-                fixed = self._caching.resized(digest_id, asked, policy) if digest else asked
-                anew = fixed is None or digest is None
-                if fixed is None:
-                    assert digest is not None
-                    fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, live, policy)
-                record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
+            try:
+                await self._carry_out(digest_id, asked, policy)
+            except (errors.NotFoundError, errors.CorruptDigestError, errors.InvalidArgumentError) as error:
+                if digest_id in self._registry:
+                    hex_id = digest_id.hex()
+                    logging.log_every_n_seconds(logging.ERROR, "data set %s stays as it was: %s", 10, hex_id, error)
+
+    def take_back_decided(self) -> None:
+        """What policies have decided holds no more: nobody would ever take it away for what persons set."""
+        for digest_id, setting in list(self._caching.placement.settings.items()):
+            if setting.decided_by:
+                record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
                 self._log.append(record)
                 self._caching.apply(record.cache_set)
-                self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
-                await self._log.synced()
 
     def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         self._registry.find(digest_id)
         return self._caching.placement.setting(digest_id)
+
+    async def _carry_out(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> None:
+        live = [node.quota_bytes for node in self._membership.live()]
+        digest = await self._registry.digest(digest_id) if asked.mode else None
+        async with self._setting:
+            await self._log.writable()
+            before = self._caching.placement.settings.get(digest_id)
+            if digest_id not in self._registry or (before and not before.decided_by):
+                return
+            plan = None
+            fixed = self._caching.resized(digest_id, asked, policy) if digest else asked
+            anew = fixed is None or digest is None
+            if fixed is None:
+                assert digest is not None
+                fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, live, policy)
+            record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
+            self._log.append(record)
+            self._caching.apply(record.cache_set)
+            self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
+            await self._log.synced()

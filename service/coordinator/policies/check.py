@@ -12,7 +12,7 @@ from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, 
 from tfquiver.trust.plain_text import shortened
 
 MOST_BYTES = 1 << 60  # an exbibyte: more than any cluster's disks hold
-MOST_BYTES_PER_S = float(1 << 50)
+LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 1e-6, float(1 << 50)
 MOST_ACCELERATORS = 1_000_000
 _MODES = ("none", "cooperative", "uniform", "lru")
 _ROUNDING = 1e-6  # of a sum of rates
@@ -70,7 +70,7 @@ def _job(job: JobView) -> None:
     field = _named("jobs", job.name)
     _count(f"{field}.accelerators", job.accelerators)
     for key in ("ideal_bytes_per_s", "hit_bytes_per_s", "miss_bytes_per_s", "cooperative_bytes_per_s"):
-        _rate(f"{field}.{key}", getattr(job, key), least=1e-6)
+        _rate(f"{field}.{key}", getattr(job, key), least=LEAST_BYTES_PER_S)
     _rate(f"{field}.remote_pin_bytes_per_s", job.remote_pin_bytes_per_s, least=0.0)
     left = job.remaining_bytes
     if left is not None and not (_is_number(left) and 0 <= left < math.inf):

@@ -1,7 +1,8 @@
 """One job's throughput, stall share and f*, from what its readers report. Pure.
 
 Readers say how much they have delivered since they began; reports come late, twice, in the wrong order, from readers of
-several epochs and machines, and some from liars. What is added up never falls and is bounded by the time that passed.
+several epochs and machines, and some from liars: who seems fast is given cache. What is added up never falls, and is
+bounded by the time that passed here and by what nodes say that they have handed out.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ class Measured:
 
 @dataclass(slots=True)
 class _Reader:
-    """`began_at`: of its clock's zero, on ours; the earliest that any report allows, for they take their time."""
+    """`began_at`: of its clock's zero, on ours; the earliest that any report allows, for they take their time.
+    `handed_bytes`: by its nodes, and not said to be delivered yet."""
 
     last: Reading
     heard_at: float
     began_at: float
+    handed_bytes: int = 0
 
 
 class JobMeter:
@@ -65,6 +68,7 @@ class JobMeter:
         self._covered_until = float("-inf")
         self._window_began = Counters()
         self._windows: deque[Counters] = deque(maxlen=WINDOWS)
+        self._measured: Measured | None = None  # by these windows
 
     def report(self, reader_id: str, reading: Reading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
@@ -84,19 +88,30 @@ class JobMeter:
 
     def measured(self) -> Measured | None:
         """None: not for a whole window yet, and then of what there is once it is a second."""
+        if self._measured:
+            return self._measured
         newest = self._windows[-1] if self._windows else self.totals
         if newest.elapsed_s < 1.0:
             return None
         windows = self._windows or [newest]
         ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
-        return Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+        made = Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+        self._measured = made if self._windows else None
+        return made
 
     def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
         before = reader.last
         elapsed_s = reading.elapsed_s - before.elapsed_s
-        size_bytes = reading.size_bytes - before.size_bytes
+        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
+        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
+        most = int(MOST_BYTES_PER_S * (max(elapsed_s, 0.0) + _LATE_S))
+        hits, misses = (min(now if again else now - then, most) for now, then in handed)
+        size_bytes = min(reading.size_bytes - before.size_bytes, reader.handed_bytes + hits + misses)
+        reader.handed_bytes += hits + misses - size_bytes
         if not 0.0 <= elapsed_s <= within_s + _LATE_S or not 0 <= size_bytes <= MOST_BYTES_PER_S * elapsed_s:
             return
+        if size_bytes and reader.heard_at + within_s - reading.elapsed_s > reader.began_at + _LATE_S:
+            return  # it has been reading for longer than it says
         # Of readers that read at the same time, each second counts once.
         until = reader.began_at + reading.elapsed_s
         covered_s = max(until - max(self._covered_until, until - elapsed_s), 0.0)
@@ -104,13 +119,10 @@ class JobMeter:
         window = self.totals.since(self._window_began)
         if window.elapsed_s >= WINDOW_S and covered_s > 0.0:  # what all of them did in it has been told
             self._windows.append(window)
+            self._measured = None
             self._window_began = self.totals
         records = min(reading.records - before.records, size_bytes)
         waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
-        again = reading.hit_bytes < before.hit_bytes or reading.missed_bytes < before.missed_bytes
-        handed = (reading.hit_bytes, before.hit_bytes), (reading.missed_bytes, before.missed_bytes)
-        most = int(MOST_BYTES_PER_S * (elapsed_s + _LATE_S))
-        hits, misses = (min(now if again else now - then, most) for now, then in handed)
         delta = Counters(records, size_bytes, waited_s, covered_s, elapsed_s, hits, misses)
         self.totals = self.totals.plus(delta)
 

@@ -17,10 +17,6 @@ MOST_JOBS = 16384
 JobKey = tuple[str, bytes]  # (its name, or the key of its sessions where it has none; digest id)
 
 
-def key_of(session: Session) -> JobKey:
-    return session.job or session.session_key, session.digest_id
-
-
 class JobMeters:
     """`session`: the one with that id; raises NotFoundError."""
 
@@ -33,7 +29,7 @@ class JobMeters:
         now = self._clock.now()
         for report in reports:
             try:
-                key = key_of(self._session(report.session_id))
+                key = self._session(report.session_id).reads
             except errors.NotFoundError:
                 continue
             meter = self._meters.pop(key, None) or JobMeter()
@@ -51,7 +47,7 @@ class JobMeters:
 
     def measured(self, session: Session) -> Measured | None:
         """Of the session's job over its data set; None where nobody reports of it."""
-        return self.measured_of(key_of(session))
+        return self.measured_of(session.reads)
 
     def measured_of(self, key: JobKey) -> Measured | None:
         meter = self._meters.get(key)

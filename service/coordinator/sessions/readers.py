@@ -28,7 +28,11 @@ class ReaderRequest:
 
 class Readers:
     def __init__(
-        self, decisions: Decisions, view: Callable[[bytes], DatasetView], budgets: Budgets, probed: Set[str]
+        self,
+        decisions: Decisions,
+        view: Callable[[bytes], DatasetView],
+        budgets: Budgets,
+        probed: Set[tuple[str, bytes]],
     ) -> None:
         """As Sessions."""
         self._decisions, self._book, self._view = decisions, decisions.book, view
@@ -106,7 +110,7 @@ class Readers:
             assert session.sampler
             session.last_progress = session.last_used
             places = tuple(map(session.sampler.place, shards))
-            result = LeaseResult(LeaseState.LEASED, tuple(shards), places, session.job in self._probed)
+            result = LeaseResult(LeaseState.LEASED, tuple(shards), places, session.reads in self._probed)
             reader.draining = False
         else:
             reader.draining = draining
@@ -160,7 +164,7 @@ class Readers:
             session.sampler = view.sampler(session, session.draws())
         if session.sampler is None:
             return []
-        bypass, budgets = session.job in self._probed, self._budgets
+        bypass, budgets = session.reads in self._probed, self._budgets
         if not budgets.in_use:
             return session.lease(reader, max_shards, max_bytes, view, wanted, bypass=bypass)
         left = budgets.left_bytes(session.job)

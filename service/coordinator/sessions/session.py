@@ -120,6 +120,11 @@ class Session:
         return self._holders.keys()
 
     @property
+    def reads(self) -> tuple[str, bytes]:
+        """Its job, or its key where it has none, and its data set: by that it is measured and planned for."""
+        return self.job or self.session_key, self.digest_id
+
+    @property
     def leased_shards(self) -> int:
         return len(self._holders)
 

@@ -30,7 +30,7 @@ class Sessions:
       view: called when a session leases, with a digest id.
       changed: told the id of a session whose readers, told WAIT, may ask again.
       budgets: what jobs may read from the store; None: whatever they ask for.
-      probed: jobs that read past the cache, as long as they are in it.
+      probed: what `Session.reads` gives of those that read past the cache, as long as they are in it.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Sessions:
         changed: Callable[[str], None] = lambda _: None,
         limits: SessionLimits | None = None,
         budgets: Budgets | None = None,
-        probed: Set[str] = frozenset(),
+        probed: Set[tuple[str, bytes]] = frozenset(),
     ) -> None:
         self._decisions = Decisions(clock, journal, changed, limits or SessionLimits())
         self._book = self._decisions.book

@@ -67,6 +67,11 @@ class FrameSocket:
             if len(self._queue) == 1:
                 self._on_blocked(True)
 
+    @property
+    def blocked(self) -> bool:
+        """The peer takes less than it is sent."""
+        return bool(self._queue)
+
     def bid_farewell(self, frame: frames.Frame | None) -> None:
         """Sends a last frame and closes when the peer has, or soon.
 

@@ -60,6 +60,7 @@ class ReaderShell:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._ack_done = asyncio.Event()
         self._ack_error: errors.TfquiverError | None = None
+        self._answered = False  # its first PING
         self._leaving = False  # acknowledgements are presumptions from here on
 
     # From the socket.
@@ -75,7 +76,10 @@ class ReaderShell:
             return
         want_no_descriptors(frame, descriptors)
         match frame:
+            case frames.Ping() if self._answered and self.socket.blocked:
+                return  # who asks on and takes no answers does not fill memory with them
             case frames.Ping():
+                self._answered = True
                 self.socket.send(frames.Pong(REPORT_MS))
             case frames.Report() if self._calls and self._calls.joined:
                 hit_bytes = self.served_bytes - self._missed_bytes

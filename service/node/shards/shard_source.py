@@ -92,17 +92,17 @@ class ShardSource:
           ResourceExhaustedError: out of descriptors or memory.
         """
         ref = digest.shard(index)
-        if bypass:
-            return await self._past_the_cache(digest, ref)
         try:
-            return await self._get(digest, ref, owner)
+            return await self._get(digest, ref, owner, bypass)
         except NoMemoryError as error:
             if not self._hot.give_up_half():
                 raise
             logging.log_every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
-            return await self._get(digest, ref, owner)
+            return await self._get(digest, ref, owner, bypass)
 
-    async def _get(self, digest: Digest, ref: ShardRef, owner: str) -> ReadyShard:
+    async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool) -> ReadyShard:
+        if bypass:
+            return await self._past_the_cache(digest, ref)
         ready = self._hot.get(ref.hash)
         if ready is None:
             joined = ref.hash in self._flights

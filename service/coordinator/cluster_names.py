@@ -1,0 +1,42 @@
+"""What plans call data sets and jobs: as people know them, and never two things by one name. Pure.
+
+Both are named by whoever brings them; a name that is there twice would be a view that no policy is asked about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_DIGITS = 12  # of a digest id: as people are shown it everywhere
+
+Reads = tuple[str, bytes]  # job and digest id
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    datasets: Mapping[bytes, str] = field(default_factory=dict)
+    jobs: Mapping[Reads, str] = field(default_factory=dict)
+
+
+def names_of(registered: Mapping[bytes, str], reading: Iterable[Reads]) -> Names:
+    """
+    Args:
+      registered: how data sets are called, by digest id; those that `reading` names are among them.
+    """
+    digits = Counter(digest_id.hex()[:_DIGITS] for digest_id in registered)
+    datasets = {
+        digest_id: f"{name} ({digest_id.hex()[: _DIGITS if digits[digest_id.hex()[:_DIGITS]] == 1 else None]})".strip()
+        for digest_id, name in registered.items()
+    }
+    pairs = sorted(reading)
+    read, taken = Counter(job for job, _ in pairs), set(datasets.values())
+    jobs: dict[Reads, str] = {}
+    for job, digest_id in pairs:
+        name = job if read[job] == 1 else f"{job}, {datasets[digest_id]}"  # a job with several data sets is several
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        jobs[job, digest_id] = name
+    return Names(datasets, jobs)

@@ -1,0 +1,293 @@
+"""The coordinator plans for all, whatever one job, data set, node or policy does; without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.clock import Clock, ManualClock
+from tfquiver.content.digest import Digest
+from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.interface import Plan
+from tfquiver.service.coordinator.replanning import Replanning
+from tfquiver.trust.identity import EVERYBODY
+
+FIRST, SECOND = numbered_digest(300, "first"), numbered_digest(500, "second")
+FIRST_BYTES, SECOND_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (FIRST, SECOND))
+UNIFORM, COOPERATIVE = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_COOPERATIVE
+
+
+@asynccontextmanager
+async def coordinating(
+    directory: Path, policy: str = "benefit", clock: Clock | None = None, **nodes: int
+) -> AsyncIterator[Coordinator]:
+    """It plans when it is told to. `nodes`: their quotas in bytes."""
+    coordinator = Coordinator(directory / "work", CoordinatorOptions(policy=policy), clock)
+    try:
+        for node_id, quota_bytes in nodes.items():
+            beat(coordinator, node_id, quota_bytes)
+        yield coordinator
+    finally:
+        await coordinator.stop()
+
+
+def beat(coordinator: Coordinator, node_id: str, quota_bytes: int, *reports: pb.ReaderReport) -> None:
+    node = types_pb2.NodeInfo(node_id=node_id, quota_bytes=quota_bytes)
+    inventory = pb.Inventory(full=True, version=1)
+    coordinator.heartbeats.take(pb.HeartbeatRequest(node=node, incarnation="1", inventory=inventory, readers=reports))
+
+
+async def reads(coordinator: Coordinator, job: str, digest: Digest, key: str = "") -> str:
+    """The session's id. The data set is registered if it is not."""
+    if digest.digest_id not in coordinator.registry:
+        await coordinator.catalogue.register(digest.name, b"", None, _parts(digest))
+    request = pb.OpenReaderRequest(
+        reader_id=f"{job}{key} {digest.name}", node_id="a", incarnation="1", digest_id=digest.digest_id, job=job,
+        session_key=key or f"{job} {digest.name}",
+    )  # fmt: skip
+    session, _ = await coordinator.reading.open_reader(request)
+    return session.session_id
+
+
+async def _parts(digest: Digest) -> AsyncIterator[bytes]:
+    yield digest.to_bytes()
+
+
+async def plans(coordinator: Coordinator) -> Replanning:
+    assert coordinator.replanning
+    await coordinator.replanning.measure()
+    await coordinator.replanning.look()
+    return coordinator.replanning
+
+
+def cached(coordinator: Coordinator, digest: Digest) -> types_pb2.CacheSetting:
+    return coordinator.catalogue.cache(digest.digest_id)
+
+
+@on_loop
+async def test_a_job_that_is_called_as_another_is_in_plans_does_not_stop_them(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=2 * (FIRST_BYTES + SECOND_BYTES)) as coordinator:
+        for digest in (FIRST, SECOND):
+            await reads(coordinator, "job", digest)
+        for digest in (FIRST, SECOND):
+            await reads(coordinator, f"job, {digest.name} ({digest.digest_id.hex()[:12]})", FIRST)
+            await reads(coordinator, f"{digest.name} ({digest.digest_id.hex()[:12]})", FIRST)
+        planning = await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+        own = f"first ({FIRST.digest_id.hex()[:12]})"
+        assert (await planning.explain(own)).kind == "dataset"
+        assert (await planning.explain(f"{own}'")).kind == "job"
+
+
+@on_loop
+async def test_rates_that_nobody_can_have_do_not_stop_plans(tmp_path: Path) -> None:
+    """A job that says it reads an exabyte a second, from many readers at once; and a limit that is no limit."""
+    clock = ManualClock()
+    async with coordinating(tmp_path, clock=clock, a=2 * FIRST_BYTES) as coordinator:
+        session_id = await reads(coordinator, "liar", FIRST)
+        for second in (0, 2):
+            clock.advance(second)
+            beat(coordinator, "a", 2 * FIRST_BYTES, *(
+                pb.ReaderReport(
+                    session_id=session_id, reader_id=str(reader), records=second, bytes=second * 10**12,
+                    waited_us=second * 890_000, elapsed_us=second * 1_000_000, missed_bytes=second * 10**12,
+                )
+                for reader in range(1000)
+            ))  # fmt: skip
+        measured = coordinator.probes.measured("liar", FIRST.digest_id)
+        assert measured and measured.ideal_bytes_per_s and measured.ideal_bytes_per_s > MOST_BYTES_PER_S
+        await coordinator.allocate_remote_io("liar", float(1 << 60))
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+
+
+@on_loop
+async def test_a_data_set_of_which_the_digest_is_damaged_is_left_out_of_plans_with_its_room(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES + 1000) as coordinator:
+        await coordinator.catalogue.register("second", b"", None, _parts(SECOND))
+        await coordinator.catalogue.set_cache(
+            SECOND.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=1000)
+        )
+        (tmp_path / "work" / "digests" / f"{SECOND.digest_id.hex()}.tfqd").write_bytes(b"nothing")
+    async with coordinating(tmp_path, a=FIRST_BYTES + 1000) as coordinator:
+        await coordinator.start()
+        coordinator.caching._met_at = 0.0
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+        assert (await planning._views.view()).cache_bytes == FIRST_BYTES
+
+
+def _uneven(name: str) -> Digest:
+    """One of its shards is as large as all others together."""
+    shards = 400
+    lengths = [100] * (shards - 1) + [400_000]
+    hashes = b"".join(hashlib.sha256(f"{name} {shard}".encode()).digest() for shard in range(shards))
+    return Digest.build(
+        name, [FileEntry(f"file:///{name}", sum(lengths), "1", "none")],
+        np.frombuffer(hashes, np.uint8).reshape(-1, 32), np.zeros(shards), np.cumsum([0, *lengths])[:-1],
+        np.array(lengths), np.ones(shards),
+    )  # fmt: skip
+
+
+@on_loop
+async def test_what_cannot_be_carried_out_for_one_data_set_is_for_the_others(tmp_path: Path) -> None:
+    """Two chunks of a data set with a huge shard need more than two of the mean."""
+    uneven = _uneven("uneven")
+    size_bytes = int(most_disk_bytes(uneven.lengths).sum())
+    async with coordinating(tmp_path, a=FIRST_BYTES + size_bytes // 10) as coordinator:
+        await reads(coordinator, "a", uneven)
+        await reads(coordinator, "b", FIRST)
+        await reads(coordinator, "c", FIRST)
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+        assert cached(coordinator, uneven).mode == UNIFORM, "there is no room for two chunks of it"
+        wrong = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=10)
+        await coordinator.catalogue.carry_out(
+            {uneven.digest_id: wrong, FIRST.digest_id: types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=77)}, "p"
+        )
+        assert cached(coordinator, FIRST).allocation_bytes == 77
+
+
+@on_loop
+async def test_a_data_set_that_is_deleted_in_mid_plan_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=2 * (FIRST_BYTES + SECOND_BYTES)) as coordinator:
+        await reads(coordinator, "a", FIRST)
+        await reads(coordinator, "b", SECOND)
+        assert coordinator.replanning
+        catalogue, carry_out = coordinator.catalogue, coordinator.catalogue.carry_out
+
+        async def deleted_first(decided: Any, policy: str) -> None:
+            await catalogue.delete(EVERYBODY, next(iter(decided)), force=True)
+            await carry_out(decided, policy)
+
+        catalogue.carry_out = deleted_first  # type: ignore[method-assign]
+        await plans(coordinator)
+        left = [one for one in (FIRST, SECOND) if one.digest_id in coordinator.registry]
+        assert [cached(coordinator, one).mode for one in left] == [UNIFORM]
+
+
+@on_loop
+async def test_after_a_restart_nothing_is_planned_for_those_nodes_alone_that_came_first(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES, b=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        await reads(coordinator, "job", FIRST)
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+    async with coordinating(tmp_path, a=FIRST_BYTES // 3) as coordinator:
+        await coordinator.start()
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+        coordinator.caching._met_at = 0.0
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES // 3, "the other is gone for good"
+
+
+@on_loop
+async def test_where_nobody_decides_what_a_policy_had_decided_makes_way(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        await reads(coordinator, "job", FIRST)
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).decided_by == "benefit"
+    for _ in range(2):
+        async with coordinating(tmp_path, policy="off", a=FIRST_BYTES) as coordinator:
+            await coordinator.start()
+            assert not cached(coordinator, FIRST).mode
+            await coordinator.catalogue.register("second", b"", None, _parts(SECOND))
+            await coordinator.catalogue.set_cache(
+                SECOND.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
+            )
+            assert coordinator.caching.placement.share([FIRST_BYTES]) == 1.0, "who is pinned has all that was promised"
+
+
+@on_loop
+async def test_a_policy_that_takes_its_time_does_not_keep_a_job_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, done = threading.Event(), threading.Event()
+
+    def slow(view: Any, now: float) -> Plan:
+        asked.set()
+        assert done.wait(20)
+        return Plan()
+
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", slow)
+        await reads(coordinator, "job", FIRST)
+        try:
+            assert await asyncio.to_thread(asked.wait, 10)
+            await reads(coordinator, "other", FIRST)
+            async with asyncio.timeout(10):
+                while ("other", FIRST.digest_id) not in coordinator.replanning._views.reading:
+                    await asyncio.sleep(0.05)
+        finally:
+            done.set()
+
+
+@on_loop
+async def test_only_the_data_set_that_is_probed_is_read_past_the_cache_also_without_a_job(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        sessions = [await reads(coordinator, "", FIRST, key="key"), await reads(coordinator, "job", SECOND)]
+        sessions.append(await reads(coordinator, "job", FIRST))
+        coordinator.probed.update({("key", FIRST.digest_id), ("job", SECOND.digest_id)})
+        bypassed = []
+        for session_id, name in zip(sessions, ("key first", "job second", "job first"), strict=True):
+            result, _ = await coordinator.reading.lease(
+                pb.LeaseRequest(session_id=session_id, reader_id=name, sequence=1, max_shards=1, max_bytes=1 << 30)
+            )
+            bypassed.append(result.bypass)
+        assert bypassed == [True, True, False]
+
+
+@pytest.mark.parametrize("json", ["[]", "3", "null", '{"kind": "plan", "at_s": 1' + "0" * 400 + "}", "{"])
+@on_loop
+async def test_decisions_that_are_not_understood_are_passed_over(tmp_path: Path, json: str) -> None:
+    async with coordinating(tmp_path) as coordinator:
+        assert coordinator.replanning
+        coordinator.replanning.decided(PlanDecided(json=json))
+        assert not len(coordinator.replanning.planner.history)
+
+
+@on_loop
+async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
+    """Not by its name, which others may have given to theirs, nor by the digits of its id."""
+    theirs = numbered_digest(300, "same")
+    own = numbered_digest(301, "same")
+    async with coordinating(tmp_path, a=4 * FIRST_BYTES) as coordinator:
+        await reads(coordinator, "they/job", theirs)
+        await plans(coordinator)
+        planning = coordinator.replanning
+        assert planning
+        await coordinator.catalogue.register("same", b"", None, _parts(own))
+
+        async def asks(name: str) -> Any:
+            return await planning.explain(name, {own.digest_id}.__contains__, lambda job: job.startswith("me/"))
+
+        for name in ("same", f"same ({theirs.digest_id.hex()[:12]})", "they/job"):
+            with pytest.raises(errors.NotFoundError):
+                await asks(name)
+        await reads(coordinator, "me/job", own)
+        await plans(coordinator)
+        assert (await asks("same")).name == f"same ({own.digest_id.hex()[:12]})"
+        assert (await asks("me/job")).kind == "job"
