@@ -28,6 +28,7 @@ from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.trust.plain_text import shortened
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
@@ -115,6 +116,11 @@ class Replanning:
             full = [one.name for one in view.datasets if one.name == name or one.name.rpartition(" (")[0] == name]
             if len(full) > 1:
                 raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+            if not full and all(name != job.name for job in view.jobs):
+                raise errors.NotFoundError(
+                    f"name: {shortened(name)}: no job of that name reads now, and no data set of that name is read or "
+                    "pinned: nothing is decided about it"
+                )
             return await asyncio.to_thread(explain, self.planner, view, full[0] if full else name, now)
 
     # Inside.

@@ -23,8 +23,8 @@ from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.flow.workload import Workload
 
-_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies and the planner that a
-coordinator runs. SCENARIO.json:
+_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies
+and the planner that a coordinator runs. SCENARIO.json:
 
 {files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
 policies:   {", ".join(policies.names())}
