@@ -9,7 +9,7 @@ from tfquiver import errors
 from tfquiver.trust.plain_text import shortened
 
 _MOST_BYTES = (1 << 60) - 1
-_UNITS = {"": 1, "B": 1}
+_UNITS = {"": 1, "B": 1, "kB": 1000}  # kB is what we print
 for _power, _letter in enumerate("KMGTP", start=1):
     _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
 

@@ -140,7 +140,10 @@ class Replanning:
             if len(full) > 1:
                 raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
             if not full:
-                raise errors.NotFoundError(f"name: there is no data set and no job {shortened(name)}")
+                raise errors.NotFoundError(
+                    f"name: {shortened(name)}: no job of that name reads now, and no data set of that name is read or "
+                    "pinned: nothing is decided about it"
+                )
             told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
         theirs = {*datasets, *jobs}
         return replace(told, reasons={key: why for key, why in told.reasons.items() if key in theirs})

@@ -197,11 +197,12 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
 
 
 def _meaning(cache: dict[str, Any]) -> str:
-    return {
-        "unset": "not set: what comes first is kept until the quotas are used",
+    meaning = {
+        "unset": "not set: as the policy decides while it is read; else kept as far as there is room",
         "none": "none: nothing is kept",
         "cooperative": "cooperative: chunks rotate, all jobs share them",
         "uniform": "what comes first is kept until the "
         + ("allocation is used" if "allocation_bytes" in cache else "quotas are used"),
         "lru": "lru: the least recently used goes first",
     }[cache["mode"]]
+    return f"{meaning}; by policy {cache['decided_by']}" if "decided_by" in cache else meaning

@@ -20,12 +20,16 @@ from tfquiver.wire import rpc
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
+_LEGEND = (
+    "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
+    "kept. hits: found in the cache. from store: of what it reads. limit: of that (tfquiver limit)."
+)
 _LAST = 10  # decisions
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
-    parser.add_argument("name", metavar="JOB|DATASET", help="as `tfquiver status --json` has it")
+    parser.add_argument("name", metavar="JOB|DATASET", help="a name that `tfquiver status` shows")
     calls.add_where(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
     parser.set_defaults(run=_run)
@@ -59,7 +63,7 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         shares.add_row(what, *_cells(more["share"]))
     console.print()
     console.print(shares)
-    console.print("what is expected once the cache is full: hits: found in the cache; from store: of what it reads")
+    console.print(_LEGEND)
     if told["history"]:
         console.print()
         for one in told["history"][-_LAST:]:

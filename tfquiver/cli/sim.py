@@ -23,8 +23,8 @@ from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.flow.workload import Workload
 
-_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies and the planner that a
-coordinator runs. SCENARIO.json:
+_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies
+and the planner that a coordinator runs. SCENARIO.json:
 
 {files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
 policies:   {", ".join(policies.names())}
@@ -47,14 +47,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    path: Path = arguments.scenario
-    scenario = _named(path, files.scenario, _loaded(path))
-    workload, seed = scenario.trace, scenario.seed
-    if arguments.trace:
-        accelerators = scenario.cluster.accelerators
-        workload, seed = _named(arguments.trace, lambda data: files.trace(data, accelerators), _loaded(arguments.trace))
-    if workload is None:
-        raise errors.InvalidArgumentError(f"{path}: trace: missing; name one in the file, or with --trace FILE")
+    scenario, workload, seed = read(arguments.scenario, arguments.trace)
     scenario = replace(
         scenario,
         policies=tuple(arguments.policy or scenario.policies),
@@ -73,6 +66,18 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def read(path: Path, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
+    """With the seed that the jobs were drawn with, if so. Raises TfquiverError naming file and field."""
+    scenario = _named(path, files.scenario, _loaded(path))
+    workload, seed = scenario.trace, scenario.seed
+    if trace:
+        accelerators = scenario.cluster.accelerators
+        workload, seed = _named(trace, lambda data: files.trace(data, accelerators), _loaded(trace))
+    if workload is None:
+        raise errors.InvalidArgumentError(f"{path}: trace: missing; name one in the file, or with --trace FILE")
+    return scenario, workload, seed
+
+
 def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
     """All names are looked up before the first begins."""
     pairs = [
@@ -80,11 +85,7 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
         for scheduler in scenario.schedulers
         for policy in scenario.policies
     ]
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"), TimeElapsedColumn(),
-        console=calls.console(stderr=True), transient=True,
-    )  # fmt: skip
-    with bar:
+    with progress() as bar:
         for name, policy_name, scheduler, policy in pairs:
             task = bar.add_task(f"{name}, {policy_name}", total=len(workload.jobs))
             outcome = simulate(
@@ -93,6 +94,13 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
                 progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
             )  # fmt: skip
             yield Run(name, policy_name, outcome)
+
+
+def progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"), TimeElapsedColumn(),
+        console=calls.console(stderr=True), transient=True,
+    )  # fmt: skip
 
 
 def _named(path: Path, parse: Any, data: object) -> Any:

@@ -21,7 +21,7 @@ _LEGEND = (
     "schedule and no cache beats, even if all were known. fair: the least job's rate over that at an equal division "
     "of the cluster, over time. store: what left it."
 )
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#000000")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#000000")
 _MB, _HOUR_S = 1e6, 3600.0
 
 
@@ -83,7 +83,7 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     for number, run in enumerate(runs):
         samples = run.outcome.samples
         hours = [sample.at_s / _HOUR_S for sample in samples]
-        style: Any = {"color": _COLOURS[number % len(_COLOURS)], "where": "post", "linewidth": 1.2}
+        style: Any = {"color": COLOURS[number % len(COLOURS)], "where": "post", "linewidth": 1.2}
         label = f"{run.scheduler}, {run.policy}"
         above.step(hours, [sample.read_bytes_per_s / _MB for sample in samples], label=label, **style)
         below.step(hours, [sample.store_bytes_per_s / _MB for sample in samples], **style)

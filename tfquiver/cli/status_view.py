@@ -75,13 +75,11 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             why = "its quota is used up" if is_full else "its disk or a setting has no room"
             found.append(f"{name}: {count} times a shard could not be kept: {why}")
     found += workers_view.problems(status["dispatchers"])
+    read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
     for one in status["datasets"]:
-        if (
-            quota
-            and one["size_bytes"] > quota
-            and one["cache"]["mode"] in ("unset", "uniform")
-            and "decided_by" not in one["cache"]
-        ):
+        cache = one["cache"]
+        kept = cache["mode"] == "uniform" or (cache["mode"] == "unset" and one["digest_id"] in read)
+        if quota and one["size_bytes"] > quota and kept and "decided_by" not in cache:
             found.append(
                 f"data set {one['name']} ({decimal(one['size_bytes'])}) is larger than all quotas ({decimal(quota)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "

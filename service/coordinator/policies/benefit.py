@@ -78,6 +78,7 @@ class _Demand:
     fastest: float
     measured: int
     jobs: int
+    rated: bool  # what at least one of them reads is measured
     irregular: bool
 
     def spared(self, allocation: Allocation, size_bytes: int) -> float:
@@ -118,6 +119,7 @@ def _demand(
         max(weighed, default=0.0),
         sum(job.name in measured for job in jobs),
         len(jobs),
+        any(job.ideal_bytes_per_s or job.hit_bytes_per_s for job in jobs),
         any(job.irregular for job in jobs),
     )
 
@@ -150,4 +152,5 @@ def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
     return (
         f"benefit: {what}, spares {of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
         f"{of_rate(demand.all_together)} faster from a cache; a GB more: {per_gb}"
+        f"{'' if demand.rated else '; not measured yet: taken as the mean of all jobs'}"
     )

@@ -10,6 +10,7 @@ from tfquiver.sizes import parse_bytes
 from tfquiver.trust.plain_text import shortened
 
 _REQUIRED: Any = object()
+_LONGEST_BARE = 40
 
 
 class Fields:
@@ -24,7 +25,8 @@ class Fields:
                 raise errors.InvalidArgumentError(f"{self.path(name)}: unknown; there are {', '.join(known)}")
 
     def path(self, name: str) -> str:
-        return f"{self._where}.{shortened(name)}" if self._where else shortened(name)
+        said = name if name.isidentifier() and len(name) <= _LONGEST_BARE else shortened(name)
+        return f"{self._where}.{said}" if self._where else said
 
     def get(self, name: str, default: Any = _REQUIRED) -> Any:
         if name in self.given:
@@ -54,12 +56,13 @@ class Fields:
     def size(self, name: str, least: int = 1) -> int:
         """Bytes, as a number or as people write them."""
         value = self.get(name)
+        said = value if isinstance(value, str) else f"{self.number(name, 0, 2.0**60):.0f}"
         try:
-            made = parse_bytes(value if isinstance(value, str) else f"{self.number(name, 0, 2.0**60):.0f}")
+            made = parse_bytes(said)
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(f"{self.path(name)}: {error}") from error
         if made < least:
-            raise errors.InvalidArgumentError(f"{self.path(name)}: {shortened(str(value))} is less than {least} byte")
+            raise errors.InvalidArgumentError(f"{self.path(name)}: {shortened(str(value))}: at least {least} byte")
         return made
 
     def text(self, name: str) -> str:

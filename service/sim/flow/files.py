@@ -1,11 +1,16 @@
 """Scenario and trace files: JSON objects whose every field is checked and named when it cannot be. Pure.
 
     {"cluster": {"accelerators": 8, "cache": "2TiB", "store_per_s": "200MB"},
-     "policies": ["silod_greedy", "lru"], "schedulers": ["fifo"],
+     "policies": ["benefit", "lru"],
      "trace": {"datasets": {"images": "1.36TiB"},
-               "jobs": [{"name": "a", "dataset": "images", "reads_per_s": "114MB", "epochs": 13}]}}
+               "jobs": [{"name": "a", "dataset": "images",
+                         "reads_per_s": "114MB", "epochs": 13}]}}
 
-In place of `datasets` and `jobs` a trace may say how to draw them: {"generate": {"seed": 1, "weeks": 4}}.
+`reads_per_s` is what a job reads where it never waits for data. A job may also
+have `accelerators` (1), `submit_s` (0: when it comes) and `curriculum`.
+`policies` (benefit), `schedulers` (fifo), `replan_s` (600) and `least_gap_s` (0)
+may be left out; without `store_per_s` the store has no limit. Jobs can be drawn:
+"trace": {"generate": {"seed": 1, "weeks": 4}}, also `load`, `sharing`, `speed`.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ def scenario(data: object) -> Scenario:
     made, seed = (None, None) if given is None else trace(given, cluster.accelerators, "trace")
     return Scenario(
         cluster,
-        top.names("policies", ("silod_greedy",)),
+        top.names("policies", ("benefit",)),
         top.names("schedulers", ("fifo",)),
         top.number("replan_s", 1.0, _MOST_S, 600.0),
         top.number("least_gap_s", 0.0, _MOST_S, 0.0),

@@ -15,6 +15,7 @@ from tfquiver.service.sim.flow.sharing import Floats, Ints
 
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
 _SAME = 1e-9
+_LEAST_STEP = 1e-6  # of an epoch
 
 
 def next_change_s(
@@ -64,7 +65,8 @@ def _lru_change_s(
     brought = float(fetched[lru].sum())
     if not window.full and brought > 0:
         free = pool_bytes - float(contents.resident[contents.mode == LRU].sum())
-        waits.append(max(free, pool_bytes * 1e-6) / brought)
+        epoch_s = float((jobs.size[running] / read).min())
+        waits.append(max(free / brought, epoch_s * _LEAST_STEP))  # time goes on, however small the cache is
     return min(waits)
 
 

@@ -1,0 +1,91 @@
+"""`tfquiver plan`: more cache and bandwidth against completion times and what they cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfquiver.cli.main import main
+
+SCENARIO = {
+    "cluster": {"accelerators": 2, "cache": "1GiB", "store_per_s": "10MB"},
+    "policies": ["benefit"],
+    "trace": {
+        "datasets": {"images": "2GiB"},
+        "jobs": [{"name": name, "dataset": "images", "reads_per_s": "20MB", "epochs": 4} for name in "ab"],
+    },
+}
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(SCENARIO))
+    return str(path)
+
+
+def test_more_buys_shorter_jobs_at_a_price(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--cache", "0", "--cache", "1GiB", "--cache", "2GiB", "--store", "10MB", "--store", "20MB"]
+    prices = ["--cache_price", "100", "--rate_price", "500"]
+    assert main(["plan", scenario, *more, *prices, "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [(point["store_bytes_per_s"], point["cache_bytes"]) for point in points] == [
+        (rate, cache) for rate in (10e6, 20e6) for cache in (0, 1 << 30, 2 << 30)
+    ]
+    for before, after in zip(points, points[3:], strict=False):
+        assert after["average_jct_s"] <= before["average_jct_s"], "a faster store"
+        assert after["cost_a_month"] - before["cost_a_month"] == pytest.approx(500 * 0.01)
+    jct_s = [point["average_jct_s"] for point in points[:3]]
+    assert jct_s[0] > max(jct_s[1:])
+    assert points[2]["cost_a_month"] - points[0]["cost_a_month"] == pytest.approx(100 * (2 << 30) / 1e12)
+
+
+def test_the_plot(scenario: str, tmp_path: Path) -> None:
+    """In a process of its own: matplotlib keeps its fonts open."""
+    plot = tmp_path / "plan.png"
+    command = [sys.executable, "-m", "tfquiver.cli.main", "plan", scenario, "--cache", "1GiB", "--plot", str(plot)]
+    subprocess.run(command, check=True, timeout=60)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_leaves_the_store_is_paid_by_the_month(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", scenario, "--cache", "2GiB", "--store_price", "20", "--json"]) == 0
+    point = json.loads(capsys.readouterr().out)["points"][0]
+    paid = 20 * point["store_bytes"] / 1e12 * 30 * 86400 / point["makespan_s"]
+    assert point["cost_a_month"] == pytest.approx(paid)
+
+
+def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", scenario]) == 0
+    table = capsys.readouterr().out
+    assert "a month" not in table, "nobody said what anything costs"
+    assert "268.4 MB" in table and "4.3 GB" in table
+    assert main(["plan", scenario, "--cache", "1GiB", "--store_price", "20"]) == 0
+    table = capsys.readouterr().out
+    assert "a month" in table and max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--cache", "much"], "--cache: not a size"),
+        (["--store", "0"], "--store: '0'"),
+        (["--policy", "best"], "policy: 'best' is none of"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    flags: list[str], said: str, scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", scenario, *flags]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "dear"])
+def test_prices_are_numbers_from_0(price: str, scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", scenario, "--cache_price", price])
+    assert "is no price from 0" in capsys.readouterr().err
