@@ -370,7 +370,9 @@ def test_what_belongs_to_others_is_not_explained(cluster: Trusted, digest: Diges
     """Whatever of one's own has the same name."""
     register(cluster, "blue", digest, name="same")
     cluster.call("blue", "SetCache", pb.SetCacheRequest(digest_id=digest.digest_id, setting=UNIFORM))
-    register(cluster, "green", build(write_files(tmp_path / "own", files=1, records_each=50), POLICY, "own"), name="same")
+    register(
+        cluster, "green", build(write_files(tmp_path / "own", files=1, records_each=50), POLICY, "own"), name="same"
+    )
     full = f"same ({digest.digest_id.hex()[:12]})"
     for name in ("same", full):
         assert json.loads(cluster.call("blue", "Explain", pb.ExplainRequest(name=name)).json)["name"] == full

@@ -651,7 +651,7 @@ Global___SessionClaimed: _TypeAlias = SessionClaimed  # noqa: Y015
 @_typing.final
 class PlanDecided(_message.Message):
     """What a policy decided, or what of it was refused: for people, who ask why. It changes nothing: what is in force says
-    CacheSet. A snapshot has the last 1000.
+    CacheSet. A snapshot has the last 4096.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
