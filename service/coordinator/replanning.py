@@ -171,7 +171,7 @@ class Replanning:
         plan = outcome.plan
         names, rates = self._views.names, dict[str, float]()
         for (job, _), name in names.jobs.items():
-            if name in plan.remote_bytes_per_s:
+            if name in plan.remote_bytes_per_s and job not in self._budgets.pins.bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
         wanted = {

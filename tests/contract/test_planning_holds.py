@@ -291,3 +291,15 @@ async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
         await plans(coordinator)
         assert (await asks("same")).name == f"same ({own.digest_id.hex()[:12]})"
         assert (await asks("me/job")).kind == "job"
+
+
+@on_loop
+async def test_a_limit_that_is_taken_back_is_gone_at_once(tmp_path: Path) -> None:
+    """It was never the policy's own."""
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await reads(coordinator, "job", FIRST)
+        await coordinator.allocate_remote_io("job", 1e6)
+        await plans(coordinator)
+        assert coordinator.budgets.allocated == {"job": 1e6}
+        await coordinator.allocate_remote_io("job", 0)
+        assert not coordinator.budgets.in_use
