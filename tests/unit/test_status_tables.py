@@ -147,7 +147,13 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     healthy = sick | {"nodes": [told("")["nodes"][0] | {"quota_bytes": 10**13}], "sessions": []}
     assert status_view.problems(healthy) == []
     large = told("run")["datasets"][0] | {"size_bytes": 10**14, "cache": {"mode": "unset"}}
-    (line,) = status_view.problems(healthy | {"datasets": [large]})
+    assert status_view.problems(healthy | {"datasets": [large]}) == [], "a policy decides when somebody reads it"
+    reads = told("run")["sessions"][0] | {"shortfall": 0, "readers": 1, "digest_id": large["digest_id"]}
+    by_policy = large | {"cache": {"mode": "uniform", "decided_by": "lru"}}
+    assert status_view.problems(healthy | {"datasets": [by_policy], "sessions": [reads]}) == []
+    pinned = large | {"cache": {"mode": "uniform"}}
+    assert status_view.problems(healthy | {"datasets": [pinned]})
+    (line,) = status_view.problems(healthy | {"datasets": [large], "sessions": [reads]})
     assert line.startswith("data set run (100.0 TB) is larger than all quotas (10.0 TB)")
     assert status_view.problems(healthy | {"nodes": []}) == [
         "no node keeps anything: start tfquiver-node with a --quota, or tfquiver up"
