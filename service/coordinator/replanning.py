@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from absl import logging
@@ -115,7 +116,13 @@ class Replanning:
             full = [one.name for one in view.datasets if one.name == name or one.name.rpartition(" (")[0] == name]
             if len(full) > 1:
                 raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
-            return await asyncio.to_thread(explain, self.planner, view, full[0] if full else name, now)
+            explanation = await asyncio.to_thread(explain, self.planner, view, full[0] if full else name, now)
+        probes = {
+            self._views.job_name(*reading): self._probes.told(*reading, self._unix_s)
+            for reading in self._views.reading
+            if explanation.name in (self._views.job_name(*reading), self._views.dataset_name(reading[1]))
+        }
+        return replace(explanation, probes=probes)
 
     # Inside.
 
@@ -128,7 +135,7 @@ class Replanning:
                 leased = np.fromiter(session.leased, np.int64, session.leased_shards)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
-        self._probes.tick(held, {digest_id for _, digest_id in held})
+        self._probes.tick(held, {digest_id for _, digest_id in held} - self._caching.placement.pins.keys())
 
     async def _replan(self, now: float) -> None:
         view = await self._views.view()
