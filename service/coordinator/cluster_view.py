@@ -20,6 +20,8 @@ from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probes import Probes
+from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
+from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _GONE_S = 30.0  # between two epochs a job may read nothing for a while
@@ -114,7 +116,7 @@ class ClusterViews:
         return JobView(
             name=self.job_name(job, digest_id),
             dataset=self.dataset_name(digest_id),
-            ideal_bytes_per_s=(measured.ideal_bytes_per_s or None) if measured else None,
+            ideal_bytes_per_s=could_read(measured, probed) if measured else None,
             hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
             miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
             hit_ratio=measured.hit_share if measured else None,
@@ -134,6 +136,16 @@ class ClusterViews:
             pin=allocation_of(pin, size.size_bytes) if pin else None,
             resident_bytes=min(resident_bytes, size.size_bytes),
         )
+
+
+def could_read(measured: Measured, probed: ProbeResult | None) -> float | None:
+    """f*. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a cache, it is
+    seen what it makes of that; with less it would never be given any. What it has once made of one is the most: behind
+    a prefetch the reader waits for the store also while the trainer computes."""
+    could = measured.ideal_bytes_per_s or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
+    if probed and probed.basis == "hit":
+        could = min(could, probed.hit_bytes_per_s)
+    return could or None
 
 
 def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocation:
