@@ -48,7 +48,8 @@ def data(tmp_path: Path, node: Server) -> tuple[types_pb2.Dataset, Counter[bytes
 
 def start(node: Server, dataset: types_pb2.Dataset) -> list[Job]:
     jobs = [
-        Job(node.ready["socket"], dataset, f"job {number}", EPOCHS, step_s) for number, step_s in enumerate((0.004, 0.007))
+        Job(node.ready["socket"], dataset, f"job {number}", EPOCHS, step_s)
+        for number, step_s in enumerate((0.004, 0.007))
     ]
     for job in jobs:
         job.start()
@@ -60,7 +61,11 @@ def test_the_policy_takes_a_data_set_from_uniform_over_cooperative_to_none(tmp_p
     dataset, made = data(tmp_path, node)
     jobs = start(node, dataset)
     seen = []
-    policies = (("static", types_pb2.CACHE_MODE_UNIFORM), ("benefit", types_pb2.CACHE_MODE_COOPERATIVE), ("none", types_pb2.CACHE_MODE_NONE))  # fmt: skip
+    policies = (
+        ("static", types_pb2.CACHE_MODE_UNIFORM),
+        ("benefit", types_pb2.CACHE_MODE_COOPERATIVE),
+        ("none", types_pb2.CACHE_MODE_NONE),
+    )
     for policy, becomes in policies:
         call(node, "SetPolicy", pb.SetPolicyRequest(policy=policy))
         wait_until(lambda: mode(node, dataset) == becomes, f"{policy} decides", 60)  # noqa: B023 - called here
