@@ -7,7 +7,8 @@ read anyway is counted here, as it is handed out, and ends the miss when it is e
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from absl import logging
 
@@ -48,9 +49,21 @@ class Probes:
     def measured(self, job: str, digest_id: bytes) -> Measured | None:
         return self._meters.measured_of((job, digest_id))
 
-    def waits_for(self, job: str, digest_id: bytes) -> str:
-        """Why it is not probed now; "": it is, or nothing is due."""
-        return self._schedule.waits_for(job, digest_id.hex())
+    def told(self, job: str, digest_id: bytes, unix_s: float) -> dict[str, Any]:
+        """For people: what was measured, if anything, and why it is not now. `unix_s`: of our clock's zero."""
+        found, why = self.result(job, digest_id), self._schedule.waits_for(job, digest_id.hex())
+        if found is None:
+            return {"waits_for": why}
+        return {
+            "waits_for": why,
+            "at_s": found.at + unix_s,
+            "benefit": asdict(found.benefit),
+            "basis": found.basis,
+            "miss_bytes_per_s": found.miss_bytes_per_s,
+            "hit_bytes_per_s": found.hit_bytes_per_s,
+            "caching_is_wasted": found.caching_is_wasted,
+            "extra_store_bytes": found.extra_store_bytes,
+        }
 
     def leased(self, job: str, digest_id: bytes, cached_bytes: int) -> None:
         """So much was to be had from the cache, and was leased past it."""
@@ -86,8 +99,12 @@ class Probes:
             for key, meter in self._meters
             if key in reading and (measured := self._meters.measured_of(key)) is not None
         ]
+        before = dict(self._schedule.results)
         for order in self._schedule.tick(now, measurements, StoreLoad()):
             self._carry_out(order, now)
+        for at, result in self._schedule.results.items():
+            if before.get(at) is not result:
+                logging.info("job %s was probed: %s", result.job, result)
 
     def _carry_out(self, order: Order, now: float) -> None:
         key = order.job, bytes.fromhex(order.dataset)

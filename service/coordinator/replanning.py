@@ -99,7 +99,7 @@ class Replanning:
                 leased = np.fromiter(session.leased, np.int64, session.leased_shards)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
-        self._probes.tick(held, {digest_id for _, digest_id in held})
+        self._probes.tick(held, {digest_id for _, digest_id in held} - self._caching.placement.pins.keys())
 
     async def look(self) -> None:
         """Plans if there is reason to."""
@@ -146,7 +146,12 @@ class Replanning:
                 )
             told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
         theirs = {*datasets, *jobs}
-        return replace(told, reasons={key: why for key, why in told.reasons.items() if key in theirs})
+        probes = {
+            one: self._probes.told(*reads, self._unix_s)
+            for reads, one in names.jobs.items()
+            if one in theirs and told.name in (one, names.datasets[reads[1]])
+        }
+        return replace(told, reasons={key: why for key, why in told.reasons.items() if key in theirs}, probes=probes)
 
     # Inside.
 

@@ -119,6 +119,7 @@ async def test_decisions_are_explained_and_outlive_the_coordinator(
             more["share"]["hit_ratio"] for more in told["with_more"]
         )
         assert told["with_more"][-1]["share"]["hit_ratio"] > told["gets"]["hit_ratio"]
+        assert told["probes"] == {"sweep-1": {"waits_for": ""}}, "nobody reports of it"
         with pytest.raises(errors.NotFoundError, match="no job of that name reads now"):
             await client.call("Explain", pb.ExplainRequest(name="nobody"))
         assert await asyncio.to_thread(main, ["explain", "large", "--service", f"unix:{tmp_path}/socket"]) == 0

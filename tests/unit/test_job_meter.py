@@ -47,6 +47,16 @@ def test_readers_at_a_time_add_up_and_one_after_the_other_do_not() -> None:
     assert measured.bytes_per_s == pytest.approx(10 * MB, rel=0.01)
 
 
+def test_reports_that_come_more_or_less_late_lose_no_time() -> None:
+    """Epochs of ten seconds, each read by another reader; a heartbeat takes a report along when it is due."""
+    meter, rng = JobMeter(), random.Random(5)
+    for epoch in range(30):
+        for second in range(2, 11, 2):
+            meter.report(f"epoch {epoch}", reading(second, 10.0), epoch * 10.0 + second + rng.uniform(0.0, 1.9))
+    assert meter.totals.elapsed_s == pytest.approx(300, rel=0.02)
+    assert meter.totals.bytes_per_s == pytest.approx(10 * MB, rel=0.02)
+
+
 def test_time_without_a_reader_does_not_count() -> None:
     """The validation between two epochs."""
     meter = JobMeter()

@@ -91,7 +91,7 @@ def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
     run = Run(job).until(30)
     assert not run.missed
     assert "missing may cost" in run.schedule.waits_for("a", "data")
-    run.until(200)
+    run.until(500)
     assert run.missed
     assert job.extra <= 0.02 * job.delivered
     run.until(1000)

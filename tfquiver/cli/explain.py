@@ -56,6 +56,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    for job, probe in told.get("probes", {}).items():
+        console.print(f"  {_probe(plain(job), probe)}", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
     shares.add_row("now", *_cells(told["gets"]))
     for more in told["with_more"]:
@@ -68,6 +70,18 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print()
         for one in told["history"][-_LAST:]:
             console.print(_decision(one), highlight=False)
+
+
+def _probe(job: str, probe: Mapping[str, Any]) -> str:
+    waits = f"; not again yet: {plain(probe['waits_for'])}" if probe["waits_for"] else ""
+    if "benefit" not in probe:
+        return f"{job}: not probed yet{waits.replace('; not again yet', '')}"
+    benefit, how = probe["benefit"], "what it did" if probe["basis"] == "hit" else "how long it waited"
+    rates = f"{_rate(probe['hit_bytes_per_s'])} from the cache, {_rate(probe['miss_bytes_per_s'])} from the store"
+    return (
+        f"{job}: probed: {benefit['value']:.2f} x as fast from the cache ({benefit['low']:.2f} to "
+        f"{benefit['high']:.2f}; {rates}, by {how}){waits}"
+    )
 
 
 def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:

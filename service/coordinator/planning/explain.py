@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from tfquiver import errors
@@ -44,6 +44,7 @@ class Explanation:
     refused: str  # why the policy's last plan is not the one in force; "" when it is
     with_more: tuple[WithMore, ...]
     history: tuple[dict[str, Any], ...]  # what was decided and refused, oldest first
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by job: what was measured, or why not yet
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -66,6 +66,7 @@ class JobMeter:
         self.heard_at = float("-inf")
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         self._covered_until = float("-inf")
+        self._covered_by: _Reader | None = None  # the reader that was seen to read last
         self._window_began = Counters()
         self._windows: deque[Counters] = deque(maxlen=WINDOWS)
         self._measured: Measured | None = None  # by these windows
@@ -79,7 +80,10 @@ class JobMeter:
             reader = self._readers[reader_id] = _Reader(Reading(0, 0, 0.0, 0.0), now - WINDOW_S, now)
         if _fell(reading, reader.last):
             return  # late: a newer one has come already
-        reader.began_at = min(reader.began_at, now - reading.elapsed_s)
+        earlier_s = max(reader.began_at - (now - reading.elapsed_s), 0.0)
+        reader.began_at -= earlier_s
+        if self._covered_by is reader:  # it had not come so far yet, or a part of what it reads would not count
+            self._covered_until -= earlier_s
         self._add(reading, reader, now - reader.heard_at)
         reader.last, reader.heard_at = reading, now
         self._readers.move_to_end(reader_id)
@@ -115,7 +119,8 @@ class JobMeter:
         # Of readers that read at the same time, each second counts once.
         until = reader.began_at + reading.elapsed_s
         covered_s = max(until - max(self._covered_until, until - elapsed_s), 0.0)
-        self._covered_until = max(self._covered_until, until)
+        if until >= self._covered_until:
+            self._covered_until, self._covered_by = until, reader
         window = self.totals.since(self._window_began)
         if window.elapsed_s >= WINDOW_S and covered_s > 0.0:  # what all of them did in it has been told
             self._windows.append(window)

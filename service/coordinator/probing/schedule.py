@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tfquiver.service.coordinator.probing.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
@@ -32,6 +33,7 @@ class _Job:
     not_before: float
     failures: int = 0
     hit_share: float = 1.0
+    report_bytes: int = 0  # that it reads between two reports: the least that can be counted
     waits_for: str = ""
 
 
@@ -66,6 +68,7 @@ class ProbeSchedule:
                 self._jobs[key] = known = _Job(one, now)
                 orders.append(_normal(key))
             known.hit_share = _hit_share(known.seen, one)
+            known.report_bytes = _report_bytes(known, one)
             known.seen = one
         orders += self._step(seen, store)
         orders += self._begin(seen, store)
@@ -116,7 +119,7 @@ class ProbeSchedule:
             if key in self._probes or self._now < known.not_before or not self._due(key, known, store):
                 continue
             one = known.seen
-            need_bytes, most_bytes = _costs(one, known.hit_share, self._limits)
+            need_bytes, most_bytes = _costs(known, self._limits)
             allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
             allowed_bytes -= one.extra_store_bytes
             if not one.totals.records:
@@ -167,9 +170,17 @@ def _hit_share(before: JobMeasurement, one: JobMeasurement) -> float:
     return max((share for share in shares if share is not None), default=1.0)
 
 
-def _costs(one: JobMeasurement, hit_share: float, limits: ProbeLimits) -> tuple[int, int]:
-    """(at least, at most) bytes that would have come from the cache, and that missing reads from the store."""
+def _report_bytes(known: _Job, one: JobMeasurement) -> int:
+    """Between two reports, the last of which came just now, or at another time."""
+    size_bytes = one.totals.size_bytes - known.seen.totals.size_bytes
+    return size_bytes if size_bytes > 0 else known.report_bytes
+
+
+def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
+    """(at least, at most) bytes that would have come from the cache, and that missing reads from the store. A window is
+    so many reports at least, however many mini-batches there are between two."""
+    one, reports_bytes = known.seen, LEAST_BATCHES * known.report_bytes
     batch_bytes = one.batch_records * one.totals.size_bytes / max(one.totals.records, 1)
-    least = one.buffer_bytes + limits.least_batches * batch_bytes
-    most = one.buffer_bytes + limits.most_batches * batch_bytes
-    return int(least * hit_share), int(most)
+    least = one.buffer_bytes + max(limits.least_batches * batch_bytes, reports_bytes)
+    most = one.buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
+    return int(least * known.hit_share), int(most)

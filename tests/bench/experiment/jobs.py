@@ -125,6 +125,10 @@ class Jobs:
         what every job sees is checked to the end."""
         self._finish.set()
 
+    def stop(self) -> None:
+        """Jobs end at once: the epochs that they are in are cut short."""
+        self._end()
+
     def join(self, deadline_s: float) -> list[JobRun]:
         """Waits for all jobs. Raises what one of them raised, or TimeoutError that tells how far they are."""
         give_up_at = time.monotonic() + deadline_s

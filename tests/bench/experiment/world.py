@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,7 +32,84 @@ MODES = {
 }
 
 
-class World:
+class Calls:
+    """What an experiment asks of a cluster, or of one machine's node: subclasses say where."""
+
+    service: str | None = None  # as in `tfquiver.dataset`
+
+    @property
+    def coordinator(self) -> str:
+        raise NotImplementedError
+
+    def cache_dir(self, node: int = 0) -> Path:
+        raise NotImplementedError
+
+    def explain(self, name: str) -> dict[str, Any]:
+        """Raises RpcError while no job and no data set has that name."""
+        with rpc.channel(self.coordinator) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            request = coordinator_pb2.ExplainRequest(name=name)
+            told: dict[str, Any] = json.loads(stub.Explain(request, timeout=CALL_S, wait_for_ready=True).json)
+        return told
+
+    def register(self, data: Data) -> None:
+        """Nobody says how it is cached."""
+        with Registrar(self.coordinator, None, "", CALL_S) as registrar:
+            registrar.digest(data.path)
+
+    def set_cache(
+        self,
+        data: Data,
+        mode: str,
+        share: float = 0.0,
+        rotation: str = "",
+        chunks: int = 0,
+        partitions: int = 0,
+    ) -> types_pb2.CacheSetting:
+        """Registers the data set and says how it is cached; what was fixed. `share` is of its disk bytes; 0: all the
+        quotas."""
+        self.register(data)
+        setting = types_pb2.CacheSetting(
+            mode=MODES[mode],
+            allocation_bytes=round(share * data.disk_bytes),
+            rotation=rotation,
+            chunks=chunks,
+            partitions=partitions,
+        )
+        request = coordinator_pb2.SetCacheRequest(digest_id=data.digest.digest_id, setting=setting)
+        with rpc.channel(self.coordinator) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            fixed: types_pb2.CacheSetting = stub.SetCache(request, timeout=CALL_S, wait_for_ready=True)
+        return fixed
+
+    def cached(self, data: Data) -> types_pb2.CacheSetting:
+        """How it is, now."""
+        request = coordinator_pb2.GetCacheRequest(digest_id=data.digest.digest_id)
+        with rpc.channel(self.coordinator) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            setting: types_pb2.CacheSetting = stub.GetCache(request, timeout=CALL_S, wait_for_ready=True)
+        return setting
+
+    def dataset(self, data: Data, spec: JobSpec, node: int = 0, homogeneous: bool = False) -> tf.data.Dataset:
+        """What a job reads, in batches, through the node of its machine."""
+        import tfquiver
+
+        source = tfquiver.dataset(
+            str(data.path),
+            service=self.service,
+            cache_dir=self.cache_dir(node),
+            batch_size=spec.batch,
+            order=tfquiver.Shuffled(shuffle_bytes=spec.shuffle_bytes, homogeneous=homogeneous),
+            reading=tfquiver.Reading(
+                readahead_bytes=spec.readahead_bytes,
+                hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
+            ),
+            job=spec.name,
+        )
+        return options(source, spec.prefetch)
+
+
+class World(Calls):
     """Use as a context manager. `base` is an empty directory for all that the servers write."""
 
     def __init__(
@@ -71,54 +149,38 @@ class World:
     def coordinator(self) -> str:
         return self.cluster.coordinator.address
 
+    @property
+    def service(self) -> str:  # type: ignore[override]
+        return self.coordinator
+
     def cache_dir(self, node: int = 0) -> Path:
         return self.cluster.cache_dir if node == 0 else self._base / f"cache-{node}"
-
-    def set_cache(
-        self,
-        data: Data,
-        mode: str,
-        share: float = 0.0,
-        rotation: str = "",
-        chunks: int = 0,
-        partitions: int = 0,
-    ) -> types_pb2.CacheSetting:
-        """Registers the data set and says how it is cached; what was fixed. `share` is of its disk bytes; 0: all the
-        quotas."""
-        with Registrar(self.coordinator, None, "", CALL_S) as registrar:
-            registrar.digest(data.path)
-        setting = types_pb2.CacheSetting(
-            mode=MODES[mode],
-            allocation_bytes=round(share * data.disk_bytes),
-            rotation=rotation,
-            chunks=chunks,
-            partitions=partitions,
-        )
-        request = coordinator_pb2.SetCacheRequest(digest_id=data.digest.digest_id, setting=setting)
-        with rpc.channel(self.coordinator) as channel:
-            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-            fixed: types_pb2.CacheSetting = stub.SetCache(request, timeout=CALL_S, wait_for_ready=True)
-        return fixed
-
-    def dataset(self, data: Data, spec: JobSpec, node: int = 0, homogeneous: bool = False) -> tf.data.Dataset:
-        """What a job reads, in batches, through the node of its machine."""
-        import tfquiver
-
-        source = tfquiver.dataset(
-            str(data.path),
-            service=self.coordinator,
-            cache_dir=self.cache_dir(node),
-            batch_size=spec.batch,
-            order=tfquiver.Shuffled(shuffle_bytes=spec.shuffle_bytes, homogeneous=homogeneous),
-            reading=tfquiver.Reading(
-                readahead_bytes=spec.readahead_bytes,
-                hold_back=spec.prefetch if spec.hold_back is None else spec.hold_back,
-            ),
-            job=spec.name,
-        )
-        return options(source, spec.prefetch)
 
     def _another(self, number: int) -> Server:
         where = f"--coordinator={self.coordinator}"
         flags = [f"--cache_dir={self.cache_dir(number)}", f"--quota={self._quota}", where]
         return self.cluster.add("node", *flags, name=f"node-{number}").start()
+
+
+class Embedded(Calls):
+    """One machine: a node that is its own coordinator. Use as a context manager."""
+
+    def __init__(self, base: Path, remote: Remote, quota_bytes: int, flags: Sequence[str] = ()) -> None:
+        self._cache_dir, self._remote = base / "cache", remote
+        arguments = [f"--cache_dir={self._cache_dir}", f"--quota={quota_bytes}", *NODE_FLAGS, *flags]
+        self.node = Server("tfquiver.service.node.main", arguments, base / "node.log")
+
+    def __enter__(self) -> Embedded:
+        with self._remote.used():
+            self.node.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.node.stop()
+
+    @property
+    def coordinator(self) -> str:
+        return str(self.node.ready["coordinator"])
+
+    def cache_dir(self, node: int = 0) -> Path:
+        return self._cache_dir

@@ -1,0 +1,40 @@
+"""What policies are told that a job could read, from what was measured and probed of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfquiver.service.coordinator.cluster_view import could_read
+from tfquiver.service.coordinator.probing.estimates import Ratio
+from tfquiver.service.coordinator.probing.job_meter import Measured
+from tfquiver.service.coordinator.probing.probe import ProbeResult
+
+MB = 1e6
+
+
+def measured(bytes_per_s: float, ideal_bytes_per_s: float | None) -> Measured:
+    return Measured(bytes_per_s, 0.5, 0.5, ideal_bytes_per_s)
+
+
+def probed(basis: str, hit_bytes_per_s: float) -> ProbeResult:
+    ratio = Ratio(2.0, 1.9, 2.1)
+    fields: dict[str, Any] = {"caching_is_wasted": False, "extra_store_bytes": 0}
+    return ProbeResult("job", "data", 0.0, ratio, hit_bytes_per_s / 2, hit_bytes_per_s, basis, **fields)
+
+
+def test_who_only_ever_waits_is_not_taken_for_a_slow_one() -> None:
+    """Else who came first, and computes a little, would keep the cache for ever."""
+    assert could_read(measured(1 * MB, None), None) == pytest.approx(10 * MB)
+    assert could_read(measured(1 * MB, 3 * MB), None) == pytest.approx(3 * MB)
+
+
+def test_nobody_reads_faster_than_he_was_seen_to_read_from_the_cache() -> None:
+    assert could_read(measured(1 * MB, None), probed("hit", 4 * MB)) == pytest.approx(4 * MB)
+    assert could_read(measured(1 * MB, 3 * MB), probed("hit", 4 * MB)) == pytest.approx(3 * MB)
+    assert could_read(measured(1 * MB, None), probed("ideal", 4 * MB)) == pytest.approx(10 * MB), "that is a guess, too"
+
+
+def test_of_who_reads_nothing_nothing_is_known() -> None:
+    assert could_read(measured(0.0, None), None) is None

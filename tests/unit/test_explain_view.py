@@ -1,0 +1,37 @@
+"""What `tfquiver explain` shows of what was measured."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from tfquiver.cli import explain
+
+
+def shown(probes: dict[str, object] | None) -> str:
+    share = {
+        "allocation": {"mode": "none", "cache_bytes": 0},
+        "hit_ratio": 0.0,
+        "reads_bytes_per_s": 1e6,
+        "remote_bytes_per_s": 1e6,
+        "limited_to_bytes_per_s": None,
+    }
+    told = {"kind": "job", "name": "a", "policy": "benefit", "gets": share, "reasons": {}, "refused": ""}
+    told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes})
+    explain.show(told, Console(file=(file := io.StringIO()), width=200))
+    return file.getvalue()
+
+
+def test_a_probe_is_told_with_its_interval() -> None:
+    benefit = {"value": 3.84, "low": 3.7, "high": 3.98}
+    rates = {"hit_bytes_per_s": 3.8e6, "miss_bytes_per_s": 1e6}
+    text = shown({"a": {"waits_for": "", "benefit": benefit, "basis": "hit", **rates}})
+    assert "a: probed: 3.84 x as fast from the cache (3.70 to 3.98; 3.8 MB/s from the cache, 1.0 MB/s" in text
+    again = shown({"a": {"waits_for": "others are being probed", "benefit": benefit, "basis": "ideal", **rates}})
+    assert "not again yet: others are being probed" in again
+
+
+def test_and_why_there_is_none() -> None:
+    assert "a: not probed yet: it has read nothing yet" in shown({"a": {"waits_for": "it has read nothing yet"}})
+    assert "probed" not in shown(None), "a coordinator of before"

@@ -1,0 +1,106 @@
+"""Probes as the coordinator carries them out: reports of readers in, jobs that read past the cache out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.probes import Held, Probes
+from tfquiver.service.coordinator.probing.meters import JobMeters
+
+DATA = b"d" * 32
+KEY = "job", DATA
+REPORT_S, MB = 2.0, 10**6
+
+
+class World:
+    """One job, alone; its node reports every two seconds. `hit_per_s` and `miss_per_s`: bytes/s from each."""
+
+    def __init__(self, hit_per_s: int, miss_per_s: int, epoch_bytes: int = 0) -> None:
+        self.clock, self.probed = ManualClock(100.0), set[tuple[str, bytes]]()
+        self.meters = JobMeters(self.clock, self._session)
+        self.probes = Probes(self.clock, self.meters, self.probed)
+        self.hit_per_s, self.miss_per_s, self.epoch_bytes = hit_per_s, miss_per_s, epoch_bytes
+        self.cached = True
+        self.report = pb2.ReaderReport(session_id="s", reader_id="r")
+        self.missed_s = 0.0
+        self.begun: list[float] = []
+
+    def _session(self, session_id: str) -> Any:
+        if session_id != "s":
+            raise errors.NotFoundError(session_id)
+        return SimpleNamespace(reads=("job", DATA))
+
+    def run(self, seconds: float, wanting: bool = True) -> World:
+        for _ in range(round(seconds / REPORT_S)):
+            misses = bool(self.probed) or not self.cached
+            size_bytes = int((self.miss_per_s if misses else self.hit_per_s) * REPORT_S)
+            self.clock.advance(REPORT_S)
+            report = self.report
+            report.records += size_bytes // 1000
+            report.bytes += size_bytes
+            report.elapsed_us += int(REPORT_S * 1e6)
+            report.hit_bytes += 0 if misses else size_bytes
+            report.missed_bytes += size_bytes if misses else 0
+            if self.probed:
+                self.missed_s += REPORT_S
+                if self.cached:
+                    self.probes.leased(*KEY, size_bytes)
+            self.meters.take([report])
+            before = bool(self.probed)
+            held = Held(leased_bytes=MB // 10, epoch_bytes=self.epoch_bytes)
+            self.probes.tick({KEY: held}, {DATA} if wanting else set())
+            if self.probed and not before:
+                self.begun.append(self.clock.now())
+        return self
+
+
+def test_a_probe_begins_only_once_a_window_of_reports_can_be_paid_for() -> None:
+    """A hundred mini-batches pass within a second here, and eight reports take sixteen."""
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
+    world.run(200.0)
+    assert not world.begun, "200 s of 4 MB/s allow 16 MB; 64 MB may have come from the cache in eight reports"
+    assert "missing may cost" in world.probes.told(*KEY, 0.0)["waits_for"]
+    world.run(1000.0)
+    told = world.probes.told(*KEY, 0.0)
+    assert len(world.begun) == 1, "and then it comes to something at once"
+    assert told["benefit"]["value"] == pytest.approx(4.0, rel=0.02)
+    assert told["basis"] == "hit"
+    assert told["extra_store_bytes"] <= 0.02 * world.report.bytes
+
+
+def test_a_job_whose_data_is_not_cached_yet_is_probed_for_nothing() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
+    world.cached = False
+    world.run(40.0)
+    assert world.begun
+    world.cached = True
+    told = world.run(60.0).probes.told(*KEY, 1000.0)
+    assert told["benefit"]["value"] == pytest.approx(4.0, rel=0.02)
+    assert told["extra_store_bytes"] == 0
+    assert told["at_s"] == pytest.approx(world.clock.now() + 1000.0, abs=60.0)
+
+
+def test_what_a_person_has_pinned_is_not_probed() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB, epoch_bytes=10**12)
+    assert not world.run(100.0, wanting=False).begun
+    assert world.run(10.0).begun
+
+
+def test_who_stops_reading_is_normal_at_once() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB, epoch_bytes=10**12).run(6.0)
+    assert world.probed == {("job", DATA)}
+    world.probes.tick({}, {DATA})
+    assert world.probed == set()
+
+
+def test_what_missing_may_cost_ends_it_even_between_two_ticks() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB, epoch_bytes=10**10).run(6.0)
+    assert world.probed
+    world.probes.leased(*KEY, 199 * MB)
+    assert world.probed == set(), "2 % of 10 GB"
