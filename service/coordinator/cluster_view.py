@@ -163,8 +163,10 @@ def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocatio
     return Allocation(mode, min(size_bytes, setting.allocation_bytes or size_bytes) if mode != "none" else 0)
 
 
-def setting_of(allocation: Allocation) -> types_pb2.CacheSetting:
-    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=allocation.cache_bytes)
+def setting_of(allocation: Allocation, size_bytes: int) -> types_pb2.CacheSetting:
+    """All of it means no limit: nodes own unequal parts, and with exactly their share some would keep less."""
+    whole = allocation.mode == "uniform" and allocation.cache_bytes >= size_bytes
+    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=0 if whole else allocation.cache_bytes)
 
 
 def _rate(bytes_per_s: float | None) -> float | None:

@@ -33,6 +33,7 @@ from tfquiver.trust.plain_text import shortened
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
+_WHOLE_BYTES = 1 << 62  # of a data set whose size is not known yet
 
 
 class Replanning:
@@ -65,7 +66,7 @@ class Replanning:
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
         decided = {
-            names[digest_id]: allocation_of(setting, setting.allocation_bytes)
+            names[digest_id]: allocation_of(setting, setting.allocation_bytes or _WHOLE_BYTES)
             for digest_id, setting in settings.items()
             if setting.decided_by
         }
@@ -179,9 +180,10 @@ class Replanning:
             if name in plan.remote_bytes_per_s and job not in self._budgets.pins.bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
+        sizes = {one.name: one.size_bytes for one in view.datasets}
         wanted = {
-            digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
-            for _, digest_id in names.jobs
+            digest_id: setting_of(plan.allocations.get(name, Allocation()), sizes[name])
+            for digest_id, name in ((key, names.datasets[key]) for _, key in names.jobs)
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
 

@@ -7,14 +7,15 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from tfquiver import errors
+from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
 from tfquiver.service.coordinator.policies.interface import Policy
 from tfquiver.trust.plain_text import shortened
 
 GROUP = "tfquiver.policies"
 DEFAULT = "benefit"
-# Imported when chosen: who does not want the solver need not have it.
+# Imported when chosen, but for the default: who does not want the solver need not have it.
 _OURS = {
-    "benefit": "BenefitPolicy",
+    DEFAULT: BenefitPolicy.__name__,
     "lru": "LruPolicy",
     "max_min_fair": "MaxMinFairPolicy",
     "none": "NonePolicy",
