@@ -71,7 +71,8 @@ def test_a_job_that_computes_is_seen_to_compute(
     )
     data = source.repeat().apply(way(cluster)) if way is in_the_trainer else source.apply(way(cluster)).repeat()
     began, taken = time.monotonic(), list[float]()
-    for _ in data:
+    iterator = iter(data)  # kept: of a reader that has left nothing is told
+    for _ in iterator:
         taken.append(time.monotonic())
         if taken[-1] - began > SECONDS:
             break
