@@ -19,9 +19,9 @@ from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache import chunk_counts
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
-from tfquiver.service.coordinator.cluster_names import Names, names_of
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probes import Probes
@@ -163,10 +163,8 @@ def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocatio
     return Allocation(mode, min(size_bytes, setting.allocation_bytes or size_bytes) if mode != "none" else 0)
 
 
-def setting_of(allocation: Allocation, size_bytes: int) -> types_pb2.CacheSetting:
-    """All of it means no limit: nodes own unequal parts, and with exactly their share some would keep less."""
-    whole = allocation.mode == "uniform" and allocation.cache_bytes >= size_bytes
-    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=0 if whole else allocation.cache_bytes)
+def setting_of(allocation: Allocation) -> types_pb2.CacheSetting:
+    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=allocation.cache_bytes)
 
 
 def _rate(bytes_per_s: float | None) -> float | None:

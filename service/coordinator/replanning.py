@@ -33,7 +33,6 @@ from tfquiver.trust.plain_text import shortened
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
-_WHOLE_BYTES = 1 << 62  # of a data set whose size is not known yet
 
 
 class Replanning:
@@ -66,7 +65,7 @@ class Replanning:
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
         decided = {
-            names[digest_id]: allocation_of(setting, setting.allocation_bytes or _WHOLE_BYTES)
+            names[digest_id]: allocation_of(setting, setting.allocation_bytes)
             for digest_id, setting in settings.items()
             if setting.decided_by
         }
@@ -90,8 +89,11 @@ class Replanning:
         await asyncio.gather(self._again(self.measure), self._again(self.look))
 
     async def measure(self) -> None:
-        """Who reads what, and who is to be probed."""
+        """Who reads what, and who is to be probed, if the policy makes something of that."""
         self._views.note()
+        if not getattr(self.planner.policy, "probing", True):
+            self._probes.tick({}, ())
+            return
         held = dict.fromkeys(self._views.reading, Held())
         for session in self._sessions:
             key = session.reads
@@ -180,10 +182,9 @@ class Replanning:
             if name in plan.remote_bytes_per_s and job not in self._budgets.pins.bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
-        sizes = {one.name: one.size_bytes for one in view.datasets}
         wanted = {
-            digest_id: setting_of(plan.allocations.get(name, Allocation()), sizes[name])
-            for digest_id, name in ((key, names.datasets[key]) for _, key in names.jobs)
+            digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
+            for _, digest_id in names.jobs
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
 

@@ -82,9 +82,9 @@ def cached(coordinator: Coordinator, digest: Digest) -> types_pb2.CacheSetting:
     return coordinator.catalogue.cache(digest.digest_id)
 
 
-def is_whole(coordinator: Coordinator, digest: Digest) -> bool:
-    setting = cached(coordinator, digest)
-    return (setting.mode, setting.allocation_bytes, setting.decided_by) == (UNIFORM, 0, "benefit")
+def is_whole(coordinator: Coordinator) -> bool:
+    setting = cached(coordinator, FIRST)
+    return (setting.mode, setting.allocation_bytes, setting.decided_by) == (UNIFORM, FIRST_BYTES, "benefit")
 
 
 @on_loop
@@ -96,7 +96,7 @@ async def test_a_job_that_is_called_as_another_is_in_plans_does_not_stop_them(tm
             await reads(coordinator, f"job, {digest.name} ({digest.digest_id.hex()[:12]})", FIRST)
             await reads(coordinator, f"{digest.name} ({digest.digest_id.hex()[:12]})", FIRST)
         planning = await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
         own = f"first ({FIRST.digest_id.hex()[:12]})"
         assert (await planning.explain(own)).kind == "dataset"
         assert (await planning.explain(f"{own}'")).kind == "job"
@@ -121,7 +121,28 @@ async def test_rates_that_nobody_can_have_do_not_stop_plans(tmp_path: Path) -> N
         assert measured and measured.ideal_bytes_per_s and measured.ideal_bytes_per_s > MOST_BYTES_PER_S
         await coordinator.allocate_remote_io("liar", float(1 << 60))
         await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
+
+
+@pytest.mark.parametrize(("policy", "probed"), [("benefit", True), ("silod_greedy", True), ("lru", False)])
+@on_loop
+async def test_jobs_are_probed_where_the_policy_makes_something_of_it(
+    tmp_path: Path, policy: str, probed: bool
+) -> None:
+    """Probing costs the store: `lru`, `static` and `none` do not look at what it measures."""
+    clock = ManualClock()
+    async with coordinating(tmp_path, policy, clock, a=2 * FIRST_BYTES) as coordinator:
+        session_id = await reads(coordinator, "job", FIRST)
+        missed = False
+        for second in range(60):
+            clock.advance(1.0)
+            beat(coordinator, "a", 2 * FIRST_BYTES, pb.ReaderReport(
+                session_id=session_id, reader_id="1", records=second * 1000, bytes=second * 10**9,
+                waited_us=second * 500_000, elapsed_us=second * 1_000_000, missed_bytes=second * 10**9,
+            ))  # fmt: skip
+            await plans(coordinator)
+            missed |= ("job", FIRST.digest_id) in coordinator.probed
+        assert missed == probed
 
 
 @on_loop
@@ -137,7 +158,7 @@ async def test_a_data_set_of_which_the_digest_is_damaged_is_left_out_of_plans_wi
         coordinator.caching._met_at = 0.0
         await reads(coordinator, "job", FIRST)
         planning = await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
         assert (await planning._views.view()).cache_bytes == FIRST_BYTES
 
 
@@ -163,7 +184,7 @@ async def test_what_cannot_be_carried_out_for_one_data_set_is_for_the_others(tmp
         await reads(coordinator, "b", FIRST)
         await reads(coordinator, "c", FIRST)
         await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
         assert cached(coordinator, uneven).mode == UNIFORM, "there is no room for two chunks of it"
         wrong = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=10)
         await coordinator.catalogue.carry_out(
@@ -196,11 +217,11 @@ async def test_after_a_restart_nothing_is_planned_for_those_nodes_alone_that_cam
         await coordinator.start()
         await reads(coordinator, "job", FIRST)
         await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
     async with coordinating(tmp_path, a=FIRST_BYTES // 3) as coordinator:
         await coordinator.start()
         await plans(coordinator)
-        assert is_whole(coordinator, FIRST)
+        assert is_whole(coordinator)
         coordinator.caching._met_at = 0.0
         await plans(coordinator)
         assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES // 3, "the other is gone for good"

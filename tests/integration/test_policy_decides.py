@@ -76,7 +76,7 @@ async def test_what_fits_is_kept_whole_and_what_does_not_rotates_in_the_rest(tmp
             await reads(client, f"{job} large", LARGE)
         small = await becomes(client, SMALL, lambda its: its.mode == UNIFORM)
         large = await becomes(client, LARGE, lambda its: its.mode == COOPERATIVE)
-        assert (small.allocation_bytes, small.decided_by, large.decided_by) == (0, "benefit", "benefit"), "0: no limit"
+        assert (small.allocation_bytes, small.decided_by, large.decided_by) == (SMALL_BYTES, "benefit", "benefit")
         assert large.allocation_bytes == QUOTA_BYTES - SMALL_BYTES
 
         await client.call("SetCache", set_cache(SMALL, NONE))  # a pin: what it had goes to the other

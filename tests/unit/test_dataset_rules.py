@@ -126,6 +126,16 @@ def test_parts_of_an_allocation() -> None:
     assert share_bytes(80, "a", {}) == 0
 
 
+@pytest.mark.parametrize("mode", [UNIFORM, LRU])
+def test_where_there_is_room_for_all_of_it_nodes_keep_what_they_own_and_not_their_share(mode: Mode) -> None:
+    """Two nodes with one quota own unequal parts, so that with half each one of them would keep less than it owns."""
+    mapped = ChunkMap(numbered_digest(1000), 0, 0)
+    all_bytes, quotas = int(mapped.entry_bytes.sum()), {"a": 10**9, "b": 10**9}
+    whole = terms("x", setting(mode, all_bytes), mapped, "a", quotas)
+    assert whole == AccountTerms("x", None if mode == UNIFORM else all_bytes // 2, lru=mode == LRU)
+    assert terms("x", setting(mode, all_bytes - 2), mapped, "a", quotas).limit_bytes == all_bytes // 2 - 1
+
+
 @settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(20, 400), st.integers(0, 10**6))
 def test_what_hashing_gives_a_node_of_a_full_allocation_fits_its_limit(nodes: int, shards: int, seed: int) -> None:

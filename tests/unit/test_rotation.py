@@ -22,7 +22,7 @@ class RotationMachine(RuleBasedStateMachine):
 
     @initialize(
         order=st.sampled_from(ORDERS), shards=st.integers(1, 40), chunks=st.integers(1, 12),
-        share=st.floats(0.05, 1.2), seed=st.integers(0, 999), left=st.frozensets(st.integers(0, 39), max_size=12),
+        share=st.floats(0.05, 1.2), seed=st.integers(0, 999), left=st.frozensets(st.integers(0, 39)),
     )  # fmt: skip
     def begin(self, order: str, shards: int, chunks: int, share: float, seed: int, left: frozenset[int]) -> None:
         self.world = World(order, shards, chunks, share, seed, frozenset(s for s in left if s < shards))
@@ -256,6 +256,47 @@ def test_relevance_gives_up_chunks_for_which_there_is_no_room_any_more() -> None
         board.shard_gone(chunk, size_bytes)
     board.allocate(40)
     assert {2, 3} >= set(rotation.decide(5.0).load) != set(), "and it comes back with the room"
+
+
+def test_of_a_full_cache_that_nobody_rotated_before_chunks_stay_as_far_as_they_fit() -> None:
+    """A little of every chunk is there: the rest of none fits before some of it has gone."""
+    board = Board([10] * 6, 30)
+    for chunk, resident_bytes in enumerate([4, 6, 5, 5, 4, 6]):
+        board.shard_resident(chunk, resident_bytes)
+    rotation = Relevance(board, TIMEOUT_S)
+    board.session_opened("a", [10] * 6)
+    assert rotation.decide(0.0) == Decision(evict=(0, 3, 4)), "full: nothing is loaded before something has gone"
+    board.shard_gone(3, 5)
+    assert rotation.decide(1.0) == Decision((1,), evict=(0, 4)), "what goes makes room for what lacks least"
+    board.shard_resident(1, 4)
+    assert rotation.decide(1.0) == Decision(evict=(0, 4))
+    board.shard_gone(0, 4)
+    board.shard_gone(4, 4)
+    assert sorted(rotation.decide(2.0).load) == [2, 5]
+    board.shard_resident(2, 5)
+    board.shard_resident(5, 4)
+    assert rotation.decide(3.0) == Decision()
+    assert sum(board.resident) == 30
+
+
+@pytest.mark.parametrize("trouble", ["what has to go stays, at a node that hangs", "there is less room", "it is lost"])
+def test_what_was_spared_holds_up_nobody(trouble: str) -> None:
+    board = Board([10] * 6, 30)
+    for chunk in range(6):
+        board.shard_resident(chunk, 5)
+    rotation = Relevance(board, TIMEOUT_S)
+    board.session_opened("a", [10] * 6)
+    assert rotation.decide(0.0).evict == (3, 4, 5)
+    if trouble == "there is less room":
+        board.allocate(20)
+        assert rotation.decide(1.0).evict == (2, 3, 4, 5)
+    elif trouble == "it is lost":
+        for chunk in range(6):
+            board.shard_gone(chunk, 5)
+        assert rotation.decide(1.0).load
+    else:
+        assert rotation.decide(TIMEOUT_S - 1).evict == (3, 4, 5)
+        assert rotation.decide(TIMEOUT_S).evict == (0, 1, 2, 3, 4, 5), "it is given up"
 
 
 def test_cyclic_goes_on_after_a_restart_with_what_is_there() -> None:

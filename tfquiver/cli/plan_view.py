@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver import errors
+from tfquiver import png
 from tfquiver.cli.calls import table
 from tfquiver.cli.sim_view import COLOURS, lasting
 
@@ -50,7 +50,6 @@ def rate(bytes_per_s: float) -> str:
 
 def draw(points: Sequence[Point], path: Path) -> None:
     """A PNG: JCT by cache size, a line for each rate of the store. Raises TfquiverError naming `path`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 3.6), dpi=110, layout="constrained")
@@ -64,8 +63,4 @@ def draw(points: Sequence[Point], path: Path) -> None:
     axes.set(xlabel="cache, GB", ylabel="JCT, hours", xlim=(0, None), ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
-    FigureCanvasAgg(figure)  # draws without a display, whatever matplotlib is set to
-    try:
-        figure.savefig(path, format="png")
-    except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+    png.save(figure, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
@@ -12,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver import errors
+from tfquiver import errors, png
 from tfquiver.cli.calls import table
 from tfquiver.service.sim.flow.outcome import Bound, Outcome
 
@@ -69,13 +68,12 @@ def lasting(seconds: float) -> str:
 
 def check_drawing() -> None:
     """Before minutes go by. Raises UnavailableError: matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
+    if not png.can_draw():
         raise errors.UnavailableError("--plot: matplotlib is not installed: pip install matplotlib")
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
     """A PNG: what all jobs read and what the store gave, over time. Raises TfquiverError naming `path`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.6), dpi=110, layout="constrained")
@@ -93,8 +91,4 @@ def draw(runs: Sequence[Run], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set(xlim=(0, None), ylim=(0, None))
     above.legend(frameon=False, fontsize=8)
-    FigureCanvasAgg(figure)  # draws without a display, whatever matplotlib is set to
-    try:
-        figure.savefig(path, format="png")
-    except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+    png.save(figure, path)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfquiver import errors
+from tfquiver import png
 from tfquiver.demo.report import DemoResult, RoundResult
 
 if TYPE_CHECKING:
@@ -16,14 +15,8 @@ _COLORS = {"cached": "#1b7f4b", "direct": "#c23b22"}
 _MB = 1e6
 
 
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
 def draw(result: DemoResult, path: Path) -> None:
     """Writes a PNG, 1600 x 720 pixels. Raises TfquiverError naming `path` when it cannot be written there."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.5), dpi=160, layout="constrained")
@@ -45,11 +38,7 @@ def draw(result: DemoResult, path: Path) -> None:
         fontsize=10,
         loc="left",
     )
-    FigureCanvasAgg(figure)  # draws without a display, whatever matplotlib is set to
-    try:
-        figure.savefig(path, format="png")
-    except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+    png.save(figure, path)
 
 
 def _line(axes: Axes, one: RoundResult) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tfquiver import errors
+from tfquiver import errors, png
 from tfquiver.demo import picture, rounds
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show
@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _draw(result: DemoResult, path: Path, console: Console) -> None:
     """The figures are out by now: a picture that cannot be made is no failure of the demo."""
-    if not picture.can_draw():
+    if not png.can_draw():
         console.print("no picture: pip install matplotlib", highlight=False)
         return
     try:

@@ -54,6 +54,7 @@ class Relevance:
         self._loading_at_once = loading_at_once
         self._dry_since: dict[str, float] = {}  # longest first
         self._room.adopt(len(board.sizes), now)
+        self._room.spare(now)
 
     @property
     def version(self) -> int:
@@ -126,7 +127,8 @@ class Relevance:
     def _most_wanted(self, pending: npt.NDArray[np.int64]) -> int | None:
         """Of what these rows of the board's need, and what is neither here nor too little to be loaded."""
         chunks: list[int] = np.flatnonzero((pending > 0).any(axis=0)).tolist()
-        absent = [chunk for chunk in chunks if chunk not in self._room.stays and not self._is_remnant(chunk)]
+        here = {*self._room.stays, *self._room.spared}
+        absent = [chunk for chunk in chunks if chunk not in here and not self._is_remnant(chunk)]
         return max(absent, key=lambda chunk: self._board.wanted[chunk], default=None)
 
     def _least_wanted(self, now: float) -> int | None:

@@ -18,23 +18,53 @@ class Room:
         check_room(board.sizes, board.allocation_bytes)
         self.board, self._timeout_s = board, timeout_s
         self.stays: dict[int, Stay] = {}  # oldest first
+        self.spared: list[int] = []  # they stay when there is room for what they lack; most complete first
+        self._spared_until = 0.0
         self.changes = 0
 
     def adopt(self, most: int, now: float) -> None:
         """Takes over what is resident: at most so many chunks, those of which most is there, as far as they fit."""
         board = self.board
-        there = [chunk for chunk, resident in enumerate(board.resident) if resident]
-        there.sort(key=lambda chunk: board.resident[chunk] / board.sizes[chunk], reverse=True)
         room_bytes = board.allocation_bytes - sum(board.resident)
-        for chunk in there[:most]:
-            lacking_bytes = board.sizes[chunk] - board.resident[chunk]
+        for chunk in self._there()[:most]:
+            lacking_bytes = self._lacking_bytes(chunk)
             if lacking_bytes <= room_bytes:
                 room_bytes -= lacking_bytes
                 self.admit(chunk, now)
 
+    def spare(self, now: float) -> None:
+        """After `adopt`: of a data set of which some of each chunk is there, as it is when nobody rotated it before,
+        what fits the allocation once the rest has gone is not evicted. Those chunks stay as the rest goes."""
+        sizes = self.board.sizes
+        room_bytes = self.board.allocation_bytes - sum(sizes[chunk] for chunk in self.stays)
+        for chunk in self._there():
+            if chunk not in self.stays and sizes[chunk] <= room_bytes:
+                room_bytes -= sizes[chunk]
+                self.spared.append(chunk)
+        self._spared_until = now + self._timeout_s
+
     def note(self, now: float) -> None:
         for stay in self.stays.values():
             stay.note(now)
+        if self.spared:
+            self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Spared ones for which there is room now stay; those for which there is none after all are evicted."""
+        spared_bytes = sum(self.board.resident[chunk] for chunk in self.spared)
+        room_bytes = self.board.allocation_bytes - self._stay_bytes - self.leaving_bytes - spared_bytes
+        waiting = []
+        for chunk in self.spared:
+            if self._lacking_bytes(chunk) <= room_bytes:
+                room_bytes -= self._lacking_bytes(chunk)
+                self.admit(chunk, now)
+            else:
+                waiting.append(chunk)
+        self.spared = waiting if now < self._spared_until else []
+        lacking_bytes = -(self.free_bytes + self.leaving_bytes)
+        while self.spared and lacking_bytes > 0:
+            lacking_bytes -= self.board.sizes[self.spared.pop()]
+        self.changes += len(waiting) - len(self.spared)
 
     def admit(self, chunk: int, now: float) -> None:
         self.stays[chunk] = Stay(self.board, chunk, now, self._timeout_s)
@@ -48,7 +78,8 @@ class Room:
     @property
     def leaving(self) -> tuple[int, ...]:
         """What is to be evicted."""
-        return tuple(c for c, resident in enumerate(self.board.resident) if resident and c not in self.stays)
+        kept = {*self.stays, *self.spared}
+        return tuple(c for c, resident in enumerate(self.board.resident) if resident and c not in kept)
 
     @property
     def leaving_bytes(self) -> int:
@@ -56,14 +87,14 @@ class Room:
 
     @property
     def free_bytes(self) -> int:
-        """Not taken by chunks that stay, nor by what is still there of those that leave."""
-        stay_bytes = sum(self.board.sizes[chunk] for chunk in self.stays)
-        return self.board.allocation_bytes - stay_bytes - self.leaving_bytes
+        """Not taken by chunks that stay or will, nor by what is still there of those that leave."""
+        spared_bytes = sum(self.board.sizes[chunk] for chunk in self.spared)
+        return self.board.allocation_bytes - self._stay_bytes - spared_bytes - self.leaving_bytes
 
     @property
     def excess_bytes(self) -> int:
         """By how much the chunks that stay are too many, where room was lost."""
-        return sum(self.board.sizes[chunk] for chunk in self.stays) - self.board.allocation_bytes
+        return self._stay_bytes - self.board.allocation_bytes
 
     def lacking(self) -> list[int]:
         """Chunks that stay and are not complete."""
@@ -72,6 +103,19 @@ class Room:
     def loading(self) -> int:
         """How many chunks are coming in."""
         return sum(not stay.settled for stay in self.stays.values())
+
+    @property
+    def _stay_bytes(self) -> int:
+        return sum(self.board.sizes[chunk] for chunk in self.stays)
+
+    def _there(self) -> list[int]:
+        """Chunks of which something is resident, those of which most is first."""
+        board = self.board
+        there = [chunk for chunk, resident in enumerate(board.resident) if resident]
+        return sorted(there, key=lambda chunk: board.resident[chunk] / board.sizes[chunk], reverse=True)
+
+    def _lacking_bytes(self, chunk: int) -> int:
+        return self.board.sizes[chunk] - self.board.resident[chunk]
 
 
 def check_room(sizes_bytes: Sequence[int], allocation_bytes: int) -> None:

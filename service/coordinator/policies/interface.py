@@ -67,7 +67,11 @@ class Plan:
 
 
 class Policy(Protocol):
-    """Those with a goal of their own are `planning.worth.Valuing`, too: it says which moves of data pay."""
+    """Those with a goal of their own are `planning.worth.Valuing`, too: it says which moves of data pay.
+
+    Jobs are probed, which costs the store up to 2 % more, unless the class says `probing = False`: it does not look at
+    what is measured so.
+    """
 
     def plan(self, view: ClusterView, now: float) -> Plan:
         """The same view gives the same plan. Raises nothing on views that `check_view` passes.

@@ -23,6 +23,8 @@ class LruPolicy:
     what all read, up to its size. Nobody's bandwidth is limited.
     """
 
+    probing = False
+
     def plan(self, view: ClusterView, now: float) -> Plan:
         rates, jobs = reading_rates(view), jobs_by_dataset(view)
         read = [dataset for dataset in free(view) if dataset.name in jobs]

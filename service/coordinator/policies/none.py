@@ -7,6 +7,8 @@ from tfquiver.service.coordinator.policies.pins import free, pin_reasons, pinned
 
 
 class NonePolicy:
+    probing = False
+
     def plan(self, view: ClusterView, now: float) -> Plan:
         reasons = {dataset.name: "none: this policy keeps nothing" for dataset in free(view)}
         return Plan(pinned(view), remote_pins(view), reasons | pin_reasons(view))

@@ -17,6 +17,8 @@ from tfquiver.service.coordinator.policies.pins import (
 class StaticPolicy:
     """Cache by accelerators; jobs that read one data set put their parts together. What is too much is not lent."""
 
+    probing = False
+
     def plan(self, view: ClusterView, now: float) -> Plan:
         jobs, there_bytes = jobs_by_dataset(view), free_bytes(view)
         accelerators = max(1, view.accelerators or 0, sum(job.accelerators for job in view.jobs))

@@ -86,8 +86,10 @@ def terms(
       quotas: of every live node that stores, by id.
     """
     cooperative = setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
+    # Nodes own unequal parts: where there is room for all of it, each keeps what it owns, not its share.
+    whole = setting.mode == types_pb2.CACHE_MODE_UNIFORM and setting.allocation_bytes >= int(map.entry_bytes.sum())
     limit_bytes = None
-    if setting.allocation_bytes:
+    if setting.allocation_bytes and not whole:
         limit_bytes = share_bytes(setting.allocation_bytes, own, quotas)
         if cooperative:
             limit_bytes = with_slack(limit_bytes, setting.allocation_bytes, map, len(quotas))

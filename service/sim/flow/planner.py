@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.service.coordinator.cache.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,
     ClusterView,
@@ -19,7 +20,6 @@ from tfquiver.service.sim.flow.rates import Rates
 from tfquiver.service.sim.flow.sharing import Floats, alone_from_store
 from tfquiver.service.sim.flow.workload import Cluster, Workload
 
-CHUNK_BYTES, CHUNK_PART = 15 * 10**9, 0.1  # Quiver section 5.3: whichever is smaller
 _CHUNKS = 2
 
 
@@ -76,7 +76,7 @@ class Planner:
         shown = self._shown.get(number)
         if shown is not None and shown.resident_bytes == resident_bytes and shown.now == now:
             return shown
-        two_chunks = _CHUNKS * min(CHUNK_BYTES, int(CHUNK_PART * size))
+        two_chunks = _CHUNKS * min(CYCLIC_BYTES, int(CYCLIC_SHARE * size))
         made = DatasetView(name, size, two_chunks, now, resident_bytes=resident_bytes)
         self._shown[number] = made
         return made

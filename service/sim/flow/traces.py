@@ -9,6 +9,7 @@ the three stand whose speeds it gives (Figure 6). Of several data sets of a mode
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,4 +94,4 @@ def _job(rng: random.Random, number: int, now: float, shape: TraceShape, dataset
 
 def _mean_power(low: float, high: float) -> float:
     """Of 10^x with x uniform."""
-    return float((10**high - 10**low) / ((high - low) * 2.302585092994046))
+    return float((10**high - 10**low) / ((high - low) * math.log(10)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,17 +33,18 @@ MODES = {
 }
 
 
-class Calls:
+class Calls(ABC):
     """What an experiment asks of a cluster, or of one machine's node: subclasses say where."""
 
     service: str | None = None  # as in `tfquiver.dataset`
 
     @property
+    @abstractmethod
     def coordinator(self) -> str:
-        raise NotImplementedError
+        """Its address."""
 
-    def cache_dir(self, node: int = 0) -> Path:
-        raise NotImplementedError
+    @abstractmethod
+    def cache_dir(self, node: int = 0) -> Path: ...
 
     def explain(self, name: str) -> dict[str, Any]:
         """Raises RpcError while no job and no data set has that name."""

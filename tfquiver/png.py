@@ -1,0 +1,31 @@
+"""Pictures as PNG files, drawn with matplotlib where it is installed, also without a display.
+
+Called by the command line and the demo. Never imports matplotlib before something is drawn: it takes a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfquiver import errors
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Raises TfquiverError naming `path` when it cannot be written there."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)  # draws without a display, whatever matplotlib is set to
+    try:
+        figure.savefig(path, format="png")
+    except OSError as error:
+        raise errors.from_os_error(error, str(path)) from error
