@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.policies.demand import demands, expected_rates, share_remote
+from tfquiver.service.coordinator.policies.demand import demands, expected_rates, lacking_now, share_remote
 from tfquiver.service.coordinator.policies.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.performance import cache_efficiency, hit_ratio, remote_demand, throughput
@@ -83,16 +83,16 @@ def test_bandwidth_is_shared_max_min(total: float, caps: list[float]) -> None:
 
 def test_nobody_is_limited_while_there_is_enough_and_who_lacks_little_not_at_all() -> None:
     view = one_job_each([100, 100, 100], [1e8, 1e8, 1e7], 0, 3e8, full=False)
-    assert share_remote(view, {}) == {}
+    assert share_remote(view, lacking_now(view, {})) == {}
     view = one_job_each([100, 100, 100], [1e8, 1e8, 1e7], 0, 1.1e8, full=False)
-    assert share_remote(view, {}) == pytest.approx({"j0": 5e7, "j1": 5e7, "j2": 1e7})
+    assert share_remote(view, lacking_now(view, {})) == pytest.approx({"j0": 5e7, "j1": 5e7, "j2": 1e7})
 
 
 def test_what_is_promised_saves_nothing_until_it_is_there() -> None:
     promised = {"d0": Allocation("uniform", 100 * GB)}
     there, coming = (one_job_each([100, 100], [1e8, 1e8], 100, 1e8, full=full) for full in (True, False))
-    assert share_remote(there, promised) == pytest.approx({"j0": 5e5, "j1": 9.95e7})
-    assert share_remote(coming, promised) == pytest.approx({"j0": 5e7, "j1": 5e7})
+    assert share_remote(there, lacking_now(there, promised)) == pytest.approx({"j0": 5e5, "j1": 9.95e7})
+    assert share_remote(coming, lacking_now(coming, promised)) == pytest.approx({"j0": 5e7, "j1": 5e7})
 
 
 def test_rates_that_are_expected_follow_the_limits() -> None:

@@ -59,8 +59,13 @@ def effective(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[
     return {name: Allocation(one.mode, min(one.cache_bytes, there[name])) for name, one in allocations.items()}
 
 
-def share_remote(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[str, float]:
-    """Bytes/s for the jobs: none is limited while the store gives all that they lack now, pins apart.
+def lacking_now(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[str, float]:
+    """`demands` while these allocations fill: of them counts what is resident, and what the jobs find of that."""
+    return demands(view, effective(view, allocations), now=True)
+
+
+def share_remote(view: ClusterView, lacking: Mapping[str, float]) -> dict[str, float]:
+    """Bytes/s for the jobs: none is limited while the store gives all that they lack, pins apart.
 
     Else what it gives is shared max-min: nobody gets more than he lacks, and who lacks more gets equal parts. So a job
     cannot be slowed down by those that lack more than their part.
@@ -68,7 +73,7 @@ def share_remote(view: ClusterView, allocations: Mapping[str, Allocation]) -> di
     pins = remote_pins(view)
     if view.remote_bytes_per_s is None:
         return pins
-    rates, lacking = reading_rates(view), demands(view, effective(view, allocations), now=True)
+    rates = reading_rates(view)
     left = max(0.0, view.remote_bytes_per_s - sum(pins.values()))
     least = least_remote(left, len(view.jobs))
     wanted = {name: max(need, min(least, rates[name])) for name, need in lacking.items() if name not in pins}
@@ -82,10 +87,9 @@ def least_remote(remote_bytes_per_s: float, jobs: int) -> float:
 
 
 def remote_reasons(
-    rule: str, view: ClusterView, allocations: Mapping[str, Allocation], remote: Mapping[str, float]
+    rule: str, view: ClusterView, lacking: Mapping[str, float], remote: Mapping[str, float]
 ) -> dict[str, str]:
     """Why `share_remote` limited jobs as it did, by job."""
-    lacking = demands(view, effective(view, allocations), now=True)
     all_lack, there = of_rate(sum(lacking.values())), of_rate(view.remote_bytes_per_s or 0)
     return {
         name: f"{rule}: lacks {of_rate(lacking[name])} of {all_lack} that all lack; of {there} from the store it has "

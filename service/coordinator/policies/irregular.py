@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tfquiver.service.coordinator.policies.amounts import of_bytes
-from tfquiver.service.coordinator.policies.demand import remote_reasons, share_remote
+from tfquiver.service.coordinator.policies.demand import lacking_now, remote_reasons, share_remote
 from tfquiver.service.coordinator.policies.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
@@ -69,7 +69,6 @@ def _plan_irregular(view: ClusterView) -> Plan:
         f"{of_bytes(view.cache_bytes)} that such jobs have, by accelerators"
         for name, part in parts.items()
     }
-    remote = share_remote(view, allocations)
-    return Plan(
-        allocations, remote, remote_reasons("irregular", view, allocations, remote) | reasons | pin_reasons(view)
-    )
+    lacking = lacking_now(view, allocations)
+    remote = share_remote(view, lacking)
+    return Plan(allocations, remote, remote_reasons("irregular", view, lacking, remote) | reasons | pin_reasons(view))

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import reading_rates, remote_reasons, share_remote, spared
+from tfquiver.service.coordinator.policies.demand import (
+    lacking_now,
+    reading_rates,
+    remote_reasons,
+    share_remote,
+    spared,
+)
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.performance import cache_efficiency
@@ -54,5 +60,6 @@ def _plan(view: ClusterView) -> Plan:
             f"silod_greedy: rank {rank} of {len(ranked)}, a GB spares {of_rate(efficiency[dataset.name] * _GB)}; "
             f"{of_bytes(cache_bytes)} of its {of_bytes(dataset.size_bytes)} found room"
         )
-    remote = share_remote(view, allocations)
-    return Plan(allocations, remote, remote_reasons("silod_greedy", view, allocations, remote) | reasons)
+    lacking = lacking_now(view, allocations)
+    remote = share_remote(view, lacking)
+    return Plan(allocations, remote, remote_reasons("silod_greedy", view, lacking, remote) | reasons)
