@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ SEED = int(os.environ.setdefault("TFQUIVER_TEST_SEED", str(secrets.randbits(31))
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # TensorFlow's clients retry for as long as the process lives, and say so each time.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+# What a script starts with `&` ignores Ctrl-C, and so would all that tests start from here, which some tests stop so.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)

@@ -35,6 +35,15 @@ def with_rates(view: ClusterView, *rates: float) -> ClusterView:
     return replace(view, jobs=tuple(jobs))
 
 
+def test_what_nobody_reads_any_more_is_said_to_be_the_reason() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    gone = replace(TWO, datasets=TWO.datasets[1:], jobs=TWO.jobs[1:])
+    (left, kept) = planner.replan(gone, 10.0).decisions
+    assert (left.name, left.becomes, left.measurement) == ("d0", Allocation(), "nobody reads it")
+    assert kept.name == "d1" and kept.measurement
+
+
 Made = Callable[[ClusterView], Any]
 
 

@@ -13,11 +13,13 @@ _NOTABLE = 2.0
 
 def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
     pins = {dataset.name for dataset in view.datasets if dataset.pin is not None}
+    unread = dict.fromkeys(old.allocations.keys() - {dataset.name for dataset in view.datasets}, "nobody reads it")
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
         if was != becomes:
             by = "pinned" if name in pins else rule
-            yield Decision(now, "dataset", name, was, becomes, new.reasons.get(name, ""), by)
+            why = new.reasons.get(name) or unread.get(name, "")
+            yield Decision(now, "dataset", name, was, becomes, why, by)
     for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
         had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
         if had != gets and (had is None or gets is None or max(had, gets) > _NOTABLE * min(had, gets)):
