@@ -59,9 +59,12 @@ class ClusterViews:
         caching: Caching,
         budgets: Budgets,
         probes: Probes,
+        store_bytes_per_s: float = 0.0,
     ) -> None:
+        """`store_bytes_per_s`: what a person says that the store gives all together; 0: nobody has said."""
         self._clock, self._registry, self._membership, self._sessions = clock, registry, membership, sessions
         self._caching, self._budgets, self._probes = caching, budgets, probes
+        self._store_bytes_per_s = store_bytes_per_s
         self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
@@ -107,7 +110,7 @@ class ClusterViews:
             await asyncio.sleep(0)  # of millions of shards it takes some ms
         return ClusterView(
             cache_bytes=max(0, int(sum(quotas_bytes) * even) - unknown_bytes),
-            remote_bytes_per_s=None,
+            remote_bytes_per_s=_rate(self._store_bytes_per_s),
             datasets=tuple(datasets),
             jobs=tuple(self._job(*key) for key in self.names.jobs),
         )

@@ -33,6 +33,7 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.probes import Probes
 from tfquiver.service.coordinator.probing.meters import JobMeters
+from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.replanning import OFF, Replanning
 from tfquiver.service.coordinator.residency.residency import Table
@@ -105,6 +106,7 @@ class Coordinator:
         self.caching.announce = self.node_orders.announce
         self.residency = self.caching.residency
         self.meters = JobMeters(clock, self.sessions.session)
+        self.store = StoreMeter(clock, options.store_bytes_per_s)
         self.heartbeats = Heartbeats(
             self.membership,
             self.residency,
@@ -113,6 +115,7 @@ class Coordinator:
             options.heartbeat_interval_ms,
             self.incarnation,
             self.meters.take,
+            self.store.take,
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
@@ -122,10 +125,12 @@ class Coordinator:
 
     def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:
         sessions, caching, budgets = self.sessions, self.caching, self.budgets
-        views = ClusterViews(clock, self.registry, self.membership, sessions, caching, budgets, self.probes)
+        views = ClusterViews(
+            clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s
+        )
         planner = Planner(options.policy)
         return Replanning(
-            clock, sessions, caching, self.catalogue, budgets, self.probes, views, planner, self._journal,
+            clock, sessions, caching, self.catalogue, budgets, self.probes, self.store, views, planner, self._journal,
             options.replan_s,
         )  # fmt: skip
 
@@ -141,6 +146,9 @@ class Coordinator:
                 case "plan_decided":
                     if self.replanning:
                         self.replanning.decided(record.plan_decided)
+                case "policy_chosen":
+                    if self.replanning:
+                        self.replanning.chosen.apply(record.policy_chosen)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
                 case "dataset_removed":
@@ -198,6 +206,16 @@ class Coordinator:
         self.budgets.pins.allocate(job, bytes_per_s)
         await self._log.synced()
         logging.info("job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any")
+
+    # Who decides.
+
+    async def choose_policy(self, policy: str) -> None:
+        """Raises InvalidArgumentError, and where --policy=off."""
+        if self.replanning is None:
+            raise errors.InvalidArgumentError("policy: --policy=off, nothing is decided here but by persons")
+        await self._log.writable()
+        await self.replanning.switch(policy)
+        await self._log.synced()
 
     def read_past_cache(self, session_id: str, table: Table, shards: Sequence[int]) -> None:
         """What a job that is probed was leased; of that, what was cached would not have cost the store anything."""

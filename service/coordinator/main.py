@@ -59,7 +59,15 @@ _POLICY = flags.DEFINE_string(
     _DEFAULTS.policy,
     "Decides how much cache each data set gets that nobody has set, and what jobs may read from the store: benefit, "
     "quiver, silod_greedy, max_min_fair (needs tfquiver[solver]), static, lru, none, or one that another package "
-    "registers as tfquiver.policies; off: nobody does.",
+    "registers as tfquiver.policies; off: nobody does. What was chosen with `tfquiver policy` holds until another one "
+    "is given here than at that time.",
+)
+_STORE_BYTES_PER_S = flags.DEFINE_string(
+    "store_bytes_per_s",
+    "",
+    "What the object store gives all nodes together, a second, for example 200MB or 1GiB: policies that share out "
+    "bandwidth (silod_greedy, max_min_fair) do so within it, and nobody is probed where too little of it is left. "
+    "Empty or 0: nobody knows, and nothing is limited.",
 )
 _MAX_SESSIONS = flags.DEFINE_integer(
     "max_sessions", _DEFAULTS.max_sessions, "Sessions kept at once, ended ones included.", lower_bound=1
@@ -85,6 +93,7 @@ _DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the pr
 
 for _flag, _valid, _message in (
     ("max_digest_size", sizes.is_size, "must be a size such as 500MB, 1GiB or 4096"),
+    ("store_bytes_per_s", lambda text: not text or sizes.is_size(text), "must be bytes a second such as 200MB or 1GiB"),
     ("work_dir", bool, "must name a directory"),
     ("bind_host", bool, "must name a host or an address"),
 ):
@@ -103,6 +112,7 @@ async def _serve() -> None:
         session_ended_s=_ENDED_SESSION_MS.value / 1000,
         chunk_timeout_s=_CHUNK_TIMEOUT_MS.value / 1000,
         policy=_POLICY.value,
+        store_bytes_per_s=sizes.parse_bytes(_STORE_BYTES_PER_S.value or "0"),
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )

@@ -12,6 +12,7 @@ class CoordinatorOptions:
     session_ended_s: float = 3600.0  # an ended session is kept so long for late tickets and for listing
     chunk_timeout_s: float = 120.0  # how long a session that is slow may hold up the rotation of chunks for the others
     policy: str = "benefit"  # decides what nobody has set; "off": nobody does
+    store_bytes_per_s: int = 0  # what a person says that the store gives all together; 0: nobody has said
     replan_s: float = 10.0  # between two plans when nothing else asks for one
     max_sessions: int = 20_000
     max_digest_bytes: int = 1 << 30

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.service.coordinator.probing.floors import floors
 from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
 from tfquiver.service.coordinator.probing.meters import JobMeters
@@ -72,18 +74,31 @@ class Probes:
         if key in self._until and self._extra_bytes[key] >= self._until[key][0]:
             self._normal(key)
 
-    def tick(self, reading: Mapping[Reading, Held], wanting: Collection[bytes]) -> None:
+    def tick(
+        self,
+        reading: Mapping[Reading, Held],
+        wanting: Collection[bytes],
+        store: StoreLoad = StoreLoad(),  # noqa: B008  It is frozen.
+        pins_bytes_per_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         """Call it every second.
 
         Args:
           reading: who reads now, or did a moment ago, and what each has in hand.
           wanting: digest ids of data sets that may be cached.
+          pins_bytes_per_s: by job, what it is to read from the store: nobody is probed while it waits and has less.
         """
         now = self._clock.now()
         for key, (_, end) in list(self._until.items()):
             if key not in reading or end <= now:
                 self._normal(key)
         self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
+        measured_now = {
+            key: (meter, measured)
+            for key, meter in self._meters
+            if key in reading and (measured := self._meters.measured_of(key)) is not None
+        }
+        least = floors(pins_bytes_per_s, {key: measured.bytes_per_s for key, (_, measured) in measured_now.items()})
         measurements = [
             JobMeasurement(
                 job=key[0],
@@ -95,12 +110,13 @@ class Probes:
                 expected_bytes=reading[key].epoch_bytes,
                 ideal_bytes_per_s=measured.ideal_bytes_per_s,
                 bytes_per_s=measured.bytes_per_s,
+                stall_share=measured.stall_share,
+                floor_bytes_per_s=least.get(key, 0.0),
             )
-            for key, meter in self._meters
-            if key in reading and (measured := self._meters.measured_of(key)) is not None
+            for key, (meter, measured) in measured_now.items()
         ]
         before = dict(self._schedule.results)
-        for order in self._schedule.tick(now, measurements, StoreLoad()):
+        for order in self._schedule.tick(now, measurements, store):
             self._carry_out(order, now)
         for at, result in self._schedule.results.items():
             if before.get(at) is not result:

@@ -7,6 +7,7 @@ On the coordinator's event loop; the policy runs in a thread.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -23,11 +24,13 @@ from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cluster_view import ClusterViews, allocation_of, setting_of
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.explain import Explanation, explain
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probes import Held, Probes
+from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.plain_text import shortened
 
@@ -46,22 +49,31 @@ class Replanning:
         catalogue: Catalogue,
         budgets: Budgets,
         probes: Probes,
+        store: StoreMeter,
         views: ClusterViews,
         planner: Planner,
         journal: Callable[[CommitRecord], None],
         interval_s: float,
     ) -> None:
         """`journal`: is given each decision; they need not be durable at once."""
-        self.planner, self._journal = planner, journal
+        self.planner, self.chosen, self._journal = planner, ChosenPolicy(planner.policy_name), journal
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
+        self._store = store
         self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
         self._planned_for: object = None
         self._due = 0.0
         self._planning = asyncio.Lock()
 
     def restored(self) -> None:
-        """The log has been read: what the policy had decided is in force."""
+        """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
+        if self.chosen.outdated:
+            logging.warning("--policy=%s holds: another one was chosen while it said otherwise", self.chosen.flag)
+            self._journal(self.chosen.choose(self.chosen.flag))
+        try:
+            self.planner.go_on_with(self.chosen.name)
+        except errors.InvalidArgumentError as error:  # the package that had it is gone
+            logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
         decided = {
@@ -80,9 +92,9 @@ class Replanning:
             logging.log_every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
 
     def still(self) -> Callable[[], Iterable[CommitRecord]]:
-        """For a snapshot: the history as it is now."""
-        decisions = list(self.planner.history)
-        return lambda: map(_record, decisions)
+        """For a snapshot: the history as it is now, and who was chosen."""
+        decisions, chosen = list(self.planner.history), self.chosen.still()
+        return lambda: itertools.chain(map(_record, decisions), chosen())
 
     async def run(self) -> None:
         """What is measured is looked at in time, however long a policy takes."""
@@ -102,7 +114,8 @@ class Replanning:
                 leased = np.fromiter(session.leased, np.int64, session.leased_shards)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
-        self._probes.tick(held, {digest_id for _, digest_id in held} - self._caching.placement.pins.keys())
+        wanting = {digest_id for _, digest_id in held} - self._caching.placement.pins.keys()
+        self._probes.tick(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s)
 
     async def look(self) -> None:
         """Plans if there is reason to."""
@@ -117,9 +130,10 @@ class Replanning:
             await self._replan(now + self._unix_s)
 
     async def switch(self, policy: str) -> None:
-        """Raises InvalidArgumentError."""
+        """From now on; the caller makes it durable. Raises InvalidArgumentError."""
         async with self._planning:
             await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
+            self._journal(self.chosen.choose(policy))
 
     async def explain(
         self,

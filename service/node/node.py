@@ -184,6 +184,7 @@ class Node:
             deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
             store_for=client_stores.of_dataset,
         )
+        self._link.store_reads = lambda: fetcher.watch.reads().message()
         self._hot = HotSet(options.hot_bytes, _hot_shards())
         self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over)
         self._undo.append(self._source.close)

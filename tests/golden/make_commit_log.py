@@ -95,6 +95,7 @@ def records() -> list[CommitRecord]:
         ),
         CommitRecord(remote_io_allocated=log_pb2.RemoteIoAllocated(job="job", bytes_per_s=2.5e8)),
         CommitRecord(plan_decided=log_pb2.PlanDecided(json='{"at_s": 1.0, "kind": "dataset", "name": "train"}')),
+        CommitRecord(policy_chosen=log_pb2.PolicyChosen(policy="quiver", flag="benefit")),
     ]
 
 

@@ -150,4 +150,4 @@ async def test_another_policy_decides_from_now_on(tmp_path: Path, capsys: pytest
         assert await asyncio.to_thread(main, ["policy", "nonsense", *where]) == 1
         assert "silod_greedy" in capsys.readouterr().err, "it says which there are"
         assert await asyncio.to_thread(main, ["policy", *where]) == 0
-        assert capsys.readouterr().out == "none\n"
+        assert capsys.readouterr().out == "none (chosen; --policy=benefit)\n"

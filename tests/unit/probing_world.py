@@ -44,6 +44,7 @@ class SimJob:
     extra: float = 0.0
     extra_at_order: float = 0.0
     bytes_per_s: float | None = None
+    stall_share: float | None = None
     _buffer: deque[float] = field(default_factory=deque)
     _buffered: float = 0.0
 
@@ -52,10 +53,11 @@ class SimJob:
             self.missing, self.order, self.told_at, self.extra_at_order = order.miss, order, now, self.extra
 
     def run(self, seconds: float, now: float) -> None:
-        before = self.delivered
+        before, waited_before_s = self.delivered, self.waited_s
         for _ in range(round(seconds / STEP_S)):
             self._step(now)
         self.bytes_per_s = (self.delivered - before) / seconds
+        self.stall_share = (self.waited_s - waited_before_s) / seconds
 
     def _step(self, now: float) -> None:
         if self.silent:
@@ -91,5 +93,5 @@ class SimJob:
             self.name, self.dataset, totals,
             extra_store_bytes=int(self.extra), buffer_bytes=self.buffer_bytes, batch_records=BATCH_RECORDS,
             expected_bytes=self.expected_bytes, ideal_bytes_per_s=ideal, bytes_per_s=self.bytes_per_s,
-            floor_bytes_per_s=self.floor,
+            stall_share=self.stall_share, floor_bytes_per_s=self.floor,
         )  # fmt: skip

@@ -114,6 +114,45 @@ def test_again_after_a_while_and_when_the_store_is_another_one() -> None:
     assert len(run.missed) == 3
 
 
+def test_a_store_that_changes_in_mid_probe_is_another_than_was_measured() -> None:
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job).until(8)
+    assert job.missing
+    job.store, run.store = 1e4, StoreLoad(s_per_byte=2e-6)
+    run.until(900)
+    assert len(run.missed) == 2
+    assert run.result("a").benefit.value == pytest.approx(10.0, rel=0.1)
+
+
+def test_who_asks_for_more_at_once_is_not_probed_again_for_it() -> None:
+    """As the others do while one misses: each waits longer, and all together are given as much, or more."""
+    job = SimJob("a", expected_bytes=LONG)
+    run = Run(job)
+    for seconds in range(10, 1700, 10):
+        at_once = 1 + seconds % 16
+        run.store = StoreLoad(1e-6 / min(at_once, 4), None, 1e-6 * max(at_once / 4, 1))
+        run.until(seconds)
+    assert len(run.missed) == 1
+
+
+def test_a_store_that_is_never_the_same_is_not_probed_beyond_what_that_may_cost() -> None:
+    job, rng = SimJob("a"), random.Random(4)
+    run = Run(job)
+    for seconds in range(1, 6000):
+        run.store = StoreLoad(1e-6 * rng.lognormvariate(0.0, 1.0))
+        run.until(seconds)
+        assert job.extra <= 0.02 * job.delivered
+    assert len(run.missed) > 2
+
+
+def test_whoever_computes_is_not_below_its_floor() -> None:
+    """It reads less than it might, and does not wait for it."""
+    computes = SimJob("b", "other", compute=1e4, floor=5e4, expected_bytes=LONG)
+    run = Run(SimJob("a", expected_bytes=LONG), computes).until(2)
+    assert [job for _, job in run.missed] == ["a", "b"]
+    assert run.until(400).result("b", "other").caching_is_wasted
+
+
 def test_not_below_a_floor() -> None:
     """The job's own is found out; a neighbour's ends the probe, and keeps others from beginning."""
     own = SimJob("a", floor=5e4, expected_bytes=LONG)
@@ -126,7 +165,7 @@ def test_not_below_a_floor() -> None:
     neighbour = SimJob("b", "other", floor=5e4, expected_bytes=LONG)
     run = Run(probed, neighbour, schedule=ProbeSchedule(ProbeLimits(at_once=1))).until(2)
     assert probed.missing
-    neighbour.compute = 4e4
+    neighbour.cache = 4e4
     run.until(4)
     assert not probed.missing
     assert len(run.missed) == 1

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver.cli import calls
+from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
@@ -56,6 +56,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    if store := words.store(told.get("store") or {}):
+        console.print(f"  {store}", highlight=False)
     for job, probe in told.get("probes", {}).items():
         console.print(f"  {_probe(plain(job), probe)}", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")

@@ -12,7 +12,7 @@ from tfquiver.trust.plain_text import plain
 from tfquiver.wire import rpc
 
 _ABOUT = """Says which policy decides how much cache each data set gets that nobody has set; with a name, that one does
-from now on, until the coordinator is started again (its --policy says which one then)."""
+from now on, also after the coordinator was started again, until it is started with another --policy than it has now."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -28,5 +28,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with rpc.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         request = coordinator_pb2.SetPolicyRequest(policy=arguments.policy)
-        print(plain(calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}").policy))
+        told = calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}")
+    chosen = f" (chosen; --policy={plain(told.flag)})" if told.flag and told.flag != told.policy else ""
+    print(f"{plain(told.policy)}{chosen}")
     return 0

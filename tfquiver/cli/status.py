@@ -85,6 +85,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         "datasets": cached,
         "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
         "remote_io": [plain(one) for one in limits.jobs] if limits else [],
+        "store": plain(limits.store) if limits and limits.HasField("store") else None,
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from tfquiver.cli import calls, workers_view
+from tfquiver.cli import calls, words, workers_view
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.words import count, job, short, size
 from tfquiver.trust import plain_text
@@ -104,6 +104,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
     console.print(_saved(status["saved"]))
+    if store := words.store(status.get("store") or {}):
+        console.print(store)
     nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"

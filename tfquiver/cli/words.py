@@ -34,6 +34,21 @@ def host(control_address: str, here: str) -> str:
     return here if addresses.is_loopback(name) else name
 
 
+def store(told: Mapping[str, Any]) -> str:
+    """What the object store gives, in a line; of StoreInfo's fields those that are known. Empty: nothing is."""
+    known = {name: float(value) for name, value in told.items() if value}
+    parts = []
+    if "most_bytes_per_s" in known:
+        rate, most = (size(round(known.get(name, 0.0))) for name in ("bytes_per_s", "most_bytes_per_s"))
+        parts.append(f"gives {rate}/s, {most}/s at most")
+    if "s_per_byte" in known:
+        busy_ms, request_ms = (known.get(name, 0.0) * 1e9 for name in ("s_per_byte", "request_s_per_byte"))
+        parts.append(f"a MB takes {busy_ms:,.3g} ms ({request_ms:,.3g} ms of requests)")
+    if "limit_bytes_per_s" in known:
+        parts.append(f"--store_bytes_per_s: {size(round(known['limit_bytes_per_s']))}/s")
+    return f"store: {'; '.join(parts)}" if parts else ""
+
+
 def size(bytes_: int) -> str:
     """In at most seven characters."""
     value, unit = float(bytes_), "B"

@@ -34,5 +34,6 @@ class BudgetCalls(Callers):
                 )
                 for job, allocated in sorted(budgets.allocated.items())
                 if whole or (who.owner and job.startswith(f"{who.owner}/"))
-            ]
+            ],
+            store=self._coordinator.store.told() if whole else None,
         )

@@ -27,15 +27,17 @@ class PlanningCalls(Callers):
             lambda digest_id: whole or ownership.may_read(who, digest_id),
             lambda job: whole or bool(who.owner and job.startswith(f"{who.owner}/")),
         )
-        return pb2.ExplainReply(json=json.dumps(explanation.as_json()))
+        store = self._coordinator.store.told() if whole else pb2.StoreInfo()
+        measured = {field.name: value for field, value in store.ListFields()}  # what is not known is not there
+        return pb2.ExplainReply(json=json.dumps(explanation.as_json() | {"store": measured}))
 
     @handled
     async def SetPolicy(self, request: pb2.SetPolicyRequest, context: Any) -> pb2.SetPolicyReply:
         checks.name("policy", request.policy, required=False)
         replanning = await self._replanning(context)
         if request.policy:
-            await replanning.switch(request.policy)
-        return pb2.SetPolicyReply(policy=replanning.planner.policy_name)
+            await self._coordinator.choose_policy(request.policy)
+        return pb2.SetPolicyReply(policy=replanning.planner.policy_name, flag=replanning.chosen.flag)
 
     async def _replanning(self, context: Any) -> Replanning:
         if self._coordinator.replanning is None:

@@ -22,11 +22,14 @@ class Heartbeats:
         interval_ms: int,
         coordinator_incarnation: str,
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
+        read: Callable[[str, str, pb2.StoreReads], None] = lambda node_id, incarnation, reads: None,
     ) -> None:
         """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
-        it has just come from the store; `reported`: of what readers say of themselves."""
+        it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process
+        says of its reads of the store."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
-        self._interval_ms, self._incarnation, self._reported = interval_ms, coordinator_incarnation, reported
+        self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
+        self._reported, self._read = reported, read
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
         """Raises as Membership.heartbeat."""
@@ -39,6 +42,8 @@ class Heartbeats:
         if verdict is InventoryVerdict.APPLY:
             self._apply(node_id, request.inventory)
         self._reported(request.readers)
+        if request.HasField("store_reads"):
+            self._read(node_id, request.incarnation, request.store_reads)
         return pb2.HeartbeatReply(
             nodes=() if request.members_version == membership.version else membership.live(),
             members_version=membership.version,

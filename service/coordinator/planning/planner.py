@@ -47,13 +47,19 @@ class Planner:
 
     def switch(self, policy: str, now: float) -> None:
         """From the next `replan` on, whatever that moves. Raises InvalidArgumentError, and nothing has changed."""
-        made = registry.make(policy)
-        if policy == self.policy_name:
+        was = self.policy_name
+        self.go_on_with(policy)
+        if policy == was:
             return
-        self.history.extend([Decision(now, "policy", policy, self.policy_name, policy, rule="chosen by a person")])
-        self.policy_name, self.policy = policy, made
+        self.history.extend([Decision(now, "policy", policy, was, policy, rule="chosen by a person")])
         if self._plan is not None:
             self._force = _SWITCHED
+
+    def go_on_with(self, policy: str) -> None:
+        """After a restart: what a person had chosen. Raises InvalidArgumentError, and nothing has changed."""
+        made = registry.make(policy)
+        if policy != self.policy_name:
+            self.policy_name, self.policy = policy, made
 
     def restore(self, plan: Plan, decisions: list[Decision]) -> None:
         """After a restart: what was in force, and the history."""

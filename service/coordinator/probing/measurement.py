@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tfquiver.service.coordinator.probing.counters import Counters
 
+LEAST_STALL_SHARE = 0.1  # of its time
+
 
 @dataclass(frozen=True, slots=True)
 class JobMeasurement:
@@ -21,19 +23,28 @@ class JobMeasurement:
     expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known
     ideal_bytes_per_s: float | None = None
     bytes_per_s: float | None = None  # over its newest window
+    stall_share: float | None = None  # over its newest window; None: it is taken to wait
     floor_bytes_per_s: float = 0.0  # never to be slowed down below this
 
     @property
     def starves(self) -> bool:
-        return self.bytes_per_s is not None and self.bytes_per_s < self.floor_bytes_per_s
+        return self.bytes_per_s is not None and self.bytes_per_s < self.floor_bytes_per_s and waits(self.stall_share)
+
+
+def waits(stall_share: float | None) -> bool:
+    """Whether it is for data that a job is no faster. One that computes reads as much as it likes."""
+    return stall_share is None or stall_share >= LEAST_STALL_SHARE
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLoad:
-    """`s_per_byte`: how long a byte takes from the store just now; None: nobody reads there."""
+    """`s_per_byte`: how long a byte takes from the store just now, of the time in which anybody reads there;
+    `request_s_per_byte`: of the time of requests, those at the same time each. None: nobody reads there, or not enough.
+    """
 
     s_per_byte: float | None = None
     spare_bytes_per_s: float | None = None  # None: no limit is known
+    request_s_per_byte: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.probing import estimates
 from tfquiver.service.coordinator.probing.counters import Counters
 from tfquiver.service.coordinator.probing.estimates import Ratio, TimePerByte
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
-from tfquiver.service.coordinator.probing.measurement import JobMeasurement
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement, waits
 
 _FLOOR_S = 5.0  # over less a rate is chance
 
@@ -41,6 +41,7 @@ class ProbeResult:
     caching_is_wasted: bool  # the job is to be cached as `none`
     extra_store_bytes: int
     store_s_per_byte: float | None = None
+    store_request_s_per_byte: float | None = None
 
 
 class Probe:
@@ -72,7 +73,8 @@ class Probe:
     def step(self, seen: JobMeasurement, now: float) -> None:
         before, self._last = self._last, seen
         since = seen.totals.since(self._phase_began)
-        if self.missing and since.elapsed_s >= _FLOOR_S and since.bytes_per_s < seen.floor_bytes_per_s:
+        too_slow = since.bytes_per_s < seen.floor_bytes_per_s and waits(since.stall_share)
+        if self.missing and since.elapsed_s >= _FLOOR_S and too_slow:
             self.abandon(f"missing took it below its floor of {seen.floor_bytes_per_s:.0f} bytes/s")
         elif now >= self._deadline:
             self._late(now)

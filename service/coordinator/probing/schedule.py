@@ -15,12 +15,13 @@ when it is first seen, so that a probe of the time before ends there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tfquiver.service.coordinator.probing.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
 
@@ -35,6 +36,8 @@ class _Job:
     hit_share: float = 1.0
     report_bytes: int = 0  # that it reads between two reports: the least that can be counted
     waits_for: str = ""
+    store_then: StoreLoad = field(default_factory=StoreLoad)  # when its last probe began
+    store: StoreBefore = field(default_factory=StoreBefore)  # since then
 
 
 class ProbeSchedule:
@@ -66,6 +69,8 @@ class ProbeSchedule:
             known = self._jobs.get(key)
             if known is None:
                 self._jobs[key] = known = _Job(one, now)
+                if result := self.results.get(key):
+                    known.store.changed(_store_of(result), self._limits.load_factor)
                 orders.append(_normal(key))
             known.hit_share = _hit_share(known.seen, one)
             known.report_bytes = _report_bytes(known, one)
@@ -104,7 +109,13 @@ class ProbeSchedule:
             self.results.pop(key, None)
             if len(self.results) >= MOST_RESULTS:
                 del self.results[next(iter(self.results))]
-            self.results[key] = replace(probe.result, store_s_per_byte=store.s_per_byte)
+            # As it was when the probe began: if it is another one by now, that is not what was measured.
+            then = store if known.store_then.s_per_byte is None else known.store_then
+            self.results[key] = replace(
+                probe.result, store_s_per_byte=then.s_per_byte, store_request_s_per_byte=then.request_s_per_byte
+            )
+            known.store = StoreBefore()
+            known.store.changed(then, limits.load_factor)
             known.failures = 0
         else:
             known.failures += 1
@@ -133,7 +144,7 @@ class ProbeSchedule:
             else:
                 known.waits_for = ""
                 probe = Probe(one, min(most_bytes, max(allowed_bytes, 0)), self._limits, self._now)
-                self._probes[key] = probe
+                self._probes[key], known.store_then = probe, store
                 busy.add(one.dataset)
                 orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
         return orders
@@ -144,10 +155,11 @@ class ProbeSchedule:
         last, limits = self.results.get(key), self._limits
         if last is None or self._now >= last.at + limits.repeat_s:
             return True
-        if store.s_per_byte is None or last.store_s_per_byte is None:
-            return False
-        was, now = last.store_s_per_byte, store.s_per_byte
-        return now >= was * limits.load_factor or was >= now * limits.load_factor
+        return known.store.changed(store, limits.load_factor)
+
+
+def _store_of(result: ProbeResult) -> StoreLoad:
+    return StoreLoad(result.store_s_per_byte, request_s_per_byte=result.store_request_s_per_byte)
 
 
 def _normal(key: Key) -> Order:

@@ -67,6 +67,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: InventoryReports
         self.reader_reports = ReaderReports()
+        self.store_reads: Callable[[], pb.StoreReads | None] = lambda: None  # told with every heartbeat
         self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
@@ -118,6 +119,7 @@ class CoordinatorLink(CoordinatorCalls):
             inventory=report,
             members_version=self._members_version,
             readers=self.reader_reports.report(),
+            store_reads=self.store_reads(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self.inventory.arrived(reply.resend_inventory)

@@ -11,6 +11,7 @@ from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.file_passes import FilePasses
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
+from tfquiver.service.node.origin.timed_store import Stopwatch, TimedStore
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 
@@ -36,7 +37,7 @@ class Fetcher:
         parallel_reads: int = 16,
         store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
     ) -> None:
-        self.meter = meter
+        self.meter, self.watch = meter, Stopwatch()
         self._deadline_s = deadline_s
         self._store_for = store_for
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
@@ -70,7 +71,9 @@ class Fetcher:
         await self._reads.close()
 
     def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
-        return MeteredStore(self._store_for(uri, digest_id), self.meter)
+        return MeteredStore(
+            TimedStore(self._store_for(uri, digest_id), self.watch), self.meter
+        )  # not the limit's pauses
 
     def _read(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
         """Bytes that do not have the hash may have been damaged on the way: they are read again, with backoff."""

@@ -43,6 +43,7 @@ class CommitRecord(_message.Message):
     SESSION_REOPENED_FIELD_NUMBER: _builtins.int
     REMOTE_IO_ALLOCATED_FIELD_NUMBER: _builtins.int
     PLAN_DECIDED_FIELD_NUMBER: _builtins.int
+    POLICY_CHOSEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -77,6 +78,8 @@ class CommitRecord(_message.Message):
     def remote_io_allocated(self) -> Global___RemoteIoAllocated: ...
     @_builtins.property
     def plan_decided(self) -> Global___PlanDecided: ...
+    @_builtins.property
+    def policy_chosen(self) -> Global___PolicyChosen: ...
     def __init__(
         self,
         *,
@@ -97,12 +100,13 @@ class CommitRecord(_message.Message):
         session_reopened: Global___SessionReopened | None = ...,
         remote_io_allocated: Global___RemoteIoAllocated | None = ...,
         plan_decided: Global___PlanDecided | None = ...,
+        policy_chosen: Global___PolicyChosen | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -671,3 +675,28 @@ class PlanDecided(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanDecided: _TypeAlias = PlanDecided  # noqa: Y015
+
+@_typing.final
+class PolicyChosen(_message.Message):
+    """A person has chosen which policy decides. The last one is in force, as long as --policy says what it said then."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: _builtins.int
+    policy: _builtins.str
+    flag: _builtins.str
+    """--policy at that time"""
+    def __init__(
+        self,
+        *,
+        policy: _builtins.str = ...,
+        flag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyChosen: _TypeAlias = PolicyChosen  # noqa: Y015

@@ -339,6 +339,7 @@ class HeartbeatRequest(_message.Message):
     INVENTORY_FIELD_NUMBER: _builtins.int
     MEMBERS_VERSION_FIELD_NUMBER: _builtins.int
     READERS_FIELD_NUMBER: _builtins.int
+    STORE_READS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
     members_version: _builtins.int
@@ -353,6 +354,10 @@ class HeartbeatRequest(_message.Message):
         last one also of those who have left.
         """
 
+    @_builtins.property
+    def store_reads(self) -> Global___StoreReads:
+        """unset: from nodes that do not know this field"""
+
     def __init__(
         self,
         *,
@@ -361,14 +366,55 @@ class HeartbeatRequest(_message.Message):
         inventory: Global___Inventory | None = ...,
         members_version: _builtins.int = ...,
         readers: _abc.Iterable[Global___ReaderReport] | None = ...,
+        store_reads: Global___StoreReads | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node", "store_reads", b"store_reads"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node", "readers", b"readers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node", "readers", b"readers", "store_reads", b"store_reads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class StoreReads(_message.Message):
+    """How long reads of the object store took that readers, or orders, wanted (scans of a first use are not in it); all
+    since the node's process was started, requests that are under way included. Coming twice, late or not at all does no
+    harm. A coordinator believes no more of it than can be: busy_us within elapsed_us, that within the time that passed.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    BUSY_US_FIELD_NUMBER: _builtins.int
+    REQUEST_US_FIELD_NUMBER: _builtins.int
+    ELAPSED_US_FIELD_NUMBER: _builtins.int
+    reads: _builtins.int
+    """that have come to their end"""
+    bytes: _builtins.int
+    """that they brought"""
+    busy_us: _builtins.int
+    """in which at least one was under way"""
+    request_us: _builtins.int
+    """of all of them together: two at the same time count twice"""
+    elapsed_us: _builtins.int
+    def __init__(
+        self,
+        *,
+        reads: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        busy_us: _builtins.int = ...,
+        request_us: _builtins.int = ...,
+        elapsed_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy_us", b"busy_us", "bytes", b"bytes", "elapsed_us", b"elapsed_us", "reads", b"reads", "request_us", b"request_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreReads: _TypeAlias = StoreReads  # noqa: Y015
 
 @_typing.final
 class ReaderReport(_message.Message):
@@ -585,20 +631,64 @@ class ListRemoteIOReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
+    STORE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteIO]: ...
+    @_builtins.property
+    def store(self) -> Global___StoreInfo:
+        """for admins and nodes; unset for others, and from coordinators that do not know this field"""
+
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___RemoteIO] | None = ...,
+        store: Global___StoreInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "store", b"store"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRemoteIOReply: _TypeAlias = ListRemoteIOReply  # noqa: Y015
+
+@_typing.final
+class StoreInfo(_message.Message):
+    """The object store, as it was measured over ten seconds or more, at most a minute ago. 0: not known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    S_PER_BYTE_FIELD_NUMBER: _builtins.int
+    REQUEST_S_PER_BYTE_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    LIMIT_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    bytes_per_s: _builtins.float
+    """that readers and orders took from it, all nodes together; pauses count"""
+    s_per_byte: _builtins.float
+    """of the time in which somebody read"""
+    request_s_per_byte: _builtins.float
+    """of the time of requests: reads at the same time count each"""
+    most_bytes_per_s: _builtins.float
+    """that it was seen to give in the last hour or so"""
+    limit_bytes_per_s: _builtins.float
+    """what a person says that it gives (--store_bytes_per_s)"""
+    def __init__(
+        self,
+        *,
+        bytes_per_s: _builtins.float = ...,
+        s_per_byte: _builtins.float = ...,
+        request_s_per_byte: _builtins.float = ...,
+        most_bytes_per_s: _builtins.float = ...,
+        limit_bytes_per_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "limit_bytes_per_s", b"limit_bytes_per_s", "most_bytes_per_s", b"most_bytes_per_s", "request_s_per_byte", b"request_s_per_byte", "s_per_byte", b"s_per_byte"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreInfo: _TypeAlias = StoreInfo  # noqa: Y015
 
 @_typing.final
 class RemoteIO(_message.Message):
@@ -699,15 +789,19 @@ class SetPolicyReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     POLICY_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
+    flag: _builtins.str
+    """what --policy says; empty: from coordinators that do not know this field"""
     def __init__(
         self,
         *,
         policy: _builtins.str = ...,
+        flag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

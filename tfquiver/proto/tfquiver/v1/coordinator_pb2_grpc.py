@@ -282,9 +282,9 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
-        --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
-        message lists them), UNIMPLEMENTED (--policy=off).
+        """Which policy decides what nobody has set; another one from now on, also after a restart, until another --policy is
+        given than the coordinator has now. Durable when it returns; idempotent. For admins. Errors: INVALID_ARGUMENT (there
+        is no such policy; the message lists them), UNIMPLEMENTED (--policy=off).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

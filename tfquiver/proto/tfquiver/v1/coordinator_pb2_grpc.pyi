@@ -87,9 +87,9 @@ class CoordinatorStub:
     Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
     """
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetPolicyRequest, _coordinator_pb2.SetPolicyReply]
-    """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
-    --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
-    message lists them), UNIMPLEMENTED (--policy=off).
+    """Which policy decides what nobody has set; another one from now on, also after a restart, until another --policy is
+    given than the coordinator has now. Durable when it returns; idempotent. For admins. Errors: INVALID_ARGUMENT (there
+    is no such policy; the message lists them), UNIMPLEMENTED (--policy=off).
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
@@ -209,9 +209,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     Errors: NOT_FOUND, INVALID_ARGUMENT (several data sets have that name), UNIMPLEMENTED (--policy=off).
     """
     SetPolicy: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetPolicyRequest, _coordinator_pb2.SetPolicyReply]  # type: ignore[assignment]
-    """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
-    --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
-    message lists them), UNIMPLEMENTED (--policy=off).
+    """Which policy decides what nobody has set; another one from now on, also after a restart, until another --policy is
+    given than the coordinator has now. Durable when it returns; idempotent. For admins. Errors: INVALID_ARGUMENT (there
+    is no such policy; the message lists them), UNIMPLEMENTED (--policy=off).
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatReply]  # type: ignore[assignment]
     """A node's sign of life: joins on first sight, reports what it holds. Repeating one is harmless: inventory changes
@@ -412,9 +412,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SetPolicyReply, _abc.Awaitable[_coordinator_pb2.SetPolicyReply]]:
-        """Which policy decides what nobody has set; another one from now on, until the coordinator is started again (its
-        --policy says what holds then). Idempotent. For admins. Errors: INVALID_ARGUMENT (there is no such policy; the
-        message lists them), UNIMPLEMENTED (--policy=off).
+        """Which policy decides what nobody has set; another one from now on, also after a restart, until another --policy is
+        given than the coordinator has now. Durable when it returns; idempotent. For admins. Errors: INVALID_ARGUMENT (there
+        is no such policy; the message lists them), UNIMPLEMENTED (--policy=off).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,128 @@
+"""What the object store gives all nodes together, and how long a byte takes from it, by what nodes report. Pure.
+
+Nodes say how much they have read since they were started, and how long that took; reports come late, twice, of
+processes that are new, and some from liars. What is counted is bounded by the time that passed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.probing.measurement import StoreLoad
+from tfquiver.service.coordinator.probing.store_reads import StoreReads
+
+WINDOW_S, LONGEST_WINDOW_S = 10.0, 60.0  # it is closed when so much was read that it says something
+LEAST_READS = 20
+WINDOWS = 3  # of which the middle counts: one odd window is none
+MOST_NODES = 10_000
+_HOUR = 360  # windows
+_LATE_S = 5.0  # a report may have been so long under way
+
+
+@dataclass(slots=True)
+class _Node:
+    incarnation: str
+    last: StoreReads
+    heard_at: float
+    counted: StoreReads = field(default_factory=StoreReads)  # in this window
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    bytes_per_s: float
+    s_per_byte: float
+    request_s_per_byte: float
+
+
+class StoreMeter:
+    """`limit_bytes_per_s`: what a person says that the store gives; 0: nobody has said."""
+
+    def __init__(self, clock: Clock, limit_bytes_per_s: float = 0.0) -> None:
+        self.limit_bytes_per_s = limit_bytes_per_s
+        self.bytes_per_s = 0.0  # in the last window; pauses count
+        self._clock, self._began_at = clock, clock.now()
+        self._nodes: dict[str, _Node] = {}
+        self._windows: deque[_Window] = deque(maxlen=WINDOWS)
+        self._rates: deque[float] = deque(maxlen=_HOUR)
+
+    def take(self, node_id: str, incarnation: str, told: pb2.StoreReads) -> None:
+        """What a member's heartbeat brought; what cannot be is not counted, and what comes next is counted from it."""
+        now = self._clock.now()
+        reads = StoreReads.told(told)
+        node = self._nodes.get(node_id)
+        if node is None:
+            if len(self._nodes) < MOST_NODES:
+                self._nodes[node_id] = _Node(incarnation, reads, now)
+            return
+        delta = reads.since(node.last)
+        counted = node.counted.plus(delta)
+        in_time = counted.elapsed_s <= now - self._began_at + _LATE_S
+        if node.incarnation == incarnation and delta.can_be and in_time:
+            node.counted = counted
+        node.incarnation, node.last, node.heard_at = incarnation, reads, now
+        self._close(now)
+
+    @property
+    def most_bytes_per_s(self) -> float:
+        """That it was seen to give, all nodes together, over a window; in the last hour or so."""
+        return max(self._rates, default=0.0)
+
+    def load(self) -> StoreLoad:
+        self._close(self._clock.now())
+        limit = self.limit_bytes_per_s
+        spare_bytes_per_s = max(limit - self.bytes_per_s, 0.0) if limit else None
+        if len(self._windows) < WINDOWS:
+            return StoreLoad(spare_bytes_per_s=spare_bytes_per_s)
+        return StoreLoad(
+            median(one.s_per_byte for one in self._windows),
+            spare_bytes_per_s,
+            median(one.request_s_per_byte for one in self._windows),
+        )
+
+    def told(self) -> pb2.StoreInfo:
+        """For people."""
+        load = self.load()
+        return pb2.StoreInfo(
+            bytes_per_s=self.bytes_per_s,
+            s_per_byte=load.s_per_byte or 0.0,
+            request_s_per_byte=load.request_s_per_byte or 0.0,
+            most_bytes_per_s=self.most_bytes_per_s,
+            limit_bytes_per_s=self.limit_bytes_per_s,
+        )
+
+    def _close(self, now: float) -> None:
+        """The window, if it is long enough."""
+        age_s, nodes = now - self._began_at, self._nodes
+        reads = sum(node.counted.reads for node in nodes.values()) if age_s >= WINDOW_S else 0
+        if age_s < WINDOW_S or (reads < LEAST_READS and age_s < LONGEST_WINDOW_S):
+            return
+        window = _window([node.counted for node in nodes.values()], age_s)
+        self._began_at, self.bytes_per_s = now, window.bytes_per_s if window else 0.0
+        self._rates.append(self.bytes_per_s)
+        if window and reads >= LEAST_READS:
+            self._windows.append(window)
+        else:
+            self._windows.clear()  # nobody reads there
+        self._nodes = {key: node for key, node in nodes.items() if node.heard_at > now - LONGEST_WINDOW_S}
+        for node in self._nodes.values():
+            node.counted = StoreReads()
+
+
+def _window(counted: list[StoreReads], age_s: float) -> _Window | None:
+    """Of all nodes together; None: nothing came. That nodes read at the same time is known of none of them: as much of
+    it is taken as there is where they read whenever they like."""
+    bytes_per_s = at_once = 0.0
+    idle_share = 1.0
+    for one in counted:
+        span_s = max(one.elapsed_s, age_s / 2)  # of one that has come a moment ago a short time says too much
+        bytes_per_s += one.size_bytes / span_s
+        at_once += one.request_s / span_s
+        idle_share *= 1 - min(one.busy_s / span_s, 1.0)
+    if not bytes_per_s or not at_once or not math.isfinite(bytes_per_s):
+        return None
+    return _Window(bytes_per_s, (1 - idle_share) / bytes_per_s, at_once / bytes_per_s)

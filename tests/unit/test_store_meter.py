@@ -1,0 +1,201 @@
+"""What nodes report of their reads becomes the store's rate and times; what cannot be does not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.probing import store_meter
+from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
+from tfquiver.service.coordinator.probing.store_meter import StoreMeter
+from tfquiver.service.coordinator.probing.store_reads import MOST_AT_ONCE, MOST_BYTES_PER_S
+
+MB = 10**6
+UINT64 = st.integers(0, 2**64 - 1)
+
+
+@dataclass
+class Node:
+    """Reads `bytes_per_s` for `busy` of its time, `at_once` at a time."""
+
+    name: str
+    bytes_per_s: float
+    busy: float = 1.0
+    at_once: float = 4.0
+    elapsed_s: float = 0.0
+    reads: float = 0.0
+    size_bytes: float = 0.0
+    busy_s: float = 0.0
+    request_s: float = 0.0
+
+    def told(self, seconds: float) -> pb2.StoreReads:
+        self.elapsed_s += seconds
+        self.size_bytes += seconds * self.bytes_per_s
+        self.reads += seconds * self.bytes_per_s / 1e5
+        self.busy_s += seconds * self.busy
+        self.request_s += seconds * self.busy * self.at_once
+        return pb2.StoreReads(
+            reads=int(self.reads), bytes=int(self.size_bytes), busy_us=int(self.busy_s * 1e6),
+            request_us=int(self.request_s * 1e6), elapsed_us=int(self.elapsed_s * 1e6),
+        )  # fmt: skip
+
+
+def run(meter: StoreMeter, clock: ManualClock, nodes: Sequence[Node], seconds: float, step_s: float = 2.0) -> None:
+    for _ in range(round(seconds / step_s)):
+        clock.advance(step_s)
+        for node in nodes:
+            meter.take(node.name, "1", node.told(step_s))
+
+
+def made() -> tuple[StoreMeter, ManualClock]:
+    clock = ManualClock(1000.0)
+    return StoreMeter(clock), clock
+
+
+def test_rate_and_times_of_one_node() -> None:
+    meter, clock = made()
+    run(meter, clock, [Node("a", 10 * MB, busy=0.5)], 40)
+    load = meter.load()
+    assert meter.bytes_per_s == pytest.approx(10 * MB, rel=0.01)
+    assert load.s_per_byte == pytest.approx(0.5 / (10 * MB), rel=0.01), "of the time in which it read"
+    assert load.request_s_per_byte == pytest.approx(2.0 / (10 * MB), rel=0.01)
+    assert load.spare_bytes_per_s is None
+
+
+def test_another_node_that_reads_does_not_make_the_store_slower() -> None:
+    """It gives 10 MB/s in all."""
+    before = StoreBefore()
+    for count in (1, 2, 8):
+        meter, clock = made()
+        run(meter, clock, [Node(str(at), 10 * MB / count) for at in range(count)], 40)
+        assert meter.load().s_per_byte == pytest.approx(1 / (10 * MB), rel=0.01)
+        assert not before.changed(meter.load(), ProbeLimits().load_factor)
+
+
+def test_nobody_reads_and_nothing_is_known_of_the_times() -> None:
+    meter, clock = made()
+    run(meter, clock, [Node("a", 10 * MB)], 40)
+    run(meter, clock, [Node("b", 0.0, busy=0.0)], 130)
+    load = meter.load()
+    assert (load.s_per_byte, load.request_s_per_byte, meter.bytes_per_s) == (None, None, 0.0)
+    assert meter.most_bytes_per_s == pytest.approx(10 * MB, rel=0.01), "that it has given"
+
+
+def test_a_slow_store_is_measured_over_a_longer_time() -> None:
+    """Two reads a second are not enough within ten."""
+    meter, clock = made()
+    run(meter, clock, [Node("a", 1e5)], 100)
+    assert meter.load().s_per_byte == pytest.approx(1e-5, rel=0.01)
+
+
+def test_a_change_is_seen_within_half_a_minute_and_one_odd_window_is_none() -> None:
+    meter, clock = made()
+    node = Node("a", 10 * MB)
+    run(meter, clock, [node], 60)
+    node.bytes_per_s = 1 * MB
+    run(meter, clock, [node], 10)
+    node.bytes_per_s = 10 * MB
+    for _ in range(20):
+        run(meter, clock, [node], 2)
+        assert meter.load().s_per_byte == pytest.approx(1e-7, rel=0.01)
+    node.bytes_per_s = 1 * MB
+    run(meter, clock, [node], 30)
+    assert meter.load().s_per_byte == pytest.approx(1e-6, rel=0.01)
+
+
+def test_noise_is_no_change() -> None:
+    """Over two hours, each report's rate being a third more, or less."""
+    meter, clock = made()
+    node, rng, before = Node("a", 10 * MB), random.Random(3), StoreBefore()
+    for _ in range(3600):
+        node.bytes_per_s = 10 * MB * rng.lognormvariate(0.0, 0.3)
+        run(meter, clock, [node], 2)
+        assert not before.changed(meter.load(), ProbeLimits().load_factor)
+
+
+def test_a_process_that_is_new_begins_at_nothing() -> None:
+    meter, clock = made()
+    node = Node("a", 10 * MB)
+    run(meter, clock, [node], 40)
+    clock.advance(2.0)
+    meter.take("a", "2", Node("a", 10 * MB).told(0.5))
+    again = Node("a", 10 * MB)
+    for _ in range(20):
+        clock.advance(2.0)
+        meter.take("a", "2", again.told(2.0))
+    assert meter.load().s_per_byte == pytest.approx(1e-7, rel=0.02)
+    assert meter.bytes_per_s == pytest.approx(10 * MB, rel=0.02)
+
+
+def test_late_and_repeated_reports_count_once() -> None:
+    meter, clock = made()
+    node, told = Node("a", 10 * MB), []
+    for _ in range(30):
+        clock.advance(2.0)
+        told.append(node.told(2.0))
+        for one in (told[-1], told[-1]):
+            meter.take("a", "1", one)
+    assert meter.bytes_per_s == pytest.approx(10 * MB, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"elapsed_us": 2**64 - 1, "bytes": 2**64 - 1, "reads": 2**64 - 1, "busy_us": 2**64 - 1},
+        {"busy_us": 10**12}, {"request_us": 2**64 - 1}, {"bytes": 2**63}, {"elapsed_us": 0}, {"reads": 2**64 - 1},
+        {"request_us": 0},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_not_counted_nor_what_is_true_lost_for_it(lie: dict[str, int]) -> None:
+    meter, clock = made()
+    node = Node("a", 10 * MB)
+    run(meter, clock, [node], 40)
+    for _ in range(10):
+        clock.advance(2.0)
+        false = node.told(2.0)
+        for field, value in lie.items():
+            setattr(false, field, value)
+        meter.take("a", "1", false)
+    assert meter.most_bytes_per_s <= 10.1 * MB
+    run(meter, clock, [node], 60)
+    assert meter.load().s_per_byte == pytest.approx(1e-7, rel=0.02)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.floats(0, 100), st.tuples(*[UINT64] * 5)),
+        max_size=60,
+    )
+)
+def test_whatever_is_told_what_comes_of_it_can_be(told: list[tuple[str, str, float, tuple[int, ...]]]) -> None:
+    clock = ManualClock()
+    meter = StoreMeter(clock, limit_bytes_per_s=1e6)
+    for node_id, incarnation, seconds, numbers in told:
+        clock.advance(seconds)
+        fields = dict(zip(("reads", "bytes", "busy_us", "request_us", "elapsed_us"), numbers, strict=True))
+        meter.take(node_id, incarnation, pb2.StoreReads(**fields))
+        load = meter.load()
+        assert 0.0 <= meter.bytes_per_s <= 4 * MOST_BYTES_PER_S
+        assert load.spare_bytes_per_s is not None
+        assert 0.0 <= load.spare_bytes_per_s <= 1e6
+        if load.s_per_byte and load.request_s_per_byte:
+            assert load.request_s_per_byte / load.s_per_byte <= 4 * MOST_AT_ONCE + 1e6
+        StoreBefore().changed(load, 1.5)
+
+
+def test_nodes_that_are_gone_are_forgotten_and_there_are_not_more_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_meter, "MOST_NODES", 100)
+    meter, clock = made()
+    for number in range(200):
+        meter.take(f"node {number}", "1", pb2.StoreReads())
+    assert len(meter._nodes) == 100
+    run(meter, clock, [Node("node 1", MB)], 200)
+    assert len(meter._nodes) == 1
