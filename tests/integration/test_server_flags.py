@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-DISPATCHER, WORKER = "dispatcher", "worker"
+COORDINATOR, DISPATCHER, WORKER = "coordinator", "dispatcher", "worker"
 
 
 def run(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +39,8 @@ def run(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (DISPATCHER, ["--work_dir=d", "--coordinator=h:1", "--worker_timeout_ms=-1"], "--worker_timeout_ms"),
         (DISPATCHER, ["--work_dir=d", "--coordinator=h:1", "stray"], "unexpected argument: stray"),
         (DISPATCHER, ["--work_dir=/dev/null/d", "--coordinator=h:1"], "--work_dir=/dev/null/d: Not a directory"),
+        (COORDINATOR, ["--work_dir=d", "--store_bytes_per_s=fast"], "must be bytes a second such as 200MB or 1GiB"),
+        (COORDINATOR, ["--work_dir=d", "--store_bytes_per_s=-1"], "must be bytes a second such as 200MB or 1GiB"),
         (WORKER, ["--node_dir=n"], "--dispatcher"),
         (WORKER, ["--dispatcher=h:1"], "either --node_dir"),
         (WORKER, ["--dispatcher=h:1", "--cache_dir=c"], "either --node_dir"),

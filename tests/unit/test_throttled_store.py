@@ -23,9 +23,19 @@ def test_no_rate_is_no_wait() -> None:
     assert Pace(bytes_per_s=0, clock=ManualClock()).wait_s(1 << 40) == 0.0
 
 
-def test_negative_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match="-1"):
-        Pace(bytes_per_s=-1, clock=ManualClock())
+@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_rate_is_refused(rate: float) -> None:
+    with pytest.raises(ValueError, match=str(rate)):
+        Pace(bytes_per_s=rate, clock=ManualClock())
+
+
+def test_another_rate_holds_for_those_who_come_from_now_on() -> None:
+    pace = Pace(bytes_per_s=100, clock=ManualClock())
+    assert pace.wait_s(100) == 1.0
+    pace.change(10)
+    assert [pace.wait_s(10), pace.wait_s(10)] == [1.0, 2.0]
+    pace.change(0)
+    assert pace.wait_s(10) == 0.0
 
 
 def test_traffic_adds_and_subtracts_field_by_field() -> None:

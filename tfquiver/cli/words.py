@@ -42,11 +42,15 @@ def store(told: Mapping[str, Any]) -> str:
         rate, most = (size(round(known.get(name, 0.0))) for name in ("bytes_per_s", "most_bytes_per_s"))
         parts.append(f"gives {rate}/s, {most}/s at most")
     if "s_per_byte" in known:
-        busy_ms, request_ms = (known.get(name, 0.0) * 1e9 for name in ("s_per_byte", "request_s_per_byte"))
-        parts.append(f"a MB takes {busy_ms:,.3g} ms ({request_ms:,.3g} ms of requests)")
+        busy, request = (_ms(known.get(name, 0.0) * 1e9) for name in ("s_per_byte", "request_s_per_byte"))
+        parts.append(f"a MB takes {busy} ms ({request} ms of requests)")
     if "limit_bytes_per_s" in known:
         parts.append(f"--store_bytes_per_s: {size(round(known['limit_bytes_per_s']))}/s")
     return f"store: {'; '.join(parts)}" if parts else ""
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:,.0f}" if milliseconds >= 10 else f"{milliseconds:.2g}"
 
 
 def size(bytes_: int) -> str:

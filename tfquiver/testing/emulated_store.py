@@ -22,7 +22,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.service.startup import serving
-from tfquiver.testing.throttled_store import PIECE_BYTES, TRAFFIC_PATH, ThrottledStore, Traffic
+from tfquiver.testing.throttled_store import PIECE_BYTES, RATE_PATH, TRAFFIC_PATH, ThrottledStore, Traffic
 
 _CALL_DEADLINE_S = 30.0
 _STOP_DEADLINE_S = 5.0
@@ -51,6 +51,11 @@ class StoreClient:
     def traffic(self) -> Traffic:
         with urllib.request.urlopen(self.url + TRAFFIC_PATH, timeout=_CALL_DEADLINE_S) as reply:
             return Traffic(**json.load(reply))
+
+    def change_rate(self, bytes_per_s: float) -> None:
+        """From now on, for all who read; 0: no limit."""
+        with urllib.request.urlopen(f"{self.url}{RATE_PATH}{bytes_per_s}", timeout=_CALL_DEADLINE_S) as reply:
+            reply.read()
 
     def _post(self, path: str, content_type: str, data: bytes) -> None:
         # The emulator keeps the host it was called by in an object's mediaLink, which is where clients read it from.

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import asdict, dataclass
 
 from tfquiver.clock import Clock, SystemClock
 
 TRAFFIC_PATH = "/-/traffic"
+RATE_PATH = "/-/bytes_per_s/"  # and a number: from now on; answered as TRAFFIC_PATH
 _HEAD_LIMIT_BYTES = 64 << 10
 _BODY_LIMIT_BYTES = 1 << 30
 PIECE_BYTES = 16 << 10
@@ -51,11 +53,15 @@ class Pace:
 
     def __init__(self, bytes_per_s: float, clock: Clock) -> None:
         """`bytes_per_s` of 0 means no limit."""
-        if bytes_per_s < 0:
-            raise ValueError(f"a rate cannot be negative: {bytes_per_s=}")
-        self._bytes_per_s = bytes_per_s
         self._clock = clock
-        self._free_at = clock.now()
+        self.change(bytes_per_s)
+
+    def change(self, bytes_per_s: float) -> None:
+        """From now on; who waits already waits no longer, nor less. Raises ValueError."""
+        if not 0 <= bytes_per_s < math.inf:
+            raise ValueError(f"that is no rate: {bytes_per_s=}")
+        self._bytes_per_s = bytes_per_s
+        self._free_at = self._clock.now()
 
     def wait_s(self, size_bytes: int) -> float:
         """Takes the next place in line for `size_bytes`; the seconds until they may have been sent."""
@@ -129,7 +135,9 @@ class ThrottledStore:
         if request is None:
             return False
         path = request.first_line.split(" ")[1]
-        if path == TRAFFIC_PATH:
+        if path.startswith(RATE_PATH):
+            self._pace.change(float(path.removeprefix(RATE_PATH)))
+        if path == TRAFFIC_PATH or path.startswith(RATE_PATH):
             body = json.dumps(asdict(self._traffic)).encode()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             await writer.drain()
