@@ -28,13 +28,13 @@ _LIBC = ctypes.CDLL(None)
 _TENSORFLOW_ENV = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 30.0, every_s: float = 0.02) -> None:
     """Polls a condition of another process. Raises TimeoutError that says `what` did not come."""
     give_up_at = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > give_up_at:
             raise TimeoutError(f"{what}: not within {deadline_s:.0f} s")
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def tensorflow_env() -> dict[str, str]:

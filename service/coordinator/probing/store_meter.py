@@ -47,6 +47,7 @@ class StoreMeter:
         self.bytes_per_s = 0.0  # in the last window; pauses count
         self._clock, self._began_at = clock, clock.now()
         self._nodes: dict[str, _Node] = {}
+        self._reads = 0  # in this window, of all nodes: of thousands it is not added up with each heartbeat
         self._windows: deque[_Window] = deque(maxlen=WINDOWS)
         self._rates: deque[float] = deque(maxlen=_HOUR)
 
@@ -64,6 +65,7 @@ class StoreMeter:
         in_time = counted.elapsed_s <= now - self._began_at + _LATE_S
         if node.incarnation == incarnation and delta.can_be and in_time:
             node.counted = counted
+            self._reads += delta.reads
         node.incarnation, node.last, node.heard_at = incarnation, reads, now
         self._close(now)
 
@@ -97,12 +99,12 @@ class StoreMeter:
 
     def _close(self, now: float) -> None:
         """The window, if it is long enough."""
-        age_s, nodes = now - self._began_at, self._nodes
-        reads = sum(node.counted.reads for node in nodes.values()) if age_s >= WINDOW_S else 0
+        age_s, nodes, reads = now - self._began_at, self._nodes, self._reads
         if age_s < WINDOW_S or (reads < LEAST_READS and age_s < LONGEST_WINDOW_S):
             return
         window = _window([node.counted for node in nodes.values()], age_s)
-        self._began_at, self.bytes_per_s = now, window.bytes_per_s if window else 0.0
+        self._began_at, self._reads = now, 0
+        self.bytes_per_s = window.bytes_per_s if window else 0.0
         self._rates.append(self.bytes_per_s)
         if window and reads >= LEAST_READS:
             self._windows.append(window)
