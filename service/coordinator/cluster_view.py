@@ -27,6 +27,7 @@ from tfquiver.service.coordinator.policies.interface import Allocation, ClusterV
 from tfquiver.service.coordinator.probes import Probes
 from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.step_meter import Steps
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _GONE_S = 30.0  # between two epochs a job may read nothing for a while
@@ -122,12 +123,14 @@ class ClusterViews:
 
     def _job(self, job: str, digest_id: bytes) -> JobView:
         measured, probed = self._probes.measured(job, digest_id), self._probes.result(job, digest_id)
+        steps = self._probes.steps(job, digest_id)
         return JobView(
             name=self.names.jobs[job, digest_id],
             dataset=self.names.datasets[digest_id],
-            ideal_bytes_per_s=_rate(could_read(measured, probed) if measured else None),
+            ideal_bytes_per_s=_rate(could_read(measured, probed, steps) if measured else None),
             hit_bytes_per_s=_rate(probed.hit_bytes_per_s if probed else None),
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
+            accelerators=steps.accelerators if steps else 1,
             hit_ratio=measured.hit_share if measured else None,
             remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
         )
@@ -147,11 +150,14 @@ class ClusterViews:
         )
 
 
-def could_read(measured: Measured, probed: ProbeResult | None) -> float | None:
+def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
     """f*. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a cache, it is
     seen what it makes of that; with less it would never be given any. What it has once made of one is the most: behind
-    a prefetch the reader waits for the store also while the trainer computes."""
+    a prefetch the reader waits for the store also while the trainer computes. A trainer that says how long it waits
+    itself says what it would do if it did not; it can make itself slower by that, and nobody faster."""
     could = measured.ideal_bytes_per_s or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
+    if steps and steps.waited_share is not None:
+        could = min(could, measured.bytes_per_s / (1 - min(steps.waited_share, MOST_STALL_SHARE)))
     if probed and probed.basis == "hit":
         could = min(could, probed.hit_bytes_per_s)
     return could or None
