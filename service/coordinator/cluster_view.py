@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probes import Probes
+from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
 from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.step_meter import Steps
@@ -153,11 +154,8 @@ class ClusterViews:
 def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
     """f*. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a cache, it is
     seen what it makes of that; with less it would never be given any. What it has once made of one is the most: behind
-    a prefetch the reader waits for the store also while the trainer computes. A trainer that says how long it waits
-    itself says what it would do if it did not; it can make itself slower by that, and nobody faster."""
-    could = measured.ideal_bytes_per_s or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
-    if steps and steps.waited_share is not None:
-        could = min(could, measured.bytes_per_s / (1 - min(steps.waited_share, MOST_STALL_SHARE)))
+    a prefetch the reader waits for the store also while the trainer computes."""
+    could = ideal_bytes_per_s(measured, steps) or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
     if probed and probed.basis == "hit":
         could = min(could, probed.hit_bytes_per_s)
     return could or None

@@ -13,6 +13,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
 from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.measurement import (
     DEFAULT_BATCH_RECORDS,
@@ -107,7 +108,7 @@ class Probes:
                 buffer_bytes=reading[key].leased_bytes,
                 batch_records=self._batch_records(key),
                 expected_bytes=reading[key].epoch_bytes,
-                ideal_bytes_per_s=measured.ideal_bytes_per_s,
+                ideal_bytes_per_s=ideal_bytes_per_s(measured, self._step_meters.of(key)),
                 bytes_per_s=measured.bytes_per_s,
             )
             for key, meter in self._meters

@@ -151,8 +151,11 @@ def test_a_process_without_data_sets_names_the_cluster(address: str) -> None:
     server.stop()
 
 
-def test_who_has_nobody_to_tell_only_trains(reporter: Reporter) -> None:
-    subject = makes_steps("alone", steps=100)
+def test_who_has_nobody_to_tell_only_trains(reporter: Reporter, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        subject = makes_steps("alone", steps=100)
+        wait_until(lambda: subject.said, "it is said")
+    assert "no data set of job 'alone'" in caplog.text
     assert subject.counts.totals.steps == 99
     subject.where = "/nowhere"
     makes_steps("alone")

@@ -233,6 +233,7 @@ def test_nobody_says_how_long_the_steps_of_anothers_job_take(cluster: Trusted, d
     assert refusal(cluster, "rack1", "ReportSteps", request) is DENIED
     (info,) = cluster.call("blue", "ListSessions", pb.ListSessionsRequest(session_key="steps of blue")).sessions
     assert info.accelerators == 16, "of two processes"
+    cluster.call("rack1", "Leave", pb.LeaveRequest(node_id="n", incarnation="1"))
 
 
 def test_jobs_of_one_name_in_two_teams_do_not_meet(cluster: Trusted, digest: Digest) -> None:

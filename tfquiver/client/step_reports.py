@@ -67,6 +67,7 @@ class Subject:
     resting: bool = False  # its training is over
     watch_at: float = 0.0
     due_at: float = 0.0
+    said: bool = False  # that there is nobody to tell
     asked: threading.Event | None = None  # set when it has been told once more
     not_before: dict[str, float] = field(default_factory=dict)  # by coordinator
     failing: set[str] = field(default_factory=set)  # coordinators
@@ -74,13 +75,18 @@ class Subject:
     def targets(self) -> list[_Target]:
         found: dict[tuple[str, str], _Target] = {}
         for data in made_datasets.made():
-            if data.job == self.job or (self.job is None and not (data.job and data.job in _subjects)):
+            if data.job == self.job or (self.job is None and not _told_of_itself(data.job)):
                 target = _Target(data.coordinator, data.token, data.session_key, data.known_as)
                 found.pop(key := (data.coordinator, data.known_as), None)
                 found[key] = target
         if not found and self.where and self.job:
             return [_Target(coordinator_address(self.where), self.token, "", self.job)]
         return list(found.values())[-_MOST_TOLD:]
+
+
+def _told_of_itself(job: str) -> bool:
+    own = _subjects.get(job) if job else None
+    return own is not None and own.watched and not own.resting
 
 
 class Reporter:
@@ -152,6 +158,11 @@ class Reporter:
 
     def _goes_on(self) -> bool:
         over = [one for one in self._subjects if one.resting or one.counts.idle_s() > _IDLE_S or not _to_tell(one)]
+        for one in over:
+            if one.told is None and not one.said and not one.resting:
+                one.said = True
+                what = "data set" if one.job is None else f"data set of job {one.job!r}"
+                logging.warning("step times are told to nobody: this process has made no %s", what)
         with self._lock:
             for one in over:
                 self._leave(one)

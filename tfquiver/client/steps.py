@@ -28,7 +28,7 @@ def step(
 
     Fetch the batch outside of it: then the time between steps is what the trainer waits for data, and the coordinator
     knows how fast it would be if it did not. It is said every five seconds, on a thread of its own, and costs a step
-    about two microseconds. A coordinator that is away, or of an older version, changes nothing but a line in the log.
+    about five microseconds. A coordinator that is away, or of an older version, changes nothing but a line in the log.
 
     A step that raises is none. The first one, which traces and compiles, is not counted. One within another of the same
     thread is a part of it; threads may make steps side by side. Not for the inside of a `tf.function`.
