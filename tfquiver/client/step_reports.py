@@ -108,6 +108,7 @@ class Reporter:
             if subject.watched or self._closing:
                 return
             subject.watched, subject.due_at = True, now + _FIRST_S
+            subject.failing.clear()  # what was so long ago may be otherwise
             self._subjects.append(subject)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tfquiver steps", daemon=True)
