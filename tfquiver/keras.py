@@ -1,4 +1,4 @@
-"""For `model.fit`: backups of the model together with the place in the data (docs/resume.md)."""
+"""For `model.fit`: backups of the model together with the place in the data (docs/resume.md); step times told."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.client import resumption
+from tfquiver.client.step_monitor import StepMonitor as StepMonitor
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.proto.tfquiver.v1 import types_pb2
 

@@ -40,6 +40,13 @@ def api() -> str:
         "      filters: ['!^_', '!^on_']",
         "",
     ]
+    lines += [
+        "::: tfquiver.client.step_monitor.StepMonitor",
+        "    options:",
+        "      heading: tfquiver.keras.StepMonitor",
+        "      filters: ['!^_', '!^on_']",
+        "",
+    ]
     lines += ["::: tfquiver.errors", "    options:", "      heading: tfquiver.errors", "      members: false", ""]
     return "\n".join(lines)
 

@@ -25,8 +25,10 @@ from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probes import Probes
+from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
 from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.step_meter import Steps
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _GONE_S = 30.0  # between two epochs a job may read nothing for a while
@@ -125,12 +127,14 @@ class ClusterViews:
 
     def _job(self, job: str, digest_id: bytes) -> JobView:
         measured, probed = self._probes.measured(job, digest_id), self._probes.result(job, digest_id)
+        steps = self._probes.steps(job, digest_id)
         return JobView(
             name=self.names.jobs[job, digest_id],
             dataset=self.names.datasets[digest_id],
-            ideal_bytes_per_s=_rate(could_read(measured, probed) if measured else None),
+            ideal_bytes_per_s=_rate(could_read(measured, probed, steps) if measured else None),
             hit_bytes_per_s=_rate(probed.hit_bytes_per_s if probed else None),
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
+            accelerators=steps.accelerators if steps else 1,
             hit_ratio=measured.hit_share if measured else None,
             remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
         )
@@ -150,11 +154,11 @@ class ClusterViews:
         )
 
 
-def could_read(measured: Measured, probed: ProbeResult | None) -> float | None:
+def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
     """f*. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a cache, it is
     seen what it makes of that; with less it would never be given any. What it has once made of one is the most: behind
     a prefetch the reader waits for the store also while the trainer computes."""
-    could = measured.ideal_bytes_per_s or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
+    could = ideal_bytes_per_s(measured, steps) or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
     if probed and probed.basis == "hit":
         could = min(could, probed.hit_bytes_per_s)
     return could or None

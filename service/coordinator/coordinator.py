@@ -34,6 +34,7 @@ from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.probes import Probes
 from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.probing.store_meter import StoreMeter
+from tfquiver.service.coordinator.probing.step_meters import StepMeters
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.replanning import OFF, Replanning
 from tfquiver.service.coordinator.residency.residency import Table
@@ -107,6 +108,7 @@ class Coordinator:
         self.residency = self.caching.residency
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
+        self.step_meters = StepMeters(clock, self.meters)
         self.heartbeats = Heartbeats(
             self.membership,
             self.residency,
@@ -120,7 +122,7 @@ class Coordinator:
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets)
-        self.probes = Probes(clock, self.meters, self.probed)
+        self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.replanning = None if options.policy == OFF else self._replanning(clock, options)
 
     def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:

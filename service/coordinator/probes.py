@@ -15,11 +15,19 @@ from absl import logging
 
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.probing.floors import floors
+from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
 from tfquiver.service.coordinator.probing.job_meter import Measured
-from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
+from tfquiver.service.coordinator.probing.measurement import (
+    DEFAULT_BATCH_RECORDS,
+    JobMeasurement,
+    Order,
+    StoreLoad,
+)
 from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
+from tfquiver.service.coordinator.probing.step_meter import Steps
+from tfquiver.service.coordinator.probing.step_meters import StepMeters
 
 Reading = tuple[str, bytes]  # job and digest id
 
@@ -35,8 +43,11 @@ class Held:
 class Probes:
     """`probed`: what sessions look at: who reads past the cache."""
 
-    def __init__(self, clock: Clock, meters: JobMeters, probed: set[Reading]) -> None:
+    def __init__(
+        self, clock: Clock, meters: JobMeters, probed: set[Reading], step_meters: StepMeters | None = None
+    ) -> None:
         self._clock, self._meters, self._probed = clock, meters, probed
+        self._step_meters = StepMeters(clock, meters) if step_meters is None else step_meters
         self._schedule = ProbeSchedule()
         self._extra_bytes: dict[Reading, int] = {}
         self._until: dict[Reading, tuple[int, float]] = {}  # who misses: until so much is extra, or it is so late
@@ -50,6 +61,9 @@ class Probes:
 
     def measured(self, job: str, digest_id: bytes) -> Measured | None:
         return self._meters.measured_of((job, digest_id))
+
+    def steps(self, job: str, digest_id: bytes) -> Steps | None:
+        return self._step_meters.of((job, digest_id))
 
     def told(self, job: str, digest_id: bytes, unix_s: float) -> dict[str, Any]:
         """For people: what was measured, if anything, and why it is not now. `unix_s`: of our clock's zero."""
@@ -107,8 +121,9 @@ class Probes:
                 wants_cache=key[1] in wanting,
                 extra_store_bytes=self._extra_bytes.get(key, 0),
                 buffer_bytes=reading[key].leased_bytes,
+                batch_records=self._batch_records(key),
                 expected_bytes=reading[key].epoch_bytes,
-                ideal_bytes_per_s=measured.ideal_bytes_per_s,
+                ideal_bytes_per_s=ideal_bytes_per_s(measured, self._step_meters.of(key)),
                 bytes_per_s=measured.bytes_per_s,
                 stall_share=measured.stall_share,
                 floor_bytes_per_s=least.get(key, 0.0),
@@ -121,6 +136,10 @@ class Probes:
         for at, result in self._schedule.results.items():
             if before.get(at) is not result:
                 logging.info("job %s was probed: %s", result.job, result)
+
+    def _batch_records(self, key: Reading) -> int:
+        steps = self._step_meters.of(key)
+        return (steps.batch_records if steps else None) or DEFAULT_BATCH_RECORDS
 
     def _carry_out(self, order: Order, now: float) -> None:
         key = order.job, bytes.fromhex(order.dataset)

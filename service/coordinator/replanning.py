@@ -11,7 +11,7 @@ import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 from absl import logging
@@ -163,12 +163,17 @@ class Replanning:
                 )
             told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
         theirs = {*datasets, *jobs}
-        probes = {
-            one: self._probes.told(*reads, self._unix_s)
+        shown = {
+            one: reads
             for reads, one in names.jobs.items()
             if one in theirs and told.name in (one, names.datasets[reads[1]])
         }
-        return replace(told, reasons={key: why for key, why in told.reasons.items() if key in theirs}, probes=probes)
+        return replace(
+            told,
+            reasons={key: why for key, why in told.reasons.items() if key in theirs},
+            probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
+            steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
+        )
 
     # Inside.
 

@@ -27,6 +27,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
+from tfquiver.service.coordinator.probing.step_meter import StepReading
 from tfquiver.service.coordinator.replanning import Replanning
 from tfquiver.trust.identity import EVERYBODY
 
@@ -329,3 +330,17 @@ async def test_a_limit_that_is_taken_back_is_gone_at_once(tmp_path: Path) -> Non
         assert coordinator.budgets.allocated == {"job": 1e6}
         await coordinator.allocate_remote_io("job", 0)
         assert not coordinator.budgets.in_use
+
+
+@on_loop
+async def test_accelerators_are_those_that_the_jobs_say(tmp_path: Path) -> None:
+    """A fixed split goes by them."""
+    quota_bytes, clock = FIRST_BYTES // 2, ManualClock()
+    async with coordinating(tmp_path, "static", clock, a=quota_bytes) as coordinator:
+        for job, digest, accelerators in (("small", FIRST, 1), ("large", SECOND, 3)):
+            session_id = await reads(coordinator, job, digest)
+            beat(coordinator, "a", quota_bytes, pb.ReaderReport(session_id=session_id, reader_id=job))
+            coordinator.step_meters.take(job, "p", StepReading(0, 0.0, 0.0, 0, accelerators))
+        await plans(coordinator)
+        parts = [cached(coordinator, digest).allocation_bytes for digest in (FIRST, SECOND)]
+        assert parts == [quota_bytes // 4, quota_bytes * 3 // 4]

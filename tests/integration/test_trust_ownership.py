@@ -208,6 +208,34 @@ def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: D
     cluster.call("blue", "GetPosition", pb.GetPositionRequest(session_key="blue's"))
 
 
+def test_nobody_says_how_long_the_steps_of_anothers_job_take(cluster: Trusted, digest: Digest) -> None:
+    made = register(cluster, "blue", digest)
+    claim(cluster, "blue", "steps of blue", made.digest_id)
+    session_id = cluster.call("rack1", "OpenReader", opened("steps of blue", made.digest_id, "steps")).session_id
+    node = types_pb2.NodeInfo(node_id="n", control_address="localhost:1")
+    read = pb.ReaderReport(session_id=session_id, reader_id="reader of steps of blue")
+    cluster.call("rack1", "Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1", readers=[read]))
+
+    def says(who: str, **fields: Any) -> pb.ReportStepsReply:
+        request = pb.ReportStepsRequest(process=f"of {who}", accelerators=8, **fields)
+        reply: pb.ReportStepsReply = cluster.call(who, "ReportSteps", request)
+        return reply
+
+    assert says("blue", session_key="steps of blue", job="steps").known
+    assert says("blue", job="steps").known, "by its name alone"
+    assert says("ann", session_key="steps of blue", job="steps").known, "an admin"
+    for asked in ({"job": "steps"}, {"job": "blue/steps"}, {"job": "steps of blue"}):
+        assert not says("green", **asked).known, "those are names of its own"
+    for key, job in (("steps of blue", "steps"), ("steps of blue:x", "steps"), ("nobody's", "steps")):
+        request = pb.ReportStepsRequest(session_key=key, job=job, process="p")
+        assert refusal(cluster, "green", "ReportSteps", request) is DENIED
+    request = pb.ReportStepsRequest(session_key="steps of blue", job="steps", process="p")
+    assert refusal(cluster, "rack1", "ReportSteps", request) is DENIED
+    (info,) = cluster.call("blue", "ListSessions", pb.ListSessionsRequest(session_key="steps of blue")).sessions
+    assert info.accelerators == 16, "of two processes"
+    cluster.call("rack1", "Leave", pb.LeaveRequest(node_id="n", incarnation="1"))
+
+
 def test_jobs_of_one_name_in_two_teams_do_not_meet(cluster: Trusted, digest: Digest) -> None:
     """A team that knows how another calls its job could else take its epoch over."""
     made = register(cluster, "blue", digest)

@@ -10,6 +10,7 @@ from tfquiver.service.coordinator.cluster_view import could_read
 from tfquiver.service.coordinator.probing.estimates import Ratio
 from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.step_meter import Steps
 
 MB = 1e6
 
@@ -38,3 +39,15 @@ def test_nobody_reads_faster_than_he_was_seen_to_read_from_the_cache() -> None:
 
 def test_of_who_reads_nothing_nothing_is_known() -> None:
     assert could_read(measured(0.0, None), None) is None
+
+
+def steps(waited_share: float | None) -> Steps:
+    return Steps(1, 8, 0.1, 0.1, None, waited_share)
+
+
+def test_a_trainer_that_says_how_long_it_waits_is_believed_where_it_makes_itself_slower() -> None:
+    assert could_read(measured(1 * MB, None), None, steps(0.2)) == pytest.approx(1.25 * MB), "behind a prefetch"
+    assert could_read(measured(1 * MB, 1.1 * MB), None, steps(0.2)) == pytest.approx(1.1 * MB)
+    assert could_read(measured(1 * MB, None), None, steps(1.0)) == pytest.approx(10 * MB)
+    assert could_read(measured(1 * MB, 3 * MB), None, steps(None)) == pytest.approx(3 * MB)
+    assert could_read(measured(1 * MB, None), probed("hit", 4 * MB), steps(0.9)) == pytest.approx(4 * MB)

@@ -32,7 +32,7 @@ def test_importing_tfquiver_does_not_import_tensorflow() -> None:
 def test_public_names() -> None:
     assert tfquiver.__all__ == [
         "Connection", "CutPolicy", "Deterministic", "FirstUse", "Reading", "Replay", "Shuffled",
-        "dataset", "delivery_stats", "distribute", "iterators_stopped",
+        "dataset", "delivery_stats", "distribute", "iterators_stopped", "step",
     ]  # fmt: skip
     assert set(tfquiver.__all__) <= set(dir(tfquiver))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

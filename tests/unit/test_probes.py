@@ -12,6 +12,8 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.probes import Held, Probes
 from tfquiver.service.coordinator.probing.meters import JobMeters
+from tfquiver.service.coordinator.probing.step_meter import StepReading
+from tfquiver.service.coordinator.probing.step_meters import StepMeters
 
 DATA = b"d" * 32
 KEY = "job", DATA
@@ -24,7 +26,8 @@ class World:
     def __init__(self, hit_per_s: int, miss_per_s: int, epoch_bytes: int = 0) -> None:
         self.clock, self.probed = ManualClock(100.0), set[tuple[str, bytes]]()
         self.meters = JobMeters(self.clock, self._session)
-        self.probes = Probes(self.clock, self.meters, self.probed)
+        self.steps = StepMeters(self.clock, self.meters)
+        self.probes = Probes(self.clock, self.meters, self.probed, self.steps)
         self.hit_per_s, self.miss_per_s, self.epoch_bytes = hit_per_s, miss_per_s, epoch_bytes
         self.cached = True
         self.report = pb2.ReaderReport(session_id="s", reader_id="r")
@@ -34,7 +37,7 @@ class World:
     def _session(self, session_id: str) -> Any:
         if session_id != "s":
             raise errors.NotFoundError(session_id)
-        return SimpleNamespace(reads=("job", DATA))
+        return SimpleNamespace(reads=("job", DATA), job="job")
 
     def run(self, seconds: float, wanting: bool = True) -> World:
         for _ in range(round(seconds / REPORT_S)):
@@ -104,3 +107,20 @@ def test_what_missing_may_cost_ends_it_even_between_two_ticks() -> None:
     assert world.probed
     world.probes.leased(*KEY, 199 * MB)
     assert world.probed == set(), "2 % of 10 GB"
+
+
+def test_a_mini_batch_is_what_the_job_says() -> None:
+    """What missing would cost at least is a hundred of them."""
+
+    def would_cost(records: int) -> int:
+        world = World(hit_per_s=1 * MB, miss_per_s=1 * MB)
+        world.run(REPORT_S)
+        for seconds in (0, 5):
+            world.clock.advance(seconds)
+            reading = StepReading(seconds, 0.5 * seconds, 0.5 * seconds, records * seconds, accelerators=8)
+            assert world.steps.take("job", "p", reading)
+        world.run(REPORT_S)
+        return int(world.probes.told(*KEY, 0.0)["waits_for"].rpartition(" ")[2])
+
+    assert would_cost(256 * 1000) - would_cost(128 * 1000) == pytest.approx(100 * 128 * 1000 * 1000, rel=0.01)
+    assert would_cost(0) == would_cost(32), "that is what is taken where nobody says"

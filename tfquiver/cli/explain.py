@@ -60,6 +60,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {store}", highlight=False)
     for job, probe in told.get("probes", {}).items():
         console.print(f"  {_probe(plain(job), probe)}", highlight=False)
+    for job, steps in told.get("steps", {}).items():
+        console.print(f"  {_steps(plain(job), steps)}", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
     shares.add_row("now", *_cells(told["gets"]))
     for more in told["with_more"]:
@@ -84,6 +86,21 @@ def _probe(job: str, probe: Mapping[str, Any]) -> str:
         f"{job}: probed: {benefit['value']:.2f} x as fast from the cache ({benefit['low']:.2f} to "
         f"{benefit['high']:.2f}; {rates}, by {how}){waits}"
     )
+
+
+def _steps(job: str, steps: Mapping[str, Any]) -> str:
+    who = f"{_number(steps['accelerators'], 'accelerator')} in {_number(steps['processes'], 'process', 'es')}"
+    if steps["step_s"] is None:
+        return f"{job}: {who}"
+    records = f" of {steps['batch_records']} records" if steps["batch_records"] else ""
+    share = steps["waited_share"]
+    waited = "" if share is None else f", {share:.0%} of its time without data"
+    times = f"{1000 * steps['step_s']:.3g} ms and {1000 * steps['between_s']:.3g} ms until the next"
+    return f"{job}: {who}; steps{records}: {times}{waited}"
+
+
+def _number(count: int, of: str, more: str = "s") -> str:
+    return f"{count} {of}{more if count != 1 else ''}"
 
 
 def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ _JOBS_LEGEND = (
     "that time the pipeline waited for records; where it hardly does, more cache would not make the job faster. "
     "hits: so much of what it was handed came from the cache."
 )
+_STEPS_LEGEND = (
+    " step, between: of the average training step, and until the next, as the job itself says. acc.: its accelerators."
+)
 _SESSIONS_LEGEND = (
     "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
     "not delivered. again: shards handed out more than once."
@@ -120,12 +123,14 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
-    reading = table("job", "data set", "reads", "waits", "hits")
+    steps = any("step_ms" in info for info in jobs.values())
+    reading = table("job", "data set", "reads", "waits", "hits", *(("step", "between", "acc.") if steps else ()))
     for info in jobs.values():
         speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
         hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
-        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits)
-    _print(console, reading, _JOBS_LEGEND, jobs)
+        its = _steps(info) if steps else ()
+        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits, *its)
+    _print(console, reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
     sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
@@ -141,6 +146,11 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         rates = (f"{decimal(int(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
         remote_io.add_row(cut(one["job"], 28), *rates, "a person" if one["pinned"] else "a policy")
     _print(console, remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
+
+
+def _steps(info: Mapping[str, Any]) -> tuple[str, ...]:
+    times = (f"{info[key]:.1f} ms" if key in info else "-" for key in ("step_ms", "between_ms"))
+    return (*times, str(info.get("accelerators") or "-"))
 
 
 def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:

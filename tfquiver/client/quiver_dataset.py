@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import naming, resumption
+from tfquiver.client import made_datasets, naming, resumption
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.daemon import endpoints
@@ -145,6 +145,9 @@ def dataset(
         weakref.finalize(_user_of(made), endpoints.release, endpoint_name)
     if resumable is not None:
         weakref.finalize(_user_of(made), resumption.forget, resumable)
+    within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
+    made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
+    weakref.finalize(_user_of(made), made_datasets.forget, session_key)
     whole = _without_autoshard(made)
     whole._tfquiver_resumable = resumable
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)

@@ -173,6 +173,13 @@ def acquire(name: str, locate: Locate, library: SetEndpoint) -> NodeEndpoint:
         return kept.endpoint
 
 
+def current(name: str) -> NodeEndpoint | None:
+    """Where it was found last; None: it is not kept open."""
+    with _lock:
+        found = _kept.get(name)
+    return found[0].endpoint if found else None
+
+
 def release(name: str) -> None:
     with _lock:
         if name not in _kept:

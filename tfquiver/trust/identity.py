@@ -78,6 +78,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/ClaimSession": _JOBS,
     "/tfquiver.v1.Coordinator/Resume": _JOBS,
     "/tfquiver.v1.Coordinator/GetPosition": _JOBS,
+    "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,
     "/tfquiver.v1.Coordinator/ListSessions": _ALL,
     "/tfquiver.v1.Node/Status": _ALL,
     "/tfquiver.v1.Node/EnsureDataset": _JOBS,

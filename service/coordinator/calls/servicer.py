@@ -12,6 +12,7 @@ from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
+from tfquiver.service.coordinator.calls.step_calls import StepCalls
 from tfquiver.service.coordinator.nodes.dispatchers import MAX_WORKERS
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import handled
@@ -20,7 +21,7 @@ _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.RO
 
 
 class CoordinatorServicer(
-    DatasetCalls, SessionCalls, BudgetCalls, PlanningCalls, coordinator_pb2_grpc.CoordinatorServicer
+    DatasetCalls, SessionCalls, StepCalls, BudgetCalls, PlanningCalls, coordinator_pb2_grpc.CoordinatorServicer
 ):
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:

@@ -9,12 +9,14 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.probing.job_meter import Measured
+from tfquiver.service.coordinator.probing.step_meter import Steps
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
 
 DEFAULT_LIST_LIMIT = 1000
+MOST_TOLD = 2**32 - 1
 _STATES = {
     LeaseState.LEASED: pb2.LeaseReply.STATE_LEASED,
     LeaseState.WAIT: pb2.LeaseReply.STATE_WAIT,
@@ -120,7 +122,8 @@ class SessionCalls(Callers):
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
                 measured = self._coordinator.meters.measured(session) if session.readers else None
-                reply.sessions.append(_info(session, sessions.idle_s(session), measured))
+                steps = self._coordinator.step_meters.of(session.reads) if session.readers else None
+                reply.sessions.append(_info(session, sessions.idle_s(session), measured, steps))
         return reply
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
@@ -155,7 +158,7 @@ def _unread(session: Session, sessions: Sessions) -> bool:
     return session.left_early or (session.left_short and sessions.is_newest(session))
 
 
-def _info(session: Session, idle_s: float, measured: Measured | None) -> pb2.SessionInfo:
+def _info(session: Session, idle_s: float, measured: Measured | None, steps: Steps | None) -> pb2.SessionInfo:
     return pb2.SessionInfo(
         session_id=session.session_id,
         session_key=session.session_key,
@@ -177,4 +180,7 @@ def _info(session: Session, idle_s: float, measured: Measured | None) -> pb2.Ses
         bytes_per_s=int(measured.bytes_per_s) if measured else None,
         stall_share=measured.stall_share if measured else None,
         hit_share=measured.hit_share if measured else None,
+        step_ms=None if steps is None or steps.step_s is None else 1000 * steps.step_s,
+        between_ms=None if steps is None or steps.between_s is None else 1000 * steps.between_s,
+        accelerators=min(steps.accelerators, MOST_TOLD) if steps else 0,
     )

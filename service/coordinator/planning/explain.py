@@ -45,6 +45,7 @@ class Explanation:
     with_more: tuple[WithMore, ...]
     history: tuple[dict[str, Any], ...]  # what was decided and refused, oldest first
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by job: what was measured, or why not yet
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # of jobs whose training processes say something
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tfquiver.service.coordinator.probing.counters import Counters
 
 LEAST_STALL_SHARE = 0.1  # of its time
+DEFAULT_BATCH_RECORDS = 32  # of a job that does not say what a mini-batch is
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class JobMeasurement:
     wants_cache: bool = True
     extra_store_bytes: int = 0  # of its missed bytes, those that it missed only because it was told to miss
     buffer_bytes: int = 0  # between the cache and the trainer at most: pool, readahead, prefetch behind it
-    batch_records: int = 32
+    batch_records: int = DEFAULT_BATCH_RECORDS
     expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known
     ideal_bytes_per_s: float | None = None
     bytes_per_s: float | None = None  # over its newest window

@@ -23,15 +23,20 @@ class JobMeters:
     def __init__(self, clock: Clock, session: Callable[[str], Session]) -> None:
         self._clock, self._session = clock, session
         self._meters: dict[JobKey, JobMeter] = {}  # who was heard of last, last
+        self._names: dict[JobKey, str] = {}
+        self._keys: dict[str, set[JobKey]] = {}  # by name
 
     def take(self, reports: Iterable[pb2.ReaderReport]) -> None:
         """What a heartbeat brought. Of sessions that are forgotten nothing is kept."""
         now = self._clock.now()
         for report in reports:
             try:
-                key = self._session(report.session_id).reads
+                session = self._session(report.session_id)
             except errors.NotFoundError:
                 continue
+            key = session.reads
+            if key not in self._meters:
+                self._named(key, session.job or session.session_key.partition(":")[0])
             meter = self._meters.pop(key, None) or JobMeter()
             self._meters[key] = meter
             reading = Reading(
@@ -43,7 +48,16 @@ class JobMeters:
             oldest = next(iter(self._meters))
             if len(self._meters) <= MOST_JOBS and self._meters[oldest].heard_at > now - FORGET_S:
                 break
-            del self._meters[oldest]
+            self._forget(oldest)
+
+    def name_of(self, key: JobKey) -> str:
+        """What its training processes call it: the job, or without one the part of its sessions' key that is claimed.
+        Empty: nothing is measured of it."""
+        return self._names.get(key, "")
+
+    def of_name(self, name: str) -> dict[JobKey, JobMeter]:
+        """Its meters, one for each data set. Empty: nobody of that name is known."""
+        return {key: self._meters[key] for key in self._keys.get(name, ())}
 
     def measured(self, session: Session) -> Measured | None:
         """Of the session's job over its data set; None where nobody reports of it."""
@@ -54,6 +68,17 @@ class JobMeters:
         if meter is None or meter.heard_at < self._clock.now() - SILENT_S:
             return None
         return meter.measured()
+
+    def _named(self, key: JobKey, name: str) -> None:
+        self._names[key] = name
+        self._keys.setdefault(name, set()).add(key)
+
+    def _forget(self, key: JobKey) -> None:
+        del self._meters[key]
+        name = self._names.pop(key)
+        self._keys[name].discard(key)
+        if not self._keys[name]:
+            del self._keys[name]
 
     def __iter__(self) -> Iterator[tuple[JobKey, JobMeter]]:
         return iter(list(self._meters.items()))

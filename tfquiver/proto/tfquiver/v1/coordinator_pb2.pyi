@@ -1815,6 +1815,114 @@ class GetPositionReply(_message.Message):
 Global___GetPositionReply: _TypeAlias = GetPositionReply  # noqa: Y015
 
 @_typing.final
+class ReportStepsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    STEP_US_FIELD_NUMBER: _builtins.int
+    BETWEEN_US_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
+    WAITS_INSIDE_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    """Of one of the job's data sets; empty: only `job` is known. Where tokens have names, the job is of those who have
+    claimed the key, or without a key of the caller.
+    """
+    job: _builtins.str
+    """as at OpenReader; empty: the sessions of session_key. One of the two must be set"""
+    process: _builtins.str
+    """unlike that of every other process"""
+    steps: _builtins.int
+    step_us: _builtins.int
+    """in steps"""
+    between_us: _builtins.int
+    """between the end of one and the beginning of the next"""
+    records: _builtins.int
+    """that steps took; 0: the process does not know"""
+    accelerators: _builtins.int
+    """of this process; 0: it does not know"""
+    waits_inside: _builtins.bool
+    """step_us contains the waiting for a step's data (Keras); else that is in between_us"""
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        job: _builtins.str = ...,
+        process: _builtins.str = ...,
+        steps: _builtins.int = ...,
+        step_us: _builtins.int = ...,
+        between_us: _builtins.int = ...,
+        records: _builtins.int = ...,
+        accelerators: _builtins.int = ...,
+        waits_inside: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "between_us", b"between_us", "job", b"job", "process", b"process", "records", b"records", "session_key", b"session_key", "step_us", b"step_us", "steps", b"steps", "waits_inside", b"waits_inside"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportStepsRequest: _TypeAlias = ReportStepsRequest  # noqa: Y015
+
+@_typing.final
+class ReportStepsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    KNOWN_FIELD_NUMBER: _builtins.int
+    BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    STALL_SHARE_FIELD_NUMBER: _builtins.int
+    HIT_SHARE_FIELD_NUMBER: _builtins.int
+    READ_BYTES_FIELD_NUMBER: _builtins.int
+    STORE_BYTES_FIELD_NUMBER: _builtins.int
+    interval_ms: _builtins.int
+    """until the next report"""
+    known: _builtins.bool
+    """false: nothing is measured of a job of this name just now, and nothing was kept"""
+    bytes_per_s: _builtins.int
+    """Of the job, all its readers and data sets together: over the last ten seconds or so, where there is a measure."""
+    stall_share: _builtins.float
+    """of the readers' time: the pipeline waited for records; of the data set waited for most"""
+    hit_share: _builtins.float
+    """of the bytes that were handed to the readers"""
+    read_bytes: _builtins.int
+    """Since the coordinator first heard of the job."""
+    store_bytes: _builtins.int
+    """of what was handed to the readers: from the object store"""
+    def __init__(
+        self,
+        *,
+        interval_ms: _builtins.int = ...,
+        known: _builtins.bool = ...,
+        bytes_per_s: _builtins.int | None = ...,
+        stall_share: _builtins.float | None = ...,
+        hit_share: _builtins.float | None = ...,
+        read_bytes: _builtins.int = ...,
+        store_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "interval_ms", b"interval_ms", "known", b"known", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "store_bytes", b"store_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__hit_share: _TypeAlias = _typing.Literal["hit_share"]  # noqa: Y015
+    _WhichOneofArgType__hit_share: _TypeAlias = _typing.Literal["_hit_share", b"_hit_share"]  # noqa: Y015
+    _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
+    _WhichOneofArgType__stall_share: _TypeAlias = _typing.Literal["_stall_share", b"_stall_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_share) -> _WhichOneofReturnType__hit_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stall_share) -> _WhichOneofReturnType__stall_share | None: ...
+
+Global___ReportStepsReply: _TypeAlias = ReportStepsReply  # noqa: Y015
+
+@_typing.final
 class ListSessionsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1896,6 +2004,9 @@ class SessionInfo(_message.Message):
     BYTES_PER_S_FIELD_NUMBER: _builtins.int
     STALL_SHARE_FIELD_NUMBER: _builtins.int
     HIT_SHARE_FIELD_NUMBER: _builtins.int
+    STEP_MS_FIELD_NUMBER: _builtins.int
+    BETWEEN_MS_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -1925,6 +2036,11 @@ class SessionInfo(_message.Message):
     """of the readers' time: the pipeline waited for records"""
     hit_share: _builtins.float
     """of the bytes that were handed to the readers"""
+    step_ms: _builtins.float
+    """While its training processes report (ReportSteps): of an average step, and until the next; all of their accelerators."""
+    between_ms: _builtins.float
+    accelerators: _builtins.int
+    """0: nobody reports"""
     def __init__(
         self,
         *,
@@ -1948,22 +2064,33 @@ class SessionInfo(_message.Message):
         bytes_per_s: _builtins.int | None = ...,
         stall_share: _builtins.float | None = ...,
         hit_share: _builtins.float | None = ...,
+        step_ms: _builtins.float | None = ...,
+        between_ms: _builtins.float | None = ...,
+        accelerators: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "acked", b"acked", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "hit_share", b"hit_share", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "hit_share", b"hit_share", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
+    _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015
     _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
     _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
     _WhichOneofReturnType__hit_share: _TypeAlias = _typing.Literal["hit_share"]  # noqa: Y015
     _WhichOneofArgType__hit_share: _TypeAlias = _typing.Literal["_hit_share", b"_hit_share"]  # noqa: Y015
     _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
     _WhichOneofArgType__stall_share: _TypeAlias = _typing.Literal["_stall_share", b"_stall_share"]  # noqa: Y015
+    _WhichOneofReturnType__step_ms: _TypeAlias = _typing.Literal["step_ms"]  # noqa: Y015
+    _WhichOneofArgType__step_ms: _TypeAlias = _typing.Literal["_step_ms", b"_step_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__between_ms) -> _WhichOneofReturnType__between_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_share) -> _WhichOneofReturnType__hit_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stall_share) -> _WhichOneofReturnType__stall_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__step_ms) -> _WhichOneofReturnType__step_ms | None: ...
 
 Global___SessionInfo: _TypeAlias = SessionInfo  # noqa: Y015

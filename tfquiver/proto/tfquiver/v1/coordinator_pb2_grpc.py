@@ -165,6 +165,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.FromString,
                 )
+        self.ReportSteps = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ReportSteps',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.FromString,
+                )
         self.ListSessions = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListSessions',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListSessionsRequest.SerializeToString,
@@ -421,6 +426,15 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportSteps(self, request, context):
+        """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
+        it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
+        twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSessions(self, request, context):
         """Read-only: sessions by key, worker label or all, newest first.
         """
@@ -580,6 +594,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.GetPosition,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.SerializeToString,
+            ),
+            'ReportSteps': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportSteps,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.SerializeToString,
             ),
             'ListSessions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSessions,
@@ -1103,6 +1122,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/GetPosition',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPositionReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReportSteps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportSteps',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -154,6 +154,11 @@ class CoordinatorStub:
     """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
     and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
     """
+    ReportSteps: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportStepsRequest, _coordinator_pb2.ReportStepsReply]
+    """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
+    it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
+    twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
+    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]
     """Read-only: sessions by key, worker label or all, newest first."""
 
@@ -275,6 +280,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     GetPosition: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPositionRequest, _coordinator_pb2.GetPositionReply]  # type: ignore[assignment]
     """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
     and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
+    """
+    ReportSteps: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportStepsRequest, _coordinator_pb2.ReportStepsReply]  # type: ignore[assignment]
+    """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
+    it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
+    twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]  # type: ignore[assignment]
     """Read-only: sessions by key, worker label or all, newest first."""
@@ -574,6 +584,17 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.GetPositionReply, _abc.Awaitable[_coordinator_pb2.GetPositionReply]]:
         """Read-only: where the newest session of a data set (session_key) is. What counts as delivered has been: held back
         and presumed deliveries do not. Errors: NOT_FOUND (nothing of it has been read yet).
+        """
+
+    @_abc_1.abstractmethod
+    def ReportSteps(
+        self,
+        request: _coordinator_pb2.ReportStepsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ReportStepsReply, _abc.Awaitable[_coordinator_pb2.ReportStepsReply]]:
+        """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
+        it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
+        twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
         """
 
     @_abc_1.abstractmethod

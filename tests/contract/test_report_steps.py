@@ -1,0 +1,129 @@
+"""`ReportSteps`: what training processes say reaches plans, probes, status and explain; what cannot be is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_client import CoordinatorClient
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.calls.step_calls import INTERVAL_MS
+from tfquiver.service.coordinator.server import CoordinatorServer
+
+DIGEST = numbered_digest(200, "data")
+DATA = DIGEST.digest_id
+
+
+@asynccontextmanager
+async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
+    async with CoordinatorServer() as server:
+        await server.start(directory / "work", f"unix:{directory}/socket")
+        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
+            await client.upload([DIGEST.to_bytes()], name="data")
+            yield client
+
+
+async def reads(client: CoordinatorClient, job: str, key: str = "key", seconds: float = 2.0) -> None:
+    """A reader that has reported: 1 MB/s, a quarter of it from the store, half of its time without data."""
+    await beat(client)
+    opened = await client.call("OpenReader", pb.OpenReaderRequest(
+        reader_id=f"reader of {job}{key}", node_id="node", incarnation="1", digest_id=DATA, job=job, session_key=key
+    ))  # fmt: skip
+    size = int(seconds * 1e6)
+    for part in (0, size):
+        await beat(client, pb.ReaderReport(
+            session_id=opened.session_id, reader_id=f"reader of {job}{key}", records=part // 1000, bytes=part,
+            waited_us=part // 2, elapsed_us=part, hit_bytes=part * 3 // 4, missed_bytes=part // 4,
+        ))  # fmt: skip
+
+
+async def beat(client: CoordinatorClient, *reports: pb.ReaderReport) -> None:
+    node = types_pb2.NodeInfo(node_id="node", quota_bytes=1 << 30)
+    await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1", readers=reports))
+
+
+def report(steps: int = 0, **fields: Any) -> pb.ReportStepsRequest:
+    fields = {"job": "job", "process": "p", "accelerators": 8, "records": 32 * steps} | fields
+    return pb.ReportStepsRequest(steps=steps, step_us=30_000 * steps, between_us=10_000 * steps, **fields)
+
+
+async def session(client: CoordinatorClient) -> pb.SessionInfo:
+    (info,) = (await client.call("ListSessions", pb.ListSessionsRequest())).sessions
+    return info  # type: ignore[no-any-return]
+
+
+async def explanation(client: CoordinatorClient, name: str) -> Any:
+    """Once the job has been seen to read."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return json.loads((await client.call("Explain", pb.ExplainRequest(name=name))).json)
+            except errors.NotFoundError:
+                await asyncio.sleep(0.05)
+
+
+@on_loop
+async def test_steps_are_known_and_the_reply_says_what_is_measured(tmp_path: Path) -> None:
+    async with started(tmp_path) as client:
+        await reads(client, "job")
+        reply = await client.call("ReportSteps", report(session_key="key"))
+        assert (reply.interval_ms, reply.known) == (INTERVAL_MS, True)
+        assert (reply.read_bytes, reply.store_bytes) == (2_000_000, 500_000)
+        assert (reply.hit_share, reply.stall_share) == (pytest.approx(0.75), pytest.approx(0.5))
+        assert reply.bytes_per_s == pytest.approx(1e6, rel=0.01)
+        assert not (await session(client)).HasField("step_ms"), "no step yet"
+        await client.call("ReportSteps", report(100, session_key="key"))
+        await client.call("ReportSteps", report(50, session_key="key"))  # late
+        info = await session(client)
+        assert (info.step_ms, info.between_ms, info.accelerators) == (pytest.approx(30), pytest.approx(10), 8)
+        await client.call("ReportSteps", report(10, session_key="key", process="another"))
+        assert (await session(client)).accelerators == 16
+        explained = await explanation(client, "job")
+        assert explained["steps"]["job"]["accelerators"] == 16
+
+
+@on_loop
+async def test_a_job_is_reported_by_its_name_or_by_its_key(tmp_path: Path) -> None:
+    async with started(tmp_path) as client:
+        await reads(client, "", "a key:of exactly once")
+        assert (await client.call("ReportSteps", report(job="", session_key="a key"))).known
+        await reads(client, "named")
+        assert (await client.call("ReportSteps", report(job="named"))).known
+
+
+@on_loop
+async def test_of_a_job_that_nobody_knows_nothing_is_kept(tmp_path: Path) -> None:
+    async with started(tmp_path) as client:
+        for number in range(100):
+            reply = await client.call("ReportSteps", report(job=f"made up {number}"))
+            assert not reply.known
+            assert reply.interval_ms == INTERVAL_MS
+        await reads(client, "job")
+        assert (await client.call("ReportSteps", report())).known
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("job", ""), ("job", "x" * 513), ("process", ""), ("process", "x" * 513), ("session_key", "x" * 513),
+        ("records", 2**64 - 1), ("accelerators", 2**32 - 1),
+    ],
+)  # fmt: skip
+@on_loop
+async def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, field: str, wrong: Any) -> None:
+    async with started(tmp_path) as client:
+        await reads(client, "job")
+        with pytest.raises(errors.InvalidArgumentError, match=field):
+            await client.call("ReportSteps", report(**{field: wrong}))
+        with pytest.raises(errors.InvalidArgumentError, match="step"):
+            await client.call("ReportSteps", pb.ReportStepsRequest(job="job", process="p", steps=2**63))
