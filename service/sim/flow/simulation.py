@@ -24,6 +24,7 @@ from tfquiver.service.sim.flow.outcome import Outcome, Sample
 from tfquiver.service.sim.flow.planner import Planner
 from tfquiver.service.sim.flow.rates import Rates, rates
 from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.flow.sight import SIGHTS, Sight
 from tfquiver.service.sim.flow.workload import Cluster, Workload
 
 _ROUNDING = 1e-9
@@ -37,6 +38,7 @@ def simulate(
     *,
     replan_s: float = 600.0,
     least_gap_s: float = 0.0,
+    sight: Sight = SIGHTS["all"],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
     """Until the last job has ended.
@@ -44,18 +46,19 @@ def simulate(
     Args:
       replan_s: the policy is asked so often, and whenever a job has begun or ended,
       least_gap_s: but not sooner than this after the last time.
+      sight: what it is shown; what is measured `replan_s` after the last time, and when a job is seen to have ended.
       progress: told how many jobs have ended.
 
     Raises:
       InvalidArgumentError: the policy's plan cannot be.
     """
-    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, progress).run()
+    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, sight, progress).run()
 
 
 class _Simulation:
     def __init__(
         self, workload: Workload, cluster: Cluster, policy: Policy, scheduler: Scheduler,
-        replan_s: float, least_gap_s: float, progress: Callable[[int], None],
+        replan_s: float, least_gap_s: float, sight: Sight, progress: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._engine, self._cluster, self._progress = Engine(), cluster, progress
         self._replan_s, self._least_gap_s, self._round_s = replan_s, least_gap_s, scheduler.round_s
@@ -64,11 +67,13 @@ class _Simulation:
         names = {name: number for number, name in enumerate(workload.datasets)}
         shared = len(set(jobs.dataset.tolist())) < len(jobs.dataset)
         self._shared = shared
-        self._contents = Contents(sizes, names, len(jobs.all))
+        disk = np.array([workload.disk_bytes(name) for name in workload.datasets], np.float64)
+        self._contents = Contents(sizes, names, len(jobs.all), disk)
         self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
         self._queue = Queue(jobs, scheduler, self._capacity)
-        self._planner = Planner(policy, workload, cluster, jobs, self._contents)
+        self._planner = Planner(policy, workload, cluster, jobs, self._contents, sight)
+        self._sight = sight
         self._rates = Rates(np.zeros(0), np.zeros(0))
         self._settled_at = self._planned_at = -inf
         self._due = self._to_plan = self._to_round = False
@@ -99,10 +104,18 @@ class _Simulation:
         self._decide_soon()
 
     def _replan(self) -> None:
+        if self._sight.measured:
+            left_s = self._planned_at + self._replan_s - self._engine.now
+            if left_s > 0:  # it has been asked meanwhile
+                self._engine.after(left_s, self._replan)
+                return
+        self._plan_now()
+        self._engine.after(self._replan_s, self._replan)
+
+    def _plan_now(self) -> None:
         self._settle()
         self._to_plan = True
         self._decide_soon()
-        self._engine.after(self._replan_s, self._replan)
 
     def _next_round(self) -> None:
         self._settle()
@@ -152,8 +165,11 @@ class _Simulation:
 
     def _pool_bytes(self) -> float:
         """What all data sets under LRU have together."""
-        planned = self._contents.mode != LRU
-        return self._cluster.cache_bytes - float(self._contents.allocated[planned].sum())
+        contents, planned = self._contents, self._contents.mode != LRU
+        left_bytes = self._cluster.cache_bytes - float((contents.allocated * contents.disk_bytes_each)[planned].sum())
+        if planned.all():
+            return left_bytes
+        return left_bytes / float(contents.disk_bytes_each[~planned].mean())  # of records
 
     def _hits(self) -> Floats:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
@@ -184,6 +200,8 @@ class _Simulation:
         jobs, running = self._jobs, self._jobs.running
         if passed_s <= 0 or not running.size:
             return
+        if self._sight.measured:
+            self._planner.meters.read(now - passed_s, now, self._rates.read)
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
         self._read_bytes += float(read.sum())
@@ -214,7 +232,10 @@ class _Simulation:
         # Whoever reads on, reads on as before until all is decided anew, at this same moment.
         self._rates = Rates(self._rates.read[~over], self._rates.fetched[~over])
         self._left -= int(ended.size)
-        self._to_plan = True
+        if self._sight.measured:
+            self._engine.after(self._sight.gone_s, self._plan_now)
+        else:
+            self._to_plan = True
         self._progress(len(jobs.all) - self._left)
 
     def _sample(self) -> None:
