@@ -60,9 +60,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         sim_view.draw(runs, arguments.plot)
     if arguments.json:
-        print(json.dumps(_json(runs, least, seed)))
+        recorded_s = [job.recorded_jct_s for job in workload.jobs]
+        print(json.dumps(_json(runs, least, seed) | {"recorded_jct_s": recorded_s}))
     else:
-        sim_view.show(runs, least, seed, len(workload.jobs), calls.console())
+        sim_view.show(runs, least, seed, workload, calls.console())
     return 0
 
 

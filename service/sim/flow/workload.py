@@ -42,6 +42,13 @@ class SimJob:
     pacing: Pacing | None = None  # None: every record once an epoch
     recorded: Recorded | None = None
 
+    @property
+    def recorded_jct_s(self) -> float | None:
+        """None: it was not recorded from its beginning to its end."""
+        if self.recorded is None or self.recorded.ended_s is None or self.recorded.began_before:
+            return None
+        return max(0.0, self.recorded.ended_s - self.submit_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
