@@ -13,6 +13,7 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.wire.rpc import caller, handled
 
 DEFAULT_LIST_LIMIT = 1000
+_MOST = 2**63
 
 
 class ListingCalls(Callers):
@@ -75,7 +76,7 @@ class ListingCalls(Callers):
         if measured.hit_share is not None:
             info.hit_share = measured.hit_share
         if could := could_read(measured, self._coordinator.probes.result(*session.reads)):
-            info.ideal_bytes_per_s = int(min(could, 2**63))
+            info.ideal_bytes_per_s = int(min(could, _MOST))
 
 
 def _unread(session: Session, sessions: Sessions) -> bool:
