@@ -67,13 +67,13 @@ class Scale:
 
 
 FULL = Scale(
-    {"few": 192, "many": 960},
+    {"few": 256, "many": 880},
     1.6e6,
     (
         Job("many-1", "many", 0.0, 6, 1.5e6),
-        Job("few-1", "few", 25.0, 9, 1.2e6),
+        Job("few-1", "few", 25.0, 7, 1.2e6),
         Job("many-2", "many", 80.0, 5, 1.5e6),
-        Job("few-2", "few", 180.0, 9, 1.2e6),
+        Job("few-2", "few", 190.0, 6, 1.2e6),
     ),
 )
 QUICK = Scale(
@@ -208,7 +208,7 @@ def as_meant(data: Mapping[str, Data], scale: Scale) -> Workload:
             SimJob(job.name, job.data, job.bytes_per_s, job.epochs * data[job.data].size_bytes, 1, job.submit_s)
             for job in scale.jobs
         ),
-        {one.name: Stored(one.disk_bytes, one.digest.num_shards) for one in data.values()},
+        {one.name: Stored(one.disk_bytes, one.digest.num_shards, one.records) for one in data.values()},
     )
 
 

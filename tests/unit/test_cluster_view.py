@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tfquiver.service.coordinator.cluster_view import could_read
 from tfquiver.service.coordinator.probing.estimates import Ratio
 from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.rates import could_read
 
 MB = 1e6
 

@@ -58,9 +58,9 @@ BAD = [
     (("trace",), {"generate": {"load": 1e-9, "weeks": 0.01}}, "trace.generate: this makes 0 jobs"),
     (("trace",), [], "trace: not a JSON object"),
     (("sees",), "little", "sees: 'little' is neither all nor measured"),
-    (("trace", "datasets", "text"), {"size": 5}, "trace.datasets.text.disk: missing"),
-    (("trace", "datasets", "text"), {"size": 5, "disk": -5, "shards": 1}, "trace.datasets.text.disk"),
-    (("trace", "datasets", "text"), {"size": 5, "disk": 5, "shards": 0}, "trace.datasets.text.shards"),
+    (("trace", "datasets", "text"), {"size": 5, "shards": 1, "records": 1}, "trace.datasets.text.disk: missing"),
+    (("trace", "datasets", "text"), {"size": 5, "disk": -5, "shards": 1, "records": 1}, "trace.datasets.text.disk"),
+    (("trace", "datasets", "text"), {"size": 5, "disk": 5, "shards": 0, "records": 1}, "trace.datasets.text.shards"),
     (("trace", "jobs", 0, "recorded"), {"read_bytes": -1}, "trace.jobs[0].recorded.read_bytes"),
     (("trace", "jobs", 0, "recorded"), {"read_bytes": 1}, "trace.jobs[0].recorded.missed_bytes: missing"),
     (

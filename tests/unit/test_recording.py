@@ -16,7 +16,10 @@ from tfquiver.service.sim.flow.recording import GONE_S, Recorder
 from tfquiver.service.sim.flow.seen import Dataset, Seen
 
 MB = 10**6
-IMAGES, TEXT = Dataset("aa" * 32, "images", 100 * MB, 104 * MB, 50), Dataset("bb" * 32, "text", 30 * MB, 0, 15)
+IMAGES, TEXT = (
+    Dataset("aa" * 32, "images", 100 * MB, 104 * MB, 50, 1000),
+    Dataset("bb" * 32, "text", 30 * MB, 0, 15, 300),
+)
 
 
 def reads(job: str, dataset: Dataset, read_bytes: int, missed_bytes: int = 0, **more: Any) -> Seen:
@@ -128,7 +131,7 @@ counts = st.one_of(st.integers(0, 1000), st.integers(0, 2**64 - 1))
 rates = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
 datasets = st.builds(
     Dataset, st.sampled_from(["aa", "bb", "cc"]), st.sampled_from(["", "x", "x (2)", "\x1b[31m" * 99]), counts, counts,
-    counts,
+    counts, counts,
 )  # fmt: skip
 seen = st.builds(
     Seen, st.sampled_from(["a", "b", "a (2)", "", "long" * 99]), datasets, st.booleans(), st.floats(), counts, counts,

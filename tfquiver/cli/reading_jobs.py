@@ -44,7 +44,7 @@ def _seen(job: str, dataset: types_pb2.Dataset, infos: list[Any]) -> Seen:
         job,
         Dataset(
             dataset.digest_id.hex(), dataset.name, dataset.size_bytes, max(info.disk_bytes for info in infos),
-            dataset.shards,
+            dataset.shards, dataset.records,
         ),
         any(info.readers for info in infos),
         min(info.idle_ms for info in infos) / 1000,

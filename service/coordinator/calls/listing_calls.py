@@ -7,7 +7,7 @@ from typing import Any
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.cluster_view import could_read
+from tfquiver.service.coordinator.probing.rates import could_read
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.wire.rpc import caller, handled

@@ -9,7 +9,7 @@
 `reads_per_s` is what a job reads where it never waits for data. A job may also
 have `accelerators` (1), `submit_s` (0: when it comes) and `curriculum`. A data
 set's size is that of its records; one that takes more on the disks is
-{"size": "1.36TiB", "disk": "1.37TiB", "shards": 713000}.
+{"size": "1.36TiB", "disk": "1.37TiB", "shards": 713000, "records": 13600000}.
 `policies` (benefit), `schedulers` (fifo), `replan_s` (600) and `least_gap_s` (0)
 may be left out; without `store_per_s` the store has no limit. `sees`: "measured"
 shows policies what a running coordinator knows (all). Jobs can be drawn:

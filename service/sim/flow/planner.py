@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.policies.interface import (
 )
 from tfquiver.service.sim.flow.contents import Contents
 from tfquiver.service.sim.flow.jobs import Jobs
+from tfquiver.service.sim.flow.probing import Probing
 from tfquiver.service.sim.flow.rates import Rates
 from tfquiver.service.sim.flow.sharing import Floats, alone_from_store
 from tfquiver.service.sim.flow.sight import Meters, Sight, two_chunks_bytes
@@ -29,10 +30,17 @@ _CHUNKS = 2
 
 class Planner:
     def __init__(
-        self, policy: Policy, workload: Workload, cluster: Cluster, jobs: Jobs, contents: Contents, sight: Sight
+        self,
+        policy: Policy,
+        workload: Workload,
+        cluster: Cluster,
+        jobs: Jobs,
+        contents: Contents,
+        sight: Sight,
+        probing: Probing,
     ) -> None:
         self._policy, self._cluster, self._jobs, self._contents = policy, cluster, jobs, contents
-        self._sight, self.meters = sight, Meters(jobs)
+        self._sight, self.meters, self._probing = sight, Meters(jobs), probing
         self._names = tuple(workload.datasets)
         self._sizes = tuple(workload.disk_bytes(name) for name in self._names)
         self._two_chunks = tuple(map(self._cooperative_bytes, self._names, self._sizes, repeat(workload.stored)))
@@ -84,7 +92,7 @@ class Planner:
         jobs = self._jobs
         lately = np.flatnonzero(now - jobs.ended_s < self._sight.gone_s)  # perhaps between two epochs
         numbers = np.union1d(jobs.running, lately)
-        shown = tuple(self.meters.shown(number, now) for number in numbers.tolist())
+        shown = tuple(self.meters.shown(number, now, self._probing.result(number)) for number in numbers.tolist())
         datasets = tuple(self._dataset(number) for number in np.unique(jobs.dataset[numbers]).tolist())
         return ClusterView(self._cluster.cache_bytes, None, datasets, shown)
 

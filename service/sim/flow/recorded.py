@@ -13,7 +13,7 @@ from tfquiver.service.sim.flow.workload import Recorded, SimJob, Stored, Workloa
 
 MOST_BYTES = 2**59
 _MOST_PARTS = 1e8  # of a data set, that one job reads
-_MOST_SHARDS = 2**40
+_MOST = 2**50  # shards, and records
 
 
 def workload(visits: Sequence[Visit], known: Mapping[str, Dataset], anonymous: bool) -> Workload:
@@ -51,9 +51,9 @@ def _datasets(datasets: Sequence[Dataset], anonymous: bool) -> tuple[dict[str, s
     names = {one.digest: name for one, name in zip(each, called, strict=True)}
     sizes = {names[one.digest]: min(max(one.size_bytes, 1), MOST_BYTES) for one in each}
     stored = {
-        names[one.digest]: Stored(min(one.disk_bytes, MOST_BYTES), one.shards)
+        names[one.digest]: Stored(min(one.disk_bytes, MOST_BYTES), one.shards, one.records)
         for one in each
-        if one.disk_bytes > 0 and 0 < one.shards < _MOST_SHARDS
+        if one.disk_bytes > 0 and 0 < one.shards < _MOST and 0 < one.records < _MOST
     }
     return names, sizes, stored
 

@@ -12,6 +12,7 @@ class Dataset:
     size_bytes: int  # of records
     disk_bytes: int  # 0: not known
     shards: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 A coordinator knows nothing of a job that has just begun. A job that the store keeps waiting is seen to wait nearly all
 the time, and is taken to read ten times as fast as it does, until it has read for a window without waiting. One that
 has ended is believed to be between two epochs for a while. What the store gives, what is left to read, and
-accelerators are not known (cluster_view.py). Probing, which says how much a job gains, is not simulated: every job
-counts as the others do.
+accelerators are not known (cluster_view.py). How much a job gains is known when it has been probed.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ import numpy as np
 
 from tfquiver.service.coordinator.cache.chunk_counts import relevance_chunks
 from tfquiver.service.coordinator.policies.interface import JobView
-from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, WINDOW_S, WINDOWS
+from tfquiver.service.coordinator.probing.job_meter import WINDOW_S, WINDOWS, Measured
 from tfquiver.service.coordinator.probing.meters import SILENT_S
+from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.probing.rates import could_read
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.recording import GONE_S
 from tfquiver.service.sim.flow.sharing import Floats
@@ -62,14 +63,22 @@ class Meters:
         whole = to_s - since >= np.minimum(WINDOW_S, np.maximum(to_s - self._began[running], _FIRST_S))
         self._seen_until[running[whole]] = to_s + WINDOWS * WINDOW_S
 
-    def shown(self, number: int, now: float) -> JobView:
-        job = self._jobs.all[number]
-        rate: float | None = None
-        ended_s = self._jobs.ended_s[number]
-        if now - self._began[number] >= _FIRST_S and not now - ended_s >= SILENT_S:
-            waits = self._seen_until[number] <= now
-            rate = self._rate[number] / (1 - MOST_STALL_SHARE) if waits else job.ideal_bytes_per_s
-        return JobView(job.name, job.dataset, ideal_bytes_per_s=rate or None)
+    def measured(self, number: int, now: float) -> Measured | None:
+        if now - self._began[number] < _FIRST_S or now - self._jobs.ended_s[number] >= SILENT_S:
+            return None
+        waits = bool(self._seen_until[number] <= now)
+        ideal = None if waits else self._jobs.all[number].ideal_bytes_per_s
+        return Measured(float(self._rate[number]), 1.0 if waits else 0.0, None, ideal)
+
+    def shown(self, number: int, now: float, probed: ProbeResult | None) -> JobView:
+        job, measured = self._jobs.all[number], self.measured(number, now)
+        return JobView(
+            job.name,
+            job.dataset,
+            ideal_bytes_per_s=could_read(measured, probed) if measured else None,
+            hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
+            miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
+        )
 
 
 def two_chunks_bytes(disk_bytes: int, shards: int | None) -> int:

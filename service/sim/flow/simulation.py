@@ -22,6 +22,7 @@ from tfquiver.service.sim.flow.jobs import Jobs, Queue
 from tfquiver.service.sim.flow.lru_window import LruWindow
 from tfquiver.service.sim.flow.outcome import Outcome, Sample
 from tfquiver.service.sim.flow.planner import Planner
+from tfquiver.service.sim.flow.probing import TICK_S, Probing
 from tfquiver.service.sim.flow.rates import Rates, rates
 from tfquiver.service.sim.flow.sharing import Floats
 from tfquiver.service.sim.flow.sight import SIGHTS, Sight
@@ -71,12 +72,14 @@ class _Simulation:
         self._contents = Contents(sizes, names, len(jobs.all), disk)
         self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
+        self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
         self._queue = Queue(jobs, scheduler, self._capacity)
-        self._planner = Planner(policy, workload, cluster, jobs, self._contents, sight)
+        self._planner = Planner(policy, workload, cluster, jobs, self._contents, sight, self._probing)
         self._sight = sight
         self._rates = Rates(np.zeros(0), np.zeros(0))
         self._settled_at = self._planned_at = -inf
         self._due = self._to_plan = self._to_round = False
+        self._looks = 0  # at who is to be probed
         self._flows = 0  # how often rates were made; who waits for an end of older ones, waits in vain
         self._left = len(jobs.all)
         self._read_bytes = self._store_bytes = 0.0
@@ -117,6 +120,24 @@ class _Simulation:
         self._to_plan = True
         self._decide_soon()
 
+    def _probe_in(self, seconds: float) -> None:
+        """And no more when it was to be before."""
+        self._looks += 1
+        self._engine.after(seconds, partial(self._probe, self._looks))
+
+    def _probe(self, look: int) -> None:
+        if look != self._looks:
+            return
+        self._settle()
+        now = self._engine.now
+        could = {number: self._planner.meters.measured(number, now) for number in self._jobs.running.tolist()}
+        ideals = {number: one.ideal_bytes_per_s for number, one in could.items() if one is not None}
+        changed, measured = self._probing.tick(now, ideals)
+        self._to_plan |= measured
+        if changed or measured:
+            self._decide_soon()
+        self._probe_in(self._probing.next_tick_s())
+
     def _next_round(self) -> None:
         self._settle()
         self._to_round = True
@@ -146,6 +167,8 @@ class _Simulation:
         begun = np.setdiff1d(jobs.running, before)
         self._contents.begin_epoch(begun, jobs.dataset[begun])
         self._to_plan |= bool(begun.size)
+        if begun.size and self._sight.measured:
+            self._probe_in(TICK_S)
         planned = self._to_plan and now >= self._planned_at + self._least_gap_s
         if planned:
             self._to_plan, self._planned_at = False, now
@@ -188,6 +211,8 @@ class _Simulation:
         jobs, running = self._jobs, self._jobs.running
         datasets = jobs.dataset[running]
         cooperative = self._contents.mode[datasets] == COOPERATIVE
+        missing = self._probing.missing[running]
+        hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
         promised = self._planner.promised[running]
         limit = self._cluster.remote_bytes_per_s
         return rates(jobs.ideal[running], hits, promised, limit, datasets, cooperative)
@@ -202,12 +227,14 @@ class _Simulation:
             return
         if self._sight.measured:
             self._planner.meters.read(now - passed_s, now, self._rates.read)
+            self._probing.account(passed_s, self._rates.read * passed_s, self._hits())
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
         self._read_bytes += float(read.sum())
         self._store_bytes += float(fetched.sum())
         jobs.served_s[running] += passed_s
-        self._contents.advance(running, datasets, fetched, self._shared)
+        kept = np.where(self._probing.missing[running], 0.0, fetched)
+        self._contents.advance(running, datasets, kept, self._shared)
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
         jobs.done[running] += read
         epochs = jobs.done[running] / jobs.size[running] + _ROUNDING

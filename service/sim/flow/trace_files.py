@@ -16,7 +16,7 @@ MOST_JOBS = 1_000_000
 MOST_S = 1e10  # ten billion seconds are 300 years
 _MOST_EPOCHS = 1e9
 _MOST_WEEKS, _MOST_SEED = 520.0, 2**63 - 1
-_MOST_SHARDS = 2**40
+_MOST = 2**50  # shards, and records
 
 
 def trace(data: object, accelerators: int, where: str = "") -> tuple[Workload, int | None]:
@@ -52,13 +52,16 @@ def trace_json(workload: Workload) -> dict[str, Any]:
     """What `trace` reads back as this workload."""
     datasets: dict[str, Any] = dict(workload.datasets)
     for name, stored in workload.stored.items():
-        datasets[name] = {"size": datasets[name], "disk": stored.disk_bytes, "shards": stored.shards}
+        datasets[name] = {"size": datasets[name], "disk": stored.disk_bytes, "shards": stored.shards} | {
+            "records": stored.records
+        }
     return {"datasets": datasets, "jobs": [_job_json(job, workload) for job in workload.jobs]}
 
 
 def _stored(data: object, where: str) -> tuple[int, Stored]:
-    asked = Fields(data, where, ("size", "disk", "shards"))
-    return asked.size("size"), Stored(asked.size("disk"), asked.integer("shards", 1, _MOST_SHARDS))
+    asked = Fields(data, where, ("size", "disk", "shards", "records"))
+    shards, records = asked.integer("shards", 1, _MOST), asked.integer("records", 1, _MOST)
+    return asked.size("size"), Stored(asked.size("disk"), shards, records)
 
 
 def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: int) -> SimJob:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+_RECORD_BYTES = 110_000.0
+
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
@@ -63,6 +65,7 @@ class Stored:
 
     disk_bytes: int  # what all of it takes on the disks, headers and whole pages included
     shards: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,10 @@ class Workload:
     datasets: Mapping[str, int]  # bytes of records by name
     jobs: tuple[SimJob, ...]
     stored: Mapping[str, Stored] = field(default_factory=dict)  # where that is known; else the disks take as much
+
+    def record_bytes(self, dataset: str) -> float:
+        """The mean; of images where it is not known."""
+        return self.datasets[dataset] / self.stored[dataset].records if dataset in self.stored else _RECORD_BYTES
 
     def disk_bytes(self, name: str) -> int:
         return self.stored[name].disk_bytes if name in self.stored else self.datasets[name]
