@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,24 @@ def epochs(cluster: Cluster, paths: list[Path], job: str) -> None:
         assert sum(1 for _ in dataset.as_numpy_iterator()) == 1000
 
 
+def plan_while_it_reads(cluster: Cluster, paths: list[Path], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    dataset = tfquiver.dataset(
+        paths, service=cluster.coordinator.address, cache_dir=cluster.cache_dir, batch_size=10, job="now"
+    )
+    iterator = dataset.repeat().as_numpy_iterator()
+
+    def planned() -> bool:
+        for _ in range(20):
+            next(iterator)
+        return main(["plan", cluster.coordinator.address, "--epochs", "5", "--json"]) == 0
+
+    capsys.readouterr()
+    wait_until(planned, "it is known what the job reads")
+    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(told["points"]) == 5
+    return told
+
+
 def test_recorded_and_simulated(tmp_path: Path, paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     file, where = tmp_path / "trace.json", ["--service"]
     with Cluster(tmp_path / "cluster", workers=0) as cluster:
@@ -50,31 +69,24 @@ def test_recorded_and_simulated(tmp_path: Path, paths: list[Path], capsys: pytes
             epochs(cluster, paths, "a")
             epochs(cluster, paths, "b")
 
+            told = dict[str, int]()
+
             def both() -> bool:
                 jobs = json.loads(file.read_text()).get("trace", {}).get("jobs", [])
-                return [job["recorded"]["read_bytes"] for job in jobs] == [TOTAL_BYTES] * 2
+                told.update({job["name"]: job["recorded"]["read_bytes"] for job in jobs})
+                return told == {"a": TOTAL_BYTES, "b": TOTAL_BYTES}
 
-            wait_until(both, "both jobs are in the file, which is whole at all times")
+            try:
+                wait_until(both, "both jobs are in the file, which is whole at all times")
+            except TimeoutError:
+                pytest.fail(f"recorded is {told} of {TOTAL_BYTES}")
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
             assert process.stderr and "2 jobs" in process.stderr.read()
 
-        dataset = tfquiver.dataset(
-            paths, service=cluster.coordinator.address, cache_dir=cluster.cache_dir, batch_size=10, job="now"
-        )
-        iterator = dataset.repeat().as_numpy_iterator()
-
-        def planned() -> bool:
-            for _ in range(20):
-                next(iterator)
-            return main(["plan", cluster.coordinator.address, "--epochs", "5", "--json"]) == 0
-
-        capsys.readouterr()
-        wait_until(planned, "it is known what the job reads")
-        told = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert "5 epochs each" in told["assumed"] and len(told["points"]) == 5
+        assert "5 epochs each" in plan_while_it_reads(cluster, paths, capsys)["assumed"]
         assert main(["trace", "record", str(tmp_path / "other.json"), *where, "--for", "2", "--anonymous"]) == 0
-        assert "now" not in (tmp_path / "other.json").read_text()
+        assert '"now"' not in (tmp_path / "other.json").read_text()
     assert main(["trace", "record", str(file), *where]) == 1
     assert "there already" in capsys.readouterr().err
     assert main(["sim", "--trace", str(file), "--json"]) == 0

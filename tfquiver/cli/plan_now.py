@@ -64,7 +64,7 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
     address = coordinator_address(where)
     with rpc.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        cluster = reading_jobs.ask(stub, token, f"coordinator {address}", GONE_S)
+        cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
     workload, store = as_now(cluster.seen, each_epochs), store_bytes_per_s(cluster.seen)
     assumed = f"assumed: {each_epochs:g} epochs each from now on, an empty cache; " + (
         f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"

@@ -19,14 +19,28 @@ class Cluster:
     seen: tuple[Seen, ...]
 
 
-def ask(stub: Any, token: str, whom: str, within_s: float) -> Cluster:
-    """Those jobs that read, or did within so long, of which the caller may know. Raises TfquiverError naming `whom`."""
-    request = coordinator_pb2.ListSessionsRequest(within_ms=int(within_s * 1000), limit=_MOST_SESSIONS)
-    sessions = calls.ask(stub.ListSessions, request, token, whom).sessions
-    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
-    nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes
-    known = {one.digest_id: one for one in datasets}
-    return Cluster(sum(node.quota_bytes for node in nodes), tuple(merged(sessions, known)))
+class Asking:
+    """Ask it again and again: of data sets that it knows it does not ask twice."""
+
+    def __init__(self, stub: Any, token: str, whom: str) -> None:
+        self._stub, self._token, self._whom = stub, token, whom
+        self._datasets: dict[bytes, types_pb2.Dataset] = {}
+        self._seen: set[bytes] = set()  # digest ids, also of those that are not the caller's to see
+
+    def ask(self, within_s: float) -> Cluster:
+        """Those jobs that read, or did within so long, of which the caller may know. Raises TfquiverError naming whom
+        it asked."""
+        request = coordinator_pb2.ListSessionsRequest(within_ms=int(within_s * 1000), limit=_MOST_SESSIONS)
+        sessions = self._call(self._stub.ListSessions, request).sessions
+        if not {info.digest_id for info in sessions} <= self._seen:
+            listed = self._call(self._stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets
+            self._datasets = {one.digest_id: one for one in listed}
+            self._seen = {info.digest_id for info in sessions} | self._datasets.keys()
+        nodes = self._call(self._stub.ListNodes, coordinator_pb2.ListNodesRequest()).nodes
+        return Cluster(sum(node.quota_bytes for node in nodes), tuple(merged(sessions, self._datasets)))
+
+    def _call(self, method: Any, request: Any) -> Any:
+        return calls.ask(method, request, self._token, self._whom)
 
 
 def merged(sessions: Iterable[Any], datasets: Mapping[bytes, types_pb2.Dataset]) -> list[Seen]:

@@ -47,8 +47,8 @@ def _record(arguments: argparse.Namespace) -> int:
     _check_new(path)
     with _stopped() as stop, rpc.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        began = time.monotonic()
-        cluster = reading_jobs.ask(stub, token, whom, _BEFORE_S)
+        began, asking = time.monotonic(), reading_jobs.Asking(stub, token, whom)
+        cluster = asking.ask(_BEFORE_S)
         recorder.poll(0.0, cluster.seen)
         write(path, recorder, cluster.cache_bytes, arguments.anonymous)
         _say(f"recording {whom} to {path}; Ctrl-C ends it")
@@ -57,7 +57,7 @@ def _record(arguments: argparse.Namespace) -> int:
         while not stop.wait(max(0.0, min(_POLL_S, end_s - (time.monotonic() - began)))):
             now_s = time.monotonic() - began
             try:
-                cluster = reading_jobs.ask(stub, token, whom, 2 * GONE_S)
+                cluster = asking.ask(2 * GONE_S)
             except errors.TfquiverError as error:
                 if not away:
                     _say(f"goes on when it is back: {plain_text.plain(error)}")
