@@ -25,10 +25,7 @@ from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probes import Probes
-from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
-from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
-from tfquiver.service.coordinator.probing.probe import ProbeResult
-from tfquiver.service.coordinator.probing.step_meter import Steps
+from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _GONE_S = 30.0  # between two epochs a job may read nothing for a while
@@ -152,16 +149,6 @@ class ClusterViews:
             pin=allocation_of(pin, size.size_bytes) if pin else None,
             resident_bytes=min(resident_bytes, size.size_bytes),
         )
-
-
-def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
-    """f*. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a cache, it is
-    seen what it makes of that; with less it would never be given any. What it has once made of one is the most: behind
-    a prefetch the reader waits for the store also while the trainer computes."""
-    could = ideal_bytes_per_s(measured, steps) or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
-    if probed and probed.basis == "hit":
-        could = min(could, probed.hit_bytes_per_s)
-    return could or None
 
 
 def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocation:

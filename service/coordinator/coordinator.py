@@ -33,8 +33,8 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.probes import Probes
 from tfquiver.service.coordinator.probing.meters import JobMeters
-from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.probing.step_meters import StepMeters
+from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.replanning import OFF, Replanning
 from tfquiver.service.coordinator.residency.residency import Table

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient, Reader
+from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.content.cutting import CutPolicy
+from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -207,6 +208,33 @@ async def test_sessions_are_listed_by_key_the_newest_first(client: CoordinatorCl
     for key, listed in (("k", [made[2], made[0]]), ("l", [made[1]]), ("m", []), ("", made[::-1])):
         reply = await client.call("ListSessions", pb.ListSessionsRequest(session_key=key))
         assert [session.session_id for session in reply.sessions] == listed
+
+
+@with_coordinator
+async def test_what_a_job_has_read_is_told_also_when_it_has_gone(client: CoordinatorClient, base: Path) -> None:
+    await client.upload([DIGEST.to_bytes()])
+    await client.beat()
+    session_id = await client.ticket(DIGEST)
+    told = await client.session(session_id)
+    assert not told.HasField("read_bytes"), "no reader has said anything"
+    reader = Reader(client, session_id, DIGEST, "r")
+    await reader.open()
+    report = pb.ReaderReport(session_id=session_id, reader_id="r", elapsed_us=1, hit_bytes=70, missed_bytes=30)
+    for read_bytes in (0, 100):
+        report.elapsed_us, report.records, report.bytes = 2_000_000 if read_bytes else 1, read_bytes, read_bytes
+        node = types_pb2.NodeInfo(node_id=NODE, quota_bytes=1)
+        await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1", readers=[report]))
+    told = await client.session(session_id)
+    assert (told.read_bytes, told.hit_bytes, told.missed_bytes) == (100, 70, 30)
+    assert told.ideal_bytes_per_s == 50
+    assert told.disk_bytes == int(most_disk_bytes(DIGEST.lengths).sum())
+    await client.call("CloseReader", pb.CloseReaderRequest(session_id=session_id, reader_id="r"))
+    told = await client.session(session_id)
+    assert (told.read_bytes, told.HasField("ideal_bytes_per_s")) == (100, False)
+    for within_ms, listed in ((60_000, 1), (1, 0), (0, 1)):
+        await asyncio.sleep(0.01)
+        reply = await client.call("ListSessions", pb.ListSessionsRequest(within_ms=within_ms))
+        assert len(reply.sessions) == listed
 
 
 @with_coordinator

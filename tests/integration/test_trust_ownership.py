@@ -18,6 +18,7 @@ from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
+from tfquiver.cli import reading_jobs
 from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
@@ -183,6 +184,13 @@ def test_a_key_is_no_name_of_anothers_job(cluster: Trusted, digest: Digest) -> N
             assert refusal(cluster, "blue", method, request) is grpc.StatusCode.INVALID_ARGUMENT, (method, key)
 
 
+def recorded(cluster: Trusted, who: str) -> int:
+    """Jobs that `tfquiver trace record` would see with that token."""
+    with rpc.channel(cluster.coordinator.address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        return len(reading_jobs.Asking(stub, cluster.tokens[who], "coordinator").ask(60.0).seen)
+
+
 def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: Digest) -> None:
     made = register(cluster, "blue", digest)
     cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id, names=["green"]))
@@ -199,6 +207,7 @@ def test_sessions_are_of_those_who_claimed_their_key(cluster: Trusted, digest: D
     }
     assert session_id in sessions["blue"] and session_id in sessions["rack1"]
     assert session_id not in sessions["green"]
+    assert [recorded(cluster, who) for who in ("blue", "green", "ann")] == [1, 0, 1], "nobody records others' jobs"
     for method, request in (
         ("ClaimSession", pb.ClaimSessionRequest(session_key="blue's", digest_id=made.digest_id)),
         ("Resume", pb.ResumeRequest(session_key="blue's", job="run", digest_id=made.digest_id)),

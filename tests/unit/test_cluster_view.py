@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfquiver.service.coordinator.cluster_view import could_read
 from tfquiver.service.coordinator.probing.estimates import Ratio
+from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.step_meter import Steps

@@ -57,6 +57,22 @@ BAD = [
     (("trace",), {"generate": {"weeks": 1e9}}, "trace.generate.weeks"),
     (("trace",), {"generate": {"load": 1e-9, "weeks": 0.01}}, "trace.generate: this makes 0 jobs"),
     (("trace",), [], "trace: not a JSON object"),
+    (("sees",), "little", "sees: 'little' is neither all nor measured"),
+    (("trace", "datasets", "text"), {"size": 5, "shards": 1, "records": 1}, "trace.datasets.text.disk: missing"),
+    (("trace", "datasets", "text"), {"size": 5, "disk": -5, "shards": 1, "records": 1}, "trace.datasets.text.disk"),
+    (("trace", "datasets", "text"), {"size": 5, "disk": 5, "shards": 0, "records": 1}, "trace.datasets.text.shards"),
+    (("trace", "jobs", 0, "recorded"), {"read_bytes": -1}, "trace.jobs[0].recorded.read_bytes"),
+    (("trace", "jobs", 0, "recorded"), {"read_bytes": 1}, "trace.jobs[0].recorded.missed_bytes: missing"),
+    (
+        ("trace", "jobs", 0, "recorded"),
+        {"read_bytes": 1, "missed_bytes": 1, "ended_s": float("inf")},
+        "trace.jobs[0].recorded.ended_s",
+    ),
+    (
+        ("trace", "jobs", 0, "recorded"),
+        {"read_bytes": 1, "missed_bytes": 1, "began_before": 1},
+        "trace.jobs[0].recorded.began_before: neither true nor false",
+    ),
 ]
 
 

@@ -8,7 +8,22 @@ import sys
 from typing import Any, NoReturn
 
 from tfquiver import errors
-from tfquiver.cli import clear, dataset, digest, explain, limit, plan, policy, sim, status, stop, token, up, warm
+from tfquiver.cli import (
+    clear,
+    dataset,
+    digest,
+    explain,
+    limit,
+    plan,
+    policy,
+    sim,
+    status,
+    stop,
+    token,
+    trace,
+    up,
+    warm,
+)
 from tfquiver.daemon.service_name import VARIABLE
 from tfquiver.demo import run as demo
 from tfquiver.trust import plain_text
@@ -43,7 +58,23 @@ def parser() -> argparse.ArgumentParser:
     made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
     subparsers = made.add_subparsers(required=True, metavar="COMMAND")
-    for command in (demo, up, stop, status, explain, warm, clear, dataset, policy, limit, digest, sim, plan, token):
+    for command in (
+        demo,
+        up,
+        stop,
+        status,
+        explain,
+        warm,
+        clear,
+        dataset,
+        policy,
+        limit,
+        digest,
+        sim,
+        plan,
+        trace,
+        token,
+    ):
         command.add_parser(subparsers)
     _describe(made)
     return made

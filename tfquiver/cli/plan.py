@@ -13,15 +13,17 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, sizes
-from tfquiver.cli import calls, plan_view, sim, sim_view
+from tfquiver.cli import calls, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.plan_view import Point
 from tfquiver.service.coordinator.schedulers import registry as schedulers
 from tfquiver.service.sim.flow.shipping import Shipping
+from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.flow.workload import Cluster
 
 _ABOUT = """Simulates the jobs of a scenario (`tfquiver sim --help`) with its first policy and scheduler, for each size
-of the cache and each rate of the store."""
+of the cache and each rate of the store. Without a file: the jobs that read now in a running cluster, as if each began
+with --epochs and the cache was empty. What they still read, and what the store gives, no cluster knows."""
 _TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the scenario's cache
 _TB, _MONTH_S = 1e12, 30 * 24 * 3600.0
 
@@ -47,8 +49,10 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "plan", help="what a larger cache or a faster store would buy, and cost", description=_ABOUT
     )
-    parser.add_argument("scenario", type=Path, metavar="SCENARIO.json")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="jobs and data sets, in place of the scenario's")
+    sim.add_files(parser, "; a coordinator (host:port) or cache directory: what reads there now")
+    calls.add_where(parser)
+    parser.add_argument("--epochs", type=plan_now.epochs, metavar="N", help="that each job of a cluster still reads; "
+                        f"default: {plan_now.EPOCHS:g}")  # fmt: skip
     parser.add_argument("--policy", metavar="NAME", help="in place of the scenario's first")
     parser.add_argument(
         "--cache", action="append", metavar="SIZE", help="may be repeated; default: a quarter to four times as much"
@@ -66,7 +70,14 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
+    where, assumed = plan_now.meant(arguments), ""
+    if where:
+        scenario, workload, assumed = plan_now.ask(where, calls.token(arguments), arguments.epochs or plan_now.EPOCHS)
+        seed = None
+    elif arguments.epochs:
+        raise errors.InvalidArgumentError("--epochs: a file says itself what its jobs read")
+    else:
+        scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
     policy = arguments.policy or scenario.policies[0]
     own = scenario.cluster
     caches = _sizes("--cache", arguments.cache, 0) or sorted({int(own.cache_bytes * times) for times in _TIMES})
@@ -81,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
             task = bar.add_task(f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}", total=len(workload.jobs))
             outcome = simulate(
                 workload, cluster, Shipping(policy), schedulers.make(scenario.schedulers[0]),
-                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s,
+                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
                 progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
             )  # fmt: skip
             pace = outcome.store_bytes / outcome.makespan_s
@@ -98,9 +109,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         plan_view.draw(points, arguments.plot)
     if arguments.json:
-        print(json.dumps({"policy": policy, "seed": seed, "points": [asdict(point) for point in points]}))
+        told = {"policy": policy, "seed": seed, "assumed": assumed}
+        print(json.dumps(told | {"points": [asdict(point) for point in points]}))
     else:
         print(f"{len(workload.jobs)} jobs, policy {policy}" + (f", drawn with seed {seed}" if seed is not None else ""))
+        if assumed:
+            print(assumed)
         plan_view.show(points, calls.console())
     return 0
 

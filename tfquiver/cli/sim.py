@@ -20,6 +20,7 @@ from tfquiver.service.sim.flow import files
 from tfquiver.service.sim.flow.files import Scenario
 from tfquiver.service.sim.flow.outcome import Bound, bound
 from tfquiver.service.sim.flow.shipping import Shipping
+from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.flow.workload import Workload
 
@@ -37,8 +38,7 @@ def add_parser(subparsers: Any) -> None:
         "sim", help="what a cache, a policy or a scheduler would do for jobs and store bytes",
         description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("scenario", type=Path, metavar="SCENARIO.json")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="jobs and data sets, in place of the scenario's")
+    add_files(parser)
     parser.add_argument("--policy", action="append", metavar="NAME", help="in place of the scenario's; may be repeated")
     parser.add_argument("--scheduler", action="append", metavar="NAME", help="likewise")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
@@ -60,22 +60,41 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         sim_view.draw(runs, arguments.plot)
     if arguments.json:
-        print(json.dumps(_json(runs, least, seed)))
+        recorded_s = [job.recorded_jct_s for job in workload.jobs]
+        print(json.dumps(_json(runs, least, seed) | {"recorded_jct_s": recorded_s}))
     else:
-        sim_view.show(runs, least, seed, len(workload.jobs), calls.console())
+        sim_view.show(runs, least, seed, workload, calls.console())
     return 0
 
 
-def read(path: Path, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
+def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
+    what = f"default: what --trace names{more}"
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.json", help=what)
+    what = "jobs and data sets in place of the scenario's; may be one that `tfquiver trace record` has written"
+    parser.add_argument("--trace", type=Path, metavar="FILE", help=what)
+
+
+def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
     """With the seed that the jobs were drawn with, if so. Raises TfquiverError naming file and field."""
+    if path is None:
+        if trace is None:
+            raise errors.InvalidArgumentError("which jobs? give a SCENARIO.json, or --trace FILE")
+        path, trace = trace, None
     scenario = _named(path, files.scenario, _loaded(path))
     workload, seed = scenario.trace, scenario.seed
     if trace:
         accelerators = scenario.cluster.accelerators
-        workload, seed = _named(trace, lambda data: files.trace(data, accelerators), _loaded(trace))
+        workload, seed = _named(trace, lambda data: _its_trace(data, accelerators), _loaded(trace))
     if workload is None:
         raise errors.InvalidArgumentError(f"{path}: trace: missing; name one in the file, or with --trace FILE")
     return scenario, workload, seed
+
+
+def _its_trace(data: object, accelerators: int) -> tuple[Workload, int | None]:
+    """Of a trace, or of a scenario that has one: what was recorded is a whole one."""
+    if isinstance(data, dict) and "trace" in data:
+        return files.trace(data["trace"], accelerators, "trace")
+    return files.trace(data, accelerators)
 
 
 def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
@@ -90,7 +109,7 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
             task = bar.add_task(f"{name}, {policy_name}", total=len(workload.jobs))
             outcome = simulate(
                 workload, scenario.cluster, policy, scheduler,
-                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s,
+                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
                 progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
             )  # fmt: skip
             yield Run(name, policy_name, outcome)

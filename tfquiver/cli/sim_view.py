@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.filesize import decimal
 from tfquiver import errors, png
 from tfquiver.cli.calls import table
 from tfquiver.service.sim.flow.outcome import Bound, Outcome
+from tfquiver.service.sim.flow.workload import Workload
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. bound: what no "
@@ -39,7 +41,7 @@ class Run:
         }  # fmt: skip
 
 
-def show(runs: Sequence[Run], least: Bound, seed: int | None, jobs: int, console: Console) -> None:
+def show(runs: Sequence[Run], least: Bound, seed: int | None, workload: Workload, console: Console) -> None:
     made = table("scheduler", "policy", "JCT", "/ bound", "makespan", "/ bound", "fair", "store")
     for run in runs:
         outcome = run.outcome
@@ -53,7 +55,13 @@ def show(runs: Sequence[Run], least: Bound, seed: int | None, jobs: int, console
         "(bound)", "", lasting(least.average_jct_s), "", lasting(least.makespan_s), "", "",
         decimal(int(least.store_bytes)),
     )  # fmt: skip
-    console.print(f"{jobs} jobs" + (f", drawn with seed {seed}" if seed is not None else ""))
+    console.print(f"{len(workload.jobs)} jobs" + (f", drawn with seed {seed}" if seed is not None else ""))
+    took_s = [job.recorded_jct_s for job in workload.jobs]
+    whole_s = [one for one in took_s if one is not None]
+    if whole_s and len(whole_s) == len(took_s):
+        store = decimal(sum(job.recorded.missed_bytes for job in workload.jobs if job.recorded))
+        average_s = fmean(whole_s)
+        made.add_row("(recorded)", "", lasting(average_s), f"{average_s / least.average_jct_s:.2f}", "", "", "", store)
     console.print(made)
     console.print(_LEGEND)
 

@@ -10,6 +10,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
 from tfquiver.service.coordinator.calls.step_calls import StepCalls
@@ -21,7 +22,13 @@ _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.RO
 
 
 class CoordinatorServicer(
-    DatasetCalls, SessionCalls, StepCalls, BudgetCalls, PlanningCalls, coordinator_pb2_grpc.CoordinatorServicer
+    DatasetCalls,
+    SessionCalls,
+    ListingCalls,
+    StepCalls,
+    BudgetCalls,
+    PlanningCalls,
+    coordinator_pb2_grpc.CoordinatorServicer,
 ):
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:

@@ -8,15 +8,10 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.probing.job_meter import Measured
-from tfquiver.service.coordinator.probing.step_meter import Steps
-from tfquiver.service.coordinator.sessions.session import LeaseState, Session
-from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
 
-DEFAULT_LIST_LIMIT = 1000
-MOST_TOLD = 2**32 - 1
 _STATES = {
     LeaseState.LEASED: pb2.LeaseReply.STATE_LEASED,
     LeaseState.WAIT: pb2.LeaseReply.STATE_WAIT,
@@ -108,24 +103,6 @@ class SessionCalls(Callers):
             self._coordinator.ownership.check_claim(caller(), request.session_key)
         return self._coordinator.reading.position(request.session_key)
 
-    @handled
-    async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
-        reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
-        sessions = self._coordinator.sessions
-        for session in reversed(sessions.of_key(request.session_key) if request.session_key else list(sessions)):
-            if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
-                break
-            if (
-                (not request.label or request.label in session.labels)
-                and not (request.open_only and session.ended)
-                and (not request.unread_only or _unread(session, sessions))
-                and (not self._named or ownership.has_claimed(who, session.session_key))
-            ):
-                measured = self._coordinator.meters.measured(session) if session.readers else None
-                steps = self._coordinator.step_meters.of(session.reads) if session.readers else None
-                reply.sessions.append(_info(session, sessions.idle_s(session), measured, steps))
-        return reply
-
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
         if self._named:
             claimed = session_key.partition(":")[0]
@@ -152,35 +129,3 @@ class SessionCalls(Callers):
             ownership, its_key = self._coordinator.ownership, self._coordinator.sessions.session(session_id).session_key
             if ownership.name_of(its_key) != ownership.name_of(session_key):
                 raise errors.NotFoundError(f"no session {session_id!r}: it may have expired")
-
-
-def _unread(session: Session, sessions: Sessions) -> bool:
-    return session.left_early or (session.left_short and sessions.is_newest(session))
-
-
-def _info(session: Session, idle_s: float, measured: Measured | None, steps: Steps | None) -> pb2.SessionInfo:
-    return pb2.SessionInfo(
-        session_id=session.session_id,
-        session_key=session.session_key,
-        digest_id=session.digest_id,
-        job=session.job,
-        epoch=session.epoch,
-        shards=session.shards,
-        acked=session.acked_shards,
-        leased=session.leased_shards,
-        readers=len(session.readers),
-        ended=session.ended,
-        shortfall=session.shortfall,
-        reread=session.counters.reread,
-        resident_leases=session.counters.resident_leases,
-        missing_leases=session.counters.missing_leases,
-        left_early=session.counters.left_early,
-        taken_over=session.taken_over,
-        idle_ms=int(1000 * idle_s),
-        bytes_per_s=int(measured.bytes_per_s) if measured else None,
-        stall_share=measured.stall_share if measured else None,
-        hit_share=measured.hit_share if measured else None,
-        step_ms=None if steps is None or steps.step_s is None else 1000 * steps.step_s,
-        between_ms=None if steps is None or steps.between_s is None else 1000 * steps.between_s,
-        accelerators=min(steps.accelerators, MOST_TOLD) if steps else 0,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfquiver.service.coordinator.probing.job_meter import MOST_STALL_SHARE, Measured
+from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.step_meter import Steps
 
 
@@ -13,3 +14,13 @@ def ideal_bytes_per_s(measured: Measured, steps: Steps | None) -> float | None:
     if steps and steps.waited_share is not None and steps.waited_share <= MOST_STALL_SHARE:
         known.append(measured.bytes_per_s / (1 - steps.waited_share))
     return min((one for one in known if one is not None), default=None)
+
+
+def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
+    """f* for plans. Whoever has done nothing but wait is taken to read as much faster as can be measured: given a
+    cache, it is seen what it makes of that; with less it would never be given any. What it has once made of one is the
+    most: behind a prefetch the reader waits for the store also while the trainer computes."""
+    could = ideal_bytes_per_s(measured, steps) or measured.bytes_per_s / (1 - MOST_STALL_SHARE)
+    if probed and probed.basis == "hit":
+        could = min(could, probed.hit_bytes_per_s)
+    return could or None

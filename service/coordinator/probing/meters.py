@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.probing.counters import Counters
 from tfquiver.service.coordinator.probing.job_meter import JobMeter, Measured, Reading
 from tfquiver.service.coordinator.sessions.session import Session
 
@@ -79,6 +80,11 @@ class JobMeters:
         self._keys[name].discard(key)
         if not self._keys[name]:
             del self._keys[name]
+
+    def totals(self, key: JobKey) -> Counters | None:
+        """Since it was first heard of; None: it is not known, or not any more."""
+        meter = self._meters.get(key)
+        return meter.totals if meter else None
 
     def __iter__(self) -> Iterator[tuple[JobKey, JobMeter]]:
         return iter(list(self._meters.items()))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content.digest import Digest
+from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.prefixes import Prefixes, of_rows
 from tfquiver.content.rendezvous import Owners
 from tfquiver.service.coordinator.residency.holdings import Holdings
@@ -49,6 +50,11 @@ class Table:
     def none_resident(self) -> bytearray:
         """For sessions that are to read as if nothing were."""
         return bytearray(len(self.resident))
+
+    @functools.cached_property
+    def disk_bytes(self) -> int:
+        """What all of it takes on nodes' disks where compressing does not make it smaller."""
+        return int(most_disk_bytes(self.lengths).sum())
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""

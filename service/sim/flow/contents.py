@@ -21,21 +21,33 @@ MODES = {"none": NONE, "uniform": UNIFORM, "cooperative": COOPERATIVE, "lru": LR
 
 
 class Contents:
-    def __init__(self, sizes: Floats, names: Mapping[str, int], jobs: int) -> None:
+    def __init__(self, sizes: Floats, names: Mapping[str, int], jobs: int, disk: Floats | None = None) -> None:
+        """`sizes`: bytes of records; `disk`: what all of each takes in a cache. None: as much."""
         self._names = names
+        self.disk_bytes_each = np.ones_like(sizes) if disk is None else disk / sizes  # of a byte of records
         self.sizes = sizes
         self.mode: Ints = np.zeros(len(sizes), np.int64)
         self.allocated = np.zeros(len(sizes))
         self.resident = np.zeros(len(sizes))
         self.effective = np.zeros(jobs)
 
-    def apply(self, allocations: Mapping[str, Allocation], dataset_of: Ints) -> None:
-        """What is over an allocation goes at once, drawn at random. `dataset_of`: each job's."""
+    def apply(self, allocations: Mapping[str, Allocation], dataset_of: Ints, spare_bytes: float = 0.0) -> None:
+        """What is over an allocation goes at once, drawn at random.
+
+        Args:
+          dataset_of: each job's.
+          spare_bytes: of the cache; what has no allocation stays as far as others do not fill it.
+        """
         mode, allocated = np.zeros_like(self.mode), np.zeros_like(self.allocated)
         for name, allocation in allocations.items():
             at = self._names[name]
-            mode[at], allocated[at] = MODES[allocation.mode], allocation.cache_bytes
+            mode[at], allocated[at] = MODES[allocation.mode], allocation.cache_bytes / self.disk_bytes_each[at]
         kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
+        if spare_bytes:
+            others = (mode == NONE) & (self.resident > 0)
+            there = float((self.resident * self.disk_bytes_each)[others].sum())
+            room = max(0.0, spare_bytes - float((kept * self.disk_bytes_each).sum()))
+            kept = np.where(others, self.resident * min(1.0, room / there if there else 1.0), kept)
         left = np.divide(kept, self.resident, out=np.ones_like(kept), where=self.resident > 0)
         if (left < 1).any():
             self.effective *= left[dataset_of]

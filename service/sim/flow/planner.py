@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import repeat
+
 import numpy as np
 
 from tfquiver import errors
@@ -16,18 +19,31 @@ from tfquiver.service.coordinator.policies.interface import (
 )
 from tfquiver.service.sim.flow.contents import Contents
 from tfquiver.service.sim.flow.jobs import Jobs
+from tfquiver.service.sim.flow.probing import Probing
 from tfquiver.service.sim.flow.rates import Rates
 from tfquiver.service.sim.flow.sharing import Floats, alone_from_store
-from tfquiver.service.sim.flow.workload import Cluster, Workload
+from tfquiver.service.sim.flow.sight import Meters, Sight, two_chunks_bytes
+from tfquiver.service.sim.flow.workload import Cluster, Stored, Workload
 
 _CHUNKS = 2
 
 
 class Planner:
-    def __init__(self, policy: Policy, workload: Workload, cluster: Cluster, jobs: Jobs, contents: Contents) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        workload: Workload,
+        cluster: Cluster,
+        jobs: Jobs,
+        contents: Contents,
+        sight: Sight,
+        probing: Probing,
+    ) -> None:
         self._policy, self._cluster, self._jobs, self._contents = policy, cluster, jobs, contents
+        self._sight, self.meters, self._probing = sight, Meters(jobs), probing
         self._names = tuple(workload.datasets)
-        self._sizes = tuple(workload.datasets.values())
+        self._sizes = tuple(workload.disk_bytes(name) for name in self._names)
+        self._two_chunks = tuple(map(self._cooperative_bytes, self._names, self._sizes, repeat(workload.stored)))
         self._known = frozenset(self._names)
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
         self._last = Plan()
@@ -39,10 +55,12 @@ class Planner:
 
     def plan(self, now: float, rates: Rates, hits: Floats) -> None:
         """Asks the policy, and does what it says. Raises InvalidArgumentError: that cannot be."""
-        self._last = plan = self._policy.plan(self._view(rates, hits), now)
+        view = self._measured_view(now) if self._sight.measured else self._view(rates, hits)
+        self._last = plan = self._policy.plan(view, now)
         self._check(plan)
         self.plans += 1
-        self._contents.apply(plan.allocations, self._jobs.dataset)
+        spare_bytes = self._cluster.cache_bytes if self._sight.measured else 0.0
+        self._contents.apply(plan.allocations, self._jobs.dataset, spare_bytes)
         self.promised[:] = 0.0
         for name, bytes_per_s in plan.remote_bytes_per_s.items():
             self.promised[self._numbers[name]] = bytes_per_s
@@ -70,14 +88,27 @@ class Planner:
         known = None if limit == np.inf else limit
         return ClusterView(self._cluster.cache_bytes, known, datasets, shown, self._cluster.accelerators)
 
+    def _measured_view(self, now: float) -> ClusterView:
+        jobs = self._jobs
+        lately = np.flatnonzero(now - jobs.ended_s < self._sight.gone_s)  # perhaps between two epochs
+        numbers = np.union1d(jobs.running, lately)
+        shown = tuple(self.meters.shown(number, now, self._probing.result(number)) for number in numbers.tolist())
+        datasets = tuple(self._dataset(number) for number in np.unique(jobs.dataset[numbers]).tolist())
+        return ClusterView(self._cluster.cache_bytes, None, datasets, shown)
+
+    def _cooperative_bytes(self, name: str, size: int, stored: Mapping[str, Stored]) -> int:
+        if self._sight.measured:
+            return two_chunks_bytes(size, stored[name].shards if name in stored else None)
+        return _CHUNKS * min(CYCLIC_BYTES, int(CYCLIC_SHARE * size))
+
     def _dataset(self, number: int) -> DatasetView:
-        name, size, resident_bytes = self._names[number], self._sizes[number], int(self._contents.resident[number])
+        contents, name, size = self._contents, self._names[number], self._sizes[number]
+        resident_bytes = min(size, int(contents.resident[number] * contents.disk_bytes_each[number]))
         now = self._last.allocations.get(name, Allocation())
         shown = self._shown.get(number)
         if shown is not None and shown.resident_bytes == resident_bytes and shown.now == now:
             return shown
-        two_chunks = _CHUNKS * min(CYCLIC_BYTES, int(CYCLIC_SHARE * size))
-        made = DatasetView(name, size, two_chunks, now, resident_bytes=resident_bytes)
+        made = DatasetView(name, size, self._two_chunks[number], now, resident_bytes=resident_bytes)
         self._shown[number] = made
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
 
@@ -10,6 +11,11 @@ class Shipping:
     def __init__(self, policy: str) -> None:
         """Raises InvalidArgumentError: there is no such policy."""
         self._planner = Planner(policy)
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """The last of them, oldest first."""
+        return list(self._planner.history)
 
     def plan(self, view: ClusterView, now: float) -> Plan:
         return self._planner.replan(view, now).plan

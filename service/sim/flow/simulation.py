@@ -22,8 +22,10 @@ from tfquiver.service.sim.flow.jobs import Jobs, Queue
 from tfquiver.service.sim.flow.lru_window import LruWindow
 from tfquiver.service.sim.flow.outcome import Outcome, Sample
 from tfquiver.service.sim.flow.planner import Planner
+from tfquiver.service.sim.flow.probing import TICK_S, Probing
 from tfquiver.service.sim.flow.rates import Rates, rates
 from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.flow.sight import SIGHTS, Sight
 from tfquiver.service.sim.flow.workload import Cluster, Workload
 
 _ROUNDING = 1e-9
@@ -37,6 +39,7 @@ def simulate(
     *,
     replan_s: float = 600.0,
     least_gap_s: float = 0.0,
+    sight: Sight = SIGHTS["all"],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
     """Until the last job has ended.
@@ -44,18 +47,19 @@ def simulate(
     Args:
       replan_s: the policy is asked so often, and whenever a job has begun or ended,
       least_gap_s: but not sooner than this after the last time.
+      sight: what it is shown; what is measured `replan_s` after the last time, and when a job is seen to have ended.
       progress: told how many jobs have ended.
 
     Raises:
       InvalidArgumentError: the policy's plan cannot be.
     """
-    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, progress).run()
+    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, sight, progress).run()
 
 
 class _Simulation:
     def __init__(
         self, workload: Workload, cluster: Cluster, policy: Policy, scheduler: Scheduler,
-        replan_s: float, least_gap_s: float, progress: Callable[[int], None],
+        replan_s: float, least_gap_s: float, sight: Sight, progress: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._engine, self._cluster, self._progress = Engine(), cluster, progress
         self._replan_s, self._least_gap_s, self._round_s = replan_s, least_gap_s, scheduler.round_s
@@ -64,14 +68,18 @@ class _Simulation:
         names = {name: number for number, name in enumerate(workload.datasets)}
         shared = len(set(jobs.dataset.tolist())) < len(jobs.dataset)
         self._shared = shared
-        self._contents = Contents(sizes, names, len(jobs.all))
+        disk = np.array([workload.disk_bytes(name) for name in workload.datasets], np.float64)
+        self._contents = Contents(sizes, names, len(jobs.all), disk)
         self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
+        self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
         self._queue = Queue(jobs, scheduler, self._capacity)
-        self._planner = Planner(policy, workload, cluster, jobs, self._contents)
+        self._planner = Planner(policy, workload, cluster, jobs, self._contents, sight, self._probing)
+        self._sight = sight
         self._rates = Rates(np.zeros(0), np.zeros(0))
         self._settled_at = self._planned_at = -inf
         self._due = self._to_plan = self._to_round = False
+        self._looks = 0  # at who is to be probed
         self._flows = 0  # how often rates were made; who waits for an end of older ones, waits in vain
         self._left = len(jobs.all)
         self._read_bytes = self._store_bytes = 0.0
@@ -99,10 +107,36 @@ class _Simulation:
         self._decide_soon()
 
     def _replan(self) -> None:
+        if self._sight.measured:
+            left_s = self._planned_at + self._replan_s - self._engine.now
+            if left_s > 0:  # it has been asked meanwhile
+                self._engine.after(left_s, self._replan)
+                return
+        self._plan_now()
+        self._engine.after(self._replan_s, self._replan)
+
+    def _plan_now(self) -> None:
         self._settle()
         self._to_plan = True
         self._decide_soon()
-        self._engine.after(self._replan_s, self._replan)
+
+    def _probe_in(self, seconds: float) -> None:
+        """And no more when it was to be before."""
+        self._looks += 1
+        self._engine.after(seconds, partial(self._probe, self._looks))
+
+    def _probe(self, look: int) -> None:
+        if look != self._looks:
+            return
+        self._settle()
+        now = self._engine.now
+        could = {number: self._planner.meters.measured(number, now) for number in self._jobs.running.tolist()}
+        ideals = {number: one.ideal_bytes_per_s for number, one in could.items() if one is not None}
+        changed, measured = self._probing.tick(now, ideals)
+        self._to_plan |= measured
+        if changed or measured:
+            self._decide_soon()
+        self._probe_in(self._probing.next_tick_s())
 
     def _next_round(self) -> None:
         self._settle()
@@ -133,6 +167,8 @@ class _Simulation:
         begun = np.setdiff1d(jobs.running, before)
         self._contents.begin_epoch(begun, jobs.dataset[begun])
         self._to_plan |= bool(begun.size)
+        if begun.size and self._sight.measured:
+            self._probe_in(TICK_S)
         planned = self._to_plan and now >= self._planned_at + self._least_gap_s
         if planned:
             self._to_plan, self._planned_at = False, now
@@ -152,8 +188,11 @@ class _Simulation:
 
     def _pool_bytes(self) -> float:
         """What all data sets under LRU have together."""
-        planned = self._contents.mode != LRU
-        return self._cluster.cache_bytes - float(self._contents.allocated[planned].sum())
+        contents, planned = self._contents, self._contents.mode != LRU
+        left_bytes = self._cluster.cache_bytes - float((contents.allocated * contents.disk_bytes_each)[planned].sum())
+        if planned.all():
+            return left_bytes
+        return left_bytes / float(contents.disk_bytes_each[~planned].mean())  # of records
 
     def _hits(self) -> Floats:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
@@ -172,6 +211,8 @@ class _Simulation:
         jobs, running = self._jobs, self._jobs.running
         datasets = jobs.dataset[running]
         cooperative = self._contents.mode[datasets] == COOPERATIVE
+        missing = self._probing.missing[running]
+        hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
         promised = self._planner.promised[running]
         limit = self._cluster.remote_bytes_per_s
         return rates(jobs.ideal[running], hits, promised, limit, datasets, cooperative)
@@ -184,12 +225,16 @@ class _Simulation:
         jobs, running = self._jobs, self._jobs.running
         if passed_s <= 0 or not running.size:
             return
+        if self._sight.measured:
+            self._planner.meters.read(now - passed_s, now, self._rates.read)
+            self._probing.account(passed_s, self._rates.read * passed_s, self._hits())
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
         self._read_bytes += float(read.sum())
         self._store_bytes += float(fetched.sum())
         jobs.served_s[running] += passed_s
-        self._contents.advance(running, datasets, fetched, self._shared)
+        kept = np.where(self._probing.missing[running], 0.0, fetched)
+        self._contents.advance(running, datasets, kept, self._shared)
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
         jobs.done[running] += read
         epochs = jobs.done[running] / jobs.size[running] + _ROUNDING
@@ -214,7 +259,10 @@ class _Simulation:
         # Whoever reads on, reads on as before until all is decided anew, at this same moment.
         self._rates = Rates(self._rates.read[~over], self._rates.fetched[~over])
         self._left -= int(ended.size)
-        self._to_plan = True
+        if self._sight.measured:
+            self._engine.after(self._sight.gone_s, self._plan_now)
+        else:
+            self._to_plan = True
         self._progress(len(jobs.all) - self._left)
 
     def _sample(self) -> None:

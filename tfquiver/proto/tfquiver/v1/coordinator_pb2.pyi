@@ -1931,6 +1931,7 @@ class ListSessionsRequest(_message.Message):
     OPEN_ONLY_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     UNREAD_ONLY_FIELD_NUMBER: _builtins.int
+    WITHIN_MS_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """empty: any"""
     label: _builtins.str
@@ -1943,6 +1944,8 @@ class ListSessionsRequest(_message.Message):
     early, and the newest of each key when it has ended and not all of it is known to be delivered (unless the trainer
     itself says what it was delivered, or a reader that came late would be given nothing).
     """
+    within_ms: _builtins.int
+    """Only those that somebody reads, or has asked for or left within so long; 0: any."""
     def __init__(
         self,
         *,
@@ -1951,10 +1954,11 @@ class ListSessionsRequest(_message.Message):
         open_only: _builtins.bool = ...,
         limit: _builtins.int = ...,
         unread_only: _builtins.bool = ...,
+        within_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "session_key", b"session_key", "unread_only", b"unread_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "session_key", b"session_key", "unread_only", b"unread_only", "within_ms", b"within_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2007,6 +2011,11 @@ class SessionInfo(_message.Message):
     STEP_MS_FIELD_NUMBER: _builtins.int
     BETWEEN_MS_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
+    IDEAL_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    READ_BYTES_FIELD_NUMBER: _builtins.int
+    HIT_BYTES_FIELD_NUMBER: _builtins.int
+    MISSED_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -2041,6 +2050,17 @@ class SessionInfo(_message.Message):
     between_ms: _builtins.float
     accelerators: _builtins.int
     """0: nobody reports"""
+    ideal_bytes_per_s: _builtins.int
+    """What plans take it to read where data is never waited for: an upper bound, until it has been seen to read from a cache."""
+    read_bytes: _builtins.int
+    """By its job over this data set, in all its sessions: raw TFRecord bytes since the coordinator first heard of the two. Also
+    when nobody reads any more. Falls to 0 when the coordinator restarts, or has heard nothing of them for an hour; unset: no
+    reader has told anything. Handed out from the cache, and from the store: those in readers' buffers count already.
+    """
+    hit_bytes: _builtins.int
+    missed_bytes: _builtins.int
+    disk_bytes: _builtins.int
+    """what all of the data set takes on nodes' disks, not compressed; 0: not known now"""
     def __init__(
         self,
         *,
@@ -2067,17 +2087,30 @@ class SessionInfo(_message.Message):
         step_ms: _builtins.float | None = ...,
         between_ms: _builtins.float | None = ...,
         accelerators: _builtins.int = ...,
+        ideal_bytes_per_s: _builtins.int | None = ...,
+        read_bytes: _builtins.int | None = ...,
+        hit_bytes: _builtins.int | None = ...,
+        missed_bytes: _builtins.int | None = ...,
+        disk_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_share", b"hit_share", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_share", b"_hit_share", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "ended", b"ended", "epoch", b"epoch", "hit_share", b"hit_share", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missing_leases", b"missing_leases", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
     _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015
     _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
     _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__hit_bytes: _TypeAlias = _typing.Literal["hit_bytes"]  # noqa: Y015
+    _WhichOneofArgType__hit_bytes: _TypeAlias = _typing.Literal["_hit_bytes", b"_hit_bytes"]  # noqa: Y015
     _WhichOneofReturnType__hit_share: _TypeAlias = _typing.Literal["hit_share"]  # noqa: Y015
     _WhichOneofArgType__hit_share: _TypeAlias = _typing.Literal["_hit_share", b"_hit_share"]  # noqa: Y015
+    _WhichOneofReturnType__ideal_bytes_per_s: _TypeAlias = _typing.Literal["ideal_bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__ideal_bytes_per_s: _TypeAlias = _typing.Literal["_ideal_bytes_per_s", b"_ideal_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__missed_bytes: _TypeAlias = _typing.Literal["missed_bytes"]  # noqa: Y015
+    _WhichOneofArgType__missed_bytes: _TypeAlias = _typing.Literal["_missed_bytes", b"_missed_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
+    _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015
     _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
     _WhichOneofArgType__stall_share: _TypeAlias = _typing.Literal["_stall_share", b"_stall_share"]  # noqa: Y015
     _WhichOneofReturnType__step_ms: _TypeAlias = _typing.Literal["step_ms"]  # noqa: Y015
@@ -2087,7 +2120,15 @@ class SessionInfo(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_bytes) -> _WhichOneofReturnType__hit_bytes | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_share) -> _WhichOneofReturnType__hit_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ideal_bytes_per_s) -> _WhichOneofReturnType__ideal_bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__missed_bytes) -> _WhichOneofReturnType__missed_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_bytes) -> _WhichOneofReturnType__read_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stall_share) -> _WhichOneofReturnType__stall_share | None: ...
     @_typing.overload

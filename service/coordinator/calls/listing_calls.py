@@ -1,0 +1,97 @@
+"""The call that tells of sessions, and of what their jobs have measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.wire.rpc import caller, handled
+
+DEFAULT_LIST_LIMIT = 1000
+MOST_TOLD = 2**32 - 1
+_MOST = 2**63
+
+
+class ListingCalls(Callers):
+    @handled
+    async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
+        checks.between("within_ms", request.within_ms, 0, 2**53)
+        reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
+        sessions = self._coordinator.sessions
+        for session in reversed(sessions.of_key(request.session_key) if request.session_key else list(sessions)):
+            if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
+                break
+            if (
+                (not request.label or request.label in session.labels)
+                and not (request.open_only and session.ended)
+                and (not request.unread_only or _unread(session, sessions))
+                and (not request.within_ms or _used_within(session, sessions, request.within_ms / 1000))
+                and (not self._named or ownership.has_claimed(who, session.session_key))
+            ):
+                reply.sessions.append(self._info(session))
+        return reply
+
+    def _info(self, session: Session) -> pb2.SessionInfo:
+        coordinator = self._coordinator
+        info = pb2.SessionInfo(
+            session_id=session.session_id,
+            session_key=session.session_key,
+            digest_id=session.digest_id,
+            job=session.job,
+            epoch=session.epoch,
+            shards=session.shards,
+            acked=session.acked_shards,
+            leased=session.leased_shards,
+            readers=len(session.readers),
+            ended=session.ended,
+            shortfall=session.shortfall,
+            reread=session.counters.reread,
+            resident_leases=session.counters.resident_leases,
+            missing_leases=session.counters.missing_leases,
+            left_early=session.counters.left_early,
+            taken_over=session.taken_over,
+            idle_ms=int(1000 * coordinator.sessions.idle_s(session)),
+        )
+        if session.digest_id in coordinator.residency:
+            info.disk_bytes = coordinator.residency.table(session.digest_id).disk_bytes
+        self._add_measured(info, session)
+        return info
+
+    def _add_measured(self, info: pb2.SessionInfo, session: Session) -> None:
+        coordinator, meters = self._coordinator, self._coordinator.meters
+        if (totals := meters.totals(session.reads)) is not None:
+            info.read_bytes, info.hit_bytes, info.missed_bytes = (
+                totals.size_bytes,
+                totals.hit_bytes,
+                totals.missed_bytes,
+            )
+        if not session.readers:
+            return
+        steps = coordinator.step_meters.of(session.reads)
+        if steps is not None:
+            info.accelerators = min(steps.accelerators, MOST_TOLD)
+            if steps.step_s is not None:
+                info.step_ms = 1000 * steps.step_s
+            if steps.between_s is not None:
+                info.between_ms = 1000 * steps.between_s
+        measured = meters.measured(session)
+        if measured is None:
+            return
+        info.bytes_per_s, info.stall_share = int(measured.bytes_per_s), measured.stall_share
+        if measured.hit_share is not None:
+            info.hit_share = measured.hit_share
+        if could := could_read(measured, coordinator.probes.result(*session.reads), steps):
+            info.ideal_bytes_per_s = int(min(could, _MOST))
+
+
+def _unread(session: Session, sessions: Sessions) -> bool:
+    return session.left_early or (session.left_short and sessions.is_newest(session))
+
+
+def _used_within(session: Session, sessions: Sessions, seconds: float) -> bool:
+    return bool(session.readers) or sessions.idle_s(session) <= seconds

@@ -1,0 +1,153 @@
+"""What is recorded of a cluster's jobs can be simulated: jobs by when they came and went, and what they read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.service.sim.flow import files
+from tfquiver.service.sim.flow.recorded import as_now
+from tfquiver.service.sim.flow.recording import GONE_S, Recorder
+from tfquiver.service.sim.flow.seen import Dataset, Seen
+
+MB = 10**6
+IMAGES, TEXT = (
+    Dataset("aa" * 32, "images", 100 * MB, 104 * MB, 50, 1000),
+    Dataset("bb" * 32, "text", 30 * MB, 0, 15, 300),
+)
+
+
+def reads(job: str, dataset: Dataset, read_bytes: int, missed_bytes: int = 0, **more: Any) -> Seen:
+    return Seen(job, dataset, True, 0.0, read_bytes, missed_bytes, **more)
+
+
+def away(job: str, dataset: Dataset, read_bytes: int, idle_s: float) -> Seen:
+    return Seen(job, dataset, False, idle_s, read_bytes)
+
+
+def recorded(recorder: Recorder, **more: Any) -> Any:
+    return files.scenario(json.loads(json.dumps(recorder.scenario(50 * MB, **more))))
+
+
+def test_a_job_that_comes_and_goes() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    recorder.poll(10.0, [reads("a", IMAGES, 2 * MB, 1 * MB, ideal_bytes_per_s=8e6)])
+    recorder.poll(40.0, [reads("a", IMAGES, 190 * MB, 90 * MB, ideal_bytes_per_s=6e6)])
+    recorder.poll(45.0, [away("a", IMAGES, 200 * MB, 3.0)])
+    recorder.poll(42.0 + GONE_S, [])
+    made = recorded(recorder)
+    (job,) = made.trace.jobs
+    assert (job.name, job.dataset, job.submit_s, job.ideal_bytes_per_s) == ("a", "images", 10.0, 6e6)
+    assert job.total_bytes == pytest.approx(200 * MB)
+    assert (job.recorded.read_bytes, job.recorded.ended_s, job.recorded.began_before) == (200 * MB, 42.0, False)
+    assert made.trace.stored["images"].disk_bytes == 104 * MB
+    assert (made.cluster.cache_bytes, made.sees) == (50 * MB, "measured")
+
+
+def test_between_two_epochs_it_is_the_same_job_and_after_that_another() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    recorder.poll(1.0, [reads("a", IMAGES, 100)])
+    recorder.poll(2.0, [away("a", IMAGES, 500, 0.5)])
+    recorder.poll(20.0, [reads("a", IMAGES, 900)])
+    recorder.poll(100.0, [])
+    recorder.poll(200.0, [reads("a", IMAGES, 1000)])
+    first, second = recorded(recorder).trace.jobs
+    assert [first.recorded.read_bytes, second.recorded.read_bytes] == [900, 100], "each byte once"
+    assert [first.name, second.name] == ["a", "a (2)"]
+    assert (first.recorded.ended_s, second.recorded.ended_s) == (20.0, None)
+
+
+def test_one_that_came_and_went_between_two_polls() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [away("b", TEXT, 700, 100.0)])
+    recorder.poll(10.0, [away("a", TEXT, 500, 0.25), away("b", TEXT, 700, 110.0)])
+    recorder.poll(11.0, [away("a", TEXT, 600, 1.25)])
+    (job,) = recorded(recorder).trace.jobs
+    assert (job.name, job.submit_s, job.recorded.read_bytes) == ("a", 0.0, 600)
+
+
+def test_of_what_read_before_only_the_rest_is_recorded() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [reads("a", TEXT, 10**9), away("b", TEXT, 10**9, 600.0)])
+    recorder.poll(5.0, [reads("a", TEXT, 10**9 + 70), reads("b", TEXT, 10**9 + 7)])
+    a, b = recorded(recorder).trace.jobs
+    assert (a.recorded.read_bytes, a.recorded.began_before) == (70, True)
+    assert (b.recorded.read_bytes, b.recorded.began_before) == (7, False), "what it read an hour ago is not new"
+
+
+def test_a_coordinator_that_restarts_counts_from_0() -> None:
+    recorder = Recorder()
+    for at, total in enumerate([0, 100, 300, 20, 50]):
+        recorder.poll(float(at), [reads("a", TEXT, total)])
+    assert recorded(recorder).trace.jobs[0].recorded.read_bytes == 300 + 50
+
+
+def test_the_store_is_as_fast_as_it_was_while_a_job_waited() -> None:
+    recorder = Recorder()
+    for at in range(61):
+        waits = 20 < at <= 45
+        missed = (at if at < 20 else 20 + 3 * (at - 20)) * MB
+        recorder.poll(float(at), [reads("a", IMAGES, missed, missed, stall_share=0.9 if waits else 0.0)])
+    assert recorded(recorder).cluster.remote_bytes_per_s == pytest.approx(3e6, rel=0.01)
+
+
+def test_nobody_is_named_who_does_not_want_to_be() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    recorder.poll(1.0, [reads("secret", IMAGES, 5), reads("other", TEXT, 5)])
+    text = json.dumps(recorder.scenario(0, anonymous=True))
+    assert "secret" not in text and "images" not in text and IMAGES.digest not in text
+    assert [job.name for job in recorded(recorder, anonymous=True).trace.jobs] == ["job", "job (2)"]
+
+
+def test_while_nothing_was_read_there_is_no_trace() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [reads("a", IMAGES, 0)])
+    assert recorded(recorder).trace is None
+    assert recorder.silent == 1
+
+
+def test_those_that_read_now() -> None:
+    told = [reads("a", IMAGES, 5, ideal_bytes_per_s=2e6), reads("b", TEXT, 5), away("c", TEXT, 5, 1.0)]
+    made = as_now(told, 3.0)
+    assert [(job.name, job.ideal_bytes_per_s, job.total_bytes) for job in made.jobs] == [
+        ("a", 2e6, 300 * MB),
+        ("b", 2e6, 90 * MB),
+    ]
+    with pytest.raises(errors.NotFoundError, match="no job reads now"):
+        as_now(told[2:], 3.0)
+    with pytest.raises(errors.NotFoundError, match="ask again"):
+        as_now(told[1:2], 3.0)
+
+
+counts = st.one_of(st.integers(0, 1000), st.integers(0, 2**64 - 1))
+rates = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
+datasets = st.builds(
+    Dataset, st.sampled_from(["aa", "bb", "cc"]), st.sampled_from(["", "x", "x (2)", "\x1b[31m" * 99]), counts, counts,
+    counts, counts,
+)  # fmt: skip
+seen = st.builds(
+    Seen, st.sampled_from(["a", "b", "a (2)", "", "long" * 99]), datasets, st.booleans(), st.floats(), counts, counts,
+    rates, st.floats(), st.floats(),
+)  # fmt: skip
+polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4)), max_size=6)
+
+
+@given(polls, st.integers(-1, 2**64), st.booleans())
+def test_whatever_is_told_can_be_read_again(
+    told: list[tuple[float, list[Seen]]], cache_bytes: int, anonymous: bool
+) -> None:
+    recorder, now = Recorder(), 0.0
+    for after_s, every in told:
+        now += after_s
+        recorder.poll(now, every)
+        made = json.loads(json.dumps(recorder.scenario(cache_bytes, anonymous), allow_nan=False))
+        jobs = files.scenario(made).trace
+        assert (jobs is None) == (recorder.jobs == recorder.silent)
