@@ -6,7 +6,7 @@ read anyway is counted here, as it is handed out, and ends the miss when it is e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ class Probes:
         self._clock, self._meters, self._probed = clock, meters, probed
         self._schedule = ProbeSchedule()
         self._extra_bytes: dict[Reading, int] = {}
+        self._passed: dict[Reading, bytearray] = {}  # of who misses: a byte a shard
         self._until: dict[Reading, tuple[int, float]] = {}  # who misses: until so much is extra, or it is so late
 
     @property
@@ -64,6 +65,15 @@ class Probes:
             "caching_is_wasted": found.caching_is_wasted,
             "extra_store_bytes": found.extra_store_bytes,
         }
+
+    def again(self, job: str, digest_id: bytes, shards: Sequence[int], of: int) -> list[int]:
+        """Those of `shards` that the job has been leased past the cache before, in this probe: had they been kept then,
+        as those of others are, they would be there. `of`: so many shards the data set has."""
+        passed = self._passed.setdefault((job, digest_id), bytearray(of))
+        found = [shard for shard in shards if passed[shard]]
+        for shard in shards:
+            passed[shard] = 1
+        return found
 
     def leased(self, job: str, digest_id: bytes, cached_bytes: int) -> None:
         """So much was to be had from the cache, and was leased past it."""
@@ -118,4 +128,5 @@ class Probes:
 
     def _normal(self, key: Reading) -> None:
         self._until.pop(key, None)
+        self._passed.pop(key, None)
         self._probed.discard(key)

@@ -104,3 +104,11 @@ def test_what_missing_may_cost_ends_it_even_between_two_ticks() -> None:
     assert world.probed
     world.probes.leased(*KEY, 199 * MB)
     assert world.probed == set(), "2 % of 10 GB"
+
+
+def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB, epoch_bytes=10**10).run(6.0)
+    assert world.probes.again(*KEY, [1, 2], 5) == []
+    assert world.probes.again(*KEY, [2, 3], 5) == [2]
+    world.probes.leased(*KEY, 199 * MB)
+    assert world.probes.again(*KEY, [2, 3], 5) == []
