@@ -50,6 +50,10 @@ class Probes:
     def measured(self, job: str, digest_id: bytes) -> Measured | None:
         return self._meters.measured_of((job, digest_id))
 
+    def extra_bytes(self, job: str, digest_id: bytes) -> int:
+        """What its probes have cost the store."""
+        return self._extra_bytes.get((job, digest_id), 0)
+
     def told(self, job: str, digest_id: bytes, unix_s: float) -> dict[str, Any]:
         """For people: what was measured, if anything, and why it is not now. `unix_s`: of our clock's zero."""
         found, why = self.result(job, digest_id), self._schedule.waits_for(job, digest_id.hex())
@@ -100,7 +104,7 @@ class Probes:
                 dataset=key[1].hex(),
                 totals=meter.totals,
                 wants_cache=key[1] in wanting,
-                extra_store_bytes=self._extra_bytes.get(key, 0),
+                extra_store_bytes=self.extra_bytes(*key),
                 buffer_bytes=reading[key].leased_bytes,
                 expected_bytes=reading[key].epoch_bytes,
                 ideal_bytes_per_s=measured.ideal_bytes_per_s,
