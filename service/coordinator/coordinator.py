@@ -20,7 +20,7 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cluster_view import ClusterViews
+from tfquiver.service.coordinator.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -220,10 +220,15 @@ class Coordinator:
         await self._log.synced()
 
     def read_past_cache(self, session_id: str, table: Table, shards: Sequence[int]) -> None:
-        """What a job that is probed was leased; of that, what was cached would not have cost the store anything."""
+        """What a job that is probed was leased; of that, what was cached would not have cost the store anything, nor
+        would, as far as there is room, what it has read before and was not kept then."""
         session = self.sessions.session(session_id)
         cached_bytes = sum(int(table.lengths[shard]) for shard in shards if table.resident[shard])
-        self.probes.leased(*session.reads, cached_bytes)
+        again = self.probes.again(*session.reads, shards, session.shards)
+        setting = self.caching.placement.setting(session.digest_id)
+        room = allocation_of(setting, table.disk_bytes).cache_bytes / max(1, table.disk_bytes)
+        not_kept_bytes = room * sum(int(table.lengths[shard]) for shard in again if not table.resident[shard])
+        self.probes.leased(*session.reads, cached_bytes + int(not_kept_bytes))
 
     # Inside.
 

@@ -6,7 +6,7 @@ read anyway is counted here, as it is handed out, and ends the miss when it is e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -50,6 +50,7 @@ class Probes:
         self._step_meters = StepMeters(clock, meters) if step_meters is None else step_meters
         self._schedule = ProbeSchedule()
         self._extra_bytes: dict[Reading, int] = {}
+        self._passed: dict[Reading, bytearray] = {}  # of who misses: a byte a shard
         self._until: dict[Reading, tuple[int, float]] = {}  # who misses: until so much is extra, or it is so late
 
     @property
@@ -64,6 +65,10 @@ class Probes:
 
     def steps(self, job: str, digest_id: bytes) -> Steps | None:
         return self._step_meters.of((job, digest_id))
+
+    def extra_bytes(self, job: str, digest_id: bytes) -> int:
+        """What its probes have cost the store."""
+        return self._extra_bytes.get((job, digest_id), 0)
 
     def told(self, job: str, digest_id: bytes, unix_s: float) -> dict[str, Any]:
         """For people: what was measured, if anything, and why it is not now. `unix_s`: of our clock's zero."""
@@ -80,6 +85,15 @@ class Probes:
             "caching_is_wasted": found.caching_is_wasted,
             "extra_store_bytes": found.extra_store_bytes,
         }
+
+    def again(self, job: str, digest_id: bytes, shards: Sequence[int], of: int) -> list[int]:
+        """Those of `shards` that the job has been leased past the cache before, in this probe: had they been kept then,
+        as those of others are, they would be there. `of`: so many shards the data set has."""
+        passed = self._passed.setdefault((job, digest_id), bytearray(of))
+        found = [shard for shard in shards if passed[shard]]
+        for shard in shards:
+            passed[shard] = 1
+        return found
 
     def leased(self, job: str, digest_id: bytes, cached_bytes: int) -> None:
         """So much was to be had from the cache, and was leased past it."""
@@ -119,7 +133,7 @@ class Probes:
                 dataset=key[1].hex(),
                 totals=meter.totals,
                 wants_cache=key[1] in wanting,
-                extra_store_bytes=self._extra_bytes.get(key, 0),
+                extra_store_bytes=self.extra_bytes(*key),
                 buffer_bytes=reading[key].leased_bytes,
                 batch_records=self._batch_records(key),
                 expected_bytes=reading[key].epoch_bytes,
@@ -153,4 +167,5 @@ class Probes:
 
     def _normal(self, key: Reading) -> None:
         self._until.pop(key, None)
+        self._passed.pop(key, None)
         self._probed.discard(key)

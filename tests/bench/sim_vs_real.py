@@ -77,13 +77,13 @@ FULL = Scale(
     ),
 )
 QUICK = Scale(
-    {"few": 96, "many": 320},
-    1.8e6,
+    {"few": 192, "many": 576},
+    3.0e6,
     (
-        Job("few-1", "few", 0.0, 4, 0.9e6),
-        Job("many-1", "many", 3.0, 1, 0.9e6),
-        Job("few-2", "few", 9.0, 3, 0.9e6),
-        Job("many-2", "many", 5.0, 1, 0.9e6),
+        Job("few-1", "few", 0.0, 2, 0.95e6),
+        Job("many-1", "many", 2.0, 1, 1.4e6),
+        Job("few-2", "few", 14.0, 1, 0.95e6),
+        Job("many-2", "many", 16.0, 1, 1.8e6),
     ),
     quick=True,
 )

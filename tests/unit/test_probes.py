@@ -124,3 +124,11 @@ def test_a_mini_batch_is_what_the_job_says() -> None:
 
     assert would_cost(256 * 1000) - would_cost(128 * 1000) == pytest.approx(100 * 128 * 1000 * 1000, rel=0.01)
     assert would_cost(0) == would_cost(32), "that is what is taken where nobody says"
+
+
+def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() -> None:
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB, epoch_bytes=10**10).run(6.0)
+    assert world.probes.again(*KEY, [1, 2], 5) == []
+    assert world.probes.again(*KEY, [2, 3], 5) == [2]
+    world.probes.leased(*KEY, 199 * MB)
+    assert world.probes.again(*KEY, [2, 3], 5) == []

@@ -94,7 +94,7 @@ def test_the_store_is_as_fast_as_it_was_while_a_job_waited() -> None:
     for at in range(61):
         waits = 20 < at <= 45
         missed = (at if at < 20 else 20 + 3 * (at - 20)) * MB
-        recorder.poll(float(at), [reads("a", IMAGES, missed, missed, stall_share=0.9 if waits else 0.0)])
+        recorder.poll(float(at), [reads("a", IMAGES, at, at, stall_share=0.9 if waits else 0.0)], missed)
     assert recorded(recorder).cluster.remote_bytes_per_s == pytest.approx(3e6, rel=0.01)
 
 
@@ -135,19 +135,19 @@ datasets = st.builds(
 )  # fmt: skip
 seen = st.builds(
     Seen, st.sampled_from(["a", "b", "a (2)", "", "long" * 99]), datasets, st.booleans(), st.floats(), counts, counts,
-    rates, st.floats(), st.floats(),
+    rates, st.floats(),
 )  # fmt: skip
-polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4)), max_size=6)
+polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4), st.none() | counts), max_size=6)
 
 
 @given(polls, st.integers(-1, 2**64), st.booleans())
 def test_whatever_is_told_can_be_read_again(
-    told: list[tuple[float, list[Seen]]], cache_bytes: int, anonymous: bool
+    told: list[tuple[float, list[Seen], int | None]], cache_bytes: int, anonymous: bool
 ) -> None:
     recorder, now = Recorder(), 0.0
-    for after_s, every in told:
+    for after_s, every, store_bytes in told:
         now += after_s
-        recorder.poll(now, every)
+        recorder.poll(now, every, store_bytes)
         made = json.loads(json.dumps(recorder.scenario(cache_bytes, anonymous), allow_nan=False))
         jobs = files.scenario(made).trace
         assert (jobs is None) == (recorder.jobs == recorder.silent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import time
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,13 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.sim.flow.files import Scenario
 from tfquiver.service.sim.flow.recorded import as_now
 from tfquiver.service.sim.flow.recording import GONE_S, REPLAN_S
-from tfquiver.service.sim.flow.seen import Seen
 from tfquiver.service.sim.flow.workload import Cluster, Workload
 from tfquiver.trust.plain_text import shortened
 from tfquiver.wire import addresses, rpc
 
 EPOCHS = 10.0
 _POLICY = "benefit"
-_WAITS = 0.5  # of its time: the store gives no more
+_WATCHED_S = 5.0
 
 
 def meant(arguments: argparse.Namespace) -> str:
@@ -65,7 +64,7 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
     with rpc.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
-    workload, store = as_now(cluster.seen, each_epochs), store_bytes_per_s(cluster.seen)
+    workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
     assumed = f"assumed: {each_epochs:g} epochs each from now on, an empty cache; " + (
         f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
         if store < inf
@@ -75,8 +74,13 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
     return Scenario(own, (_POLICY,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
 
 
-def store_bytes_per_s(seen: Sequence[Seen]) -> float:
-    """What comes from the store, if anybody waits for more."""
-    reading = [one for one in seen if one.reads]
-    given = sum(one.missed_bytes_per_s for one in reading)
-    return given if given >= 1 and any(one.stall_share >= _WAITS for one in reading) else inf
+def _store_bytes_per_s(cluster: reading_jobs.Cluster, token: str) -> float:
+    """What comes from the store, if anybody waits for more. Takes a few seconds then."""
+    if not cluster.waits:
+        return inf
+    began, before = time.monotonic(), reading_jobs.store_bytes(cluster.nodes, token)
+    time.sleep(_WATCHED_S)
+    after = reading_jobs.store_bytes(cluster.nodes, token)
+    if before is None or after is None or after <= before:
+        return inf
+    return (after - before) / (time.monotonic() - began)

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.service.sim.flow.recording import WAITS
 from tfquiver.service.sim.flow.seen import Dataset, Seen
+from tfquiver.wire import rpc
 
+_NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 20_000  # as many as a coordinator keeps; a reply holds them
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    cache_bytes: int  # of all nodes
+    nodes: tuple[types_pb2.NodeInfo, ...]
     seen: tuple[Seen, ...]
+
+    @property
+    def cache_bytes(self) -> int:
+        return sum(node.quota_bytes for node in self.nodes)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a job waits for data most of its time."""
+        return any(one.reads and one.stall_share >= WAITS for one in self.seen)
 
 
 class Asking:
@@ -37,10 +51,26 @@ class Asking:
             self._datasets = {one.digest_id: one for one in listed}
             self._seen = {info.digest_id for info in sessions} | self._datasets.keys()
         nodes = self._call(self._stub.ListNodes, coordinator_pb2.ListNodesRequest()).nodes
-        return Cluster(sum(node.quota_bytes for node in nodes), tuple(merged(sessions, self._datasets)))
+        return Cluster(tuple(nodes), tuple(merged(sessions, self._datasets)))
 
     def _call(self, method: Any, request: Any) -> Any:
         return calls.ask(method, request, self._token, self._whom)
+
+
+def store_bytes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> int | None:
+    """What they have read from the store since each began; None: not all have answered."""
+    total = 0
+    for at in range(0, len(nodes), _NODES_AT_ONCE):
+        with ExitStack() as stack:
+            questions: list[calls.Asked] = []
+            for node in nodes[at : at + _NODES_AT_ONCE]:
+                stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
+                questions.append((stub.Status, node_pb2.StatusRequest(), f"node {node.node_id}"))
+            for reply in calls.ask_all(questions, token):
+                if isinstance(reply, errors.TfquiverError):
+                    return None
+                total += reply.store_bytes
+    return total
 
 
 def merged(sessions: Iterable[Any], datasets: Mapping[bytes, types_pb2.Dataset]) -> list[Seen]:
@@ -66,5 +96,4 @@ def _seen(job: str, dataset: types_pb2.Dataset, infos: list[Any]) -> Seen:
         max(info.missed_bytes for info in infos),
         float(ideals[0]) if ideals else None,
         max(info.stall_share for info in infos),
-        max(info.bytes_per_s * (1 - info.hit_share) for info in infos),
     )  # fmt: skip

@@ -70,7 +70,9 @@ class Contents:
             total = brought[datasets]
             by_others = np.divide(total - fetched, total, out=np.zeros_like(total), where=total > 0)
             left = np.divide(self.sizes - resident, absent, out=np.ones_like(absent), where=absent > 0)[datasets]
-            planned = (self.mode[datasets] == UNIFORM) & (by_others > 0)
+            mode = self.mode[datasets]
+            apart = (mode == COOPERATIVE) & (fetched == 0)  # one that takes no part finds what the others bring in
+            planned = ((mode == UNIFORM) | apart) & (by_others > 0)
             grown = 1 - (1 - self.effective[jobs]) * left**by_others
             self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
         self.resident = resident

@@ -12,7 +12,7 @@ from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Sto
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.sharing import Bools, Floats
+from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
 
 TICK_S = 1.0  # as often as readers report
 _IDLE_TICK_S = 30.0  # while nobody is probed, and nobody is new
@@ -32,24 +32,32 @@ class Probing:
         self._extra, self._most_extra = np.zeros(count), np.full(count, np.inf)
         self._until_s = np.full(count, np.inf)
         self._rate = np.zeros(count)
+        # Read past the cache, in this probe: in this epoch, and in those before, of which this one reads again.
+        self._passed, self._passed_before = np.zeros(count), np.zeros(count)
 
     def result(self, number: int) -> ProbeResult | None:
         job = self._jobs.all[number]
         return self._schedule.results.get((job.name, job.dataset))
 
-    def account(self, passed_s: float, read: Floats, hits: Floats) -> None:
-        """Of the running jobs: what each has read, and the part that was to be had from the cache."""
+    def account(self, passed_s: float, read: Floats, hits: Floats, room: Floats) -> None:
+        """Of the running jobs: what each has read, the part that was to be had from the cache, and the part of its data
+        set for which there is room: what it has read before would be there, had it been kept."""
         running = self._jobs.running
         bypass = self.missing[running]
         found = np.where(bypass, 0.0, read * hits)
         self._read[running] += read
         self._hit[running] += found
         self._missed[running] += read - found
-        self._extra[running] += np.where(bypass, read * hits, 0.0)
+        again = (1 - hits) * room * np.minimum(1.0, self._passed_before[running] / self._jobs.size[running])
+        self._extra[running] += np.where(bypass, read * (hits + again), 0.0)
+        self._passed[running] = np.where(bypass, self._passed[running] + read, 0.0)
         self._elapsed_s[running] += passed_s
         ideal = self._jobs.ideal[running] * passed_s
         self._waited_s[running] += np.where(read < ideal * 0.999, passed_s, 0.0)
         self._rate[running] = read / passed_s
+
+    def begin_epoch(self, numbers: Ints) -> None:
+        self._passed_before[numbers] = self._passed[numbers]
 
     def tick(self, now: float, ideals: dict[int, float | None]) -> tuple[bool, bool]:
         """Whether somebody misses from now on, or does not any more; and whether something was measured.
@@ -59,6 +67,7 @@ class Probing:
         """
         over = self.missing & ((self._extra >= self._most_extra) | (now >= self._until_s))
         self.missing &= ~over
+        self._passed_before[~self.missing] = 0.0
         changed = bool(over.any())
         before = dict(self._schedule.results)
         for order in self._schedule.tick(now, [self._measurement(*one) for one in ideals.items()], StoreLoad()):

@@ -16,6 +16,7 @@ from tfquiver.service.sim.flow.seen import Dataset, Seen, Visit
 from tfquiver.service.sim.flow.store_rate import StoreRate
 from tfquiver.service.sim.flow.trace_files import MOST_S, trace_json
 
+WAITS = 0.5  # of its time: the store gives no more
 GONE_S = 30.0  # as coordinator/cluster_view.py has it
 MOST_JOBS = 100_000  # the ones that begin after so many are not recorded
 _MOST_TOLD = 2 * MOST_JOBS
@@ -48,20 +49,23 @@ class Recorder:
     def reading(self) -> int:
         return len(self._open)
 
-    def poll(self, now_s: float, told: Iterable[Seen]) -> None:
-        """`now_s`: since the recording began, never falls. `told`: at most one of each job and data set; all that read
-        now, or have within `GONE_S`."""
+    def poll(self, now_s: float, told: Iterable[Seen], store_bytes: int | None = None) -> None:
+        """
+        Args:
+          now_s: since the recording began, never falls.
+          told: at most one of each job and data set; all that read now, or have within `GONE_S`.
+          store_bytes: what all nodes have read from the store; None: they were not asked.
+        """
         now_s = min(max(now_s, 0.0), MOST_S)
         every = {(seen.job, seen.dataset.digest): seen for seen in told}
-        missed_bytes = 0
         for key, seen in every.items():
-            missed_bytes += self._take(key, seen, now_s)
+            self._take(key, seen, now_s)
         for key, visit in list(self._open.items()):
             if now_s - visit.seen_s >= GONE_S:
                 visit.ended_s = visit.seen_s
                 del self._open[key]
-        waiting = any(seen.reads and seen.stall_share >= 0.5 for seen in every.values())
-        self._store.add(now_s, missed_bytes, waiting)
+        waiting = any(seen.reads and seen.stall_share >= WAITS for seen in every.values())
+        self._store.add(now_s, store_bytes, waiting)
         for key, seen in every.items():
             self._told.pop(key, None)
             self._told[key] = seen
@@ -83,13 +87,12 @@ class Recorder:
             made["trace"] = trace_json(workload(visits, self._datasets, anonymous))
         return made
 
-    def _take(self, key: Key, seen: Seen, now_s: float) -> int:
-        """Returns what it has taken from the store since it was told of last."""
+    def _take(self, key: Key, seen: Seen, now_s: float) -> None:
         visit, before = self._open.get(key), self._told.get(key)
         if visit is None:
             visit = self._begun(key, seen, before, now_s)
             if visit is None:
-                return 0
+                return
         self._datasets[key[1]] = _known(seen.dataset, self._datasets.get(key[1]))
         read, missed = (
             _grown(getattr(seen, name), getattr(visit.last, name)) for name in ("read_bytes", "missed_bytes")
@@ -100,7 +103,6 @@ class Recorder:
         visit.seen_s = now_s if seen.reads else max(visit.seen_s, now_s - max(seen.idle_s, 0.0))
         if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < _MOST_BYTES_PER_S:
             visit.ideal_bytes_per_s = seen.ideal_bytes_per_s
-        return missed
 
     def _begun(self, key: Key, seen: Seen, before: Seen | None, now_s: float) -> Visit | None:
         """A job that reads, or has begun and ended since the last poll."""

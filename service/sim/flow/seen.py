@@ -27,7 +27,6 @@ class Seen:
     missed_bytes: int = 0
     ideal_bytes_per_s: float | None = None
     stall_share: float = 0.0  # of the readers' time, lately
-    missed_bytes_per_s: float = 0.0  # lately
 
 
 @dataclass(slots=True)

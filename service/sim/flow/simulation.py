@@ -227,7 +227,8 @@ class _Simulation:
             return
         if self._sight.measured:
             self._planner.meters.read(now - passed_s, now, self._rates.read)
-            self._probing.account(passed_s, self._rates.read * passed_s, self._hits())
+            room = self._contents.allocated[jobs.dataset[running]] / jobs.size[running]
+            self._probing.account(passed_s, self._rates.read * passed_s, self._hits(), np.minimum(1.0, room))
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
         self._read_bytes += float(read.sum())
@@ -242,6 +243,7 @@ class _Simulation:
         exact = running[(epochs - np.floor(epochs)) < 2 * _ROUNDING]
         jobs.done[exact] = np.round(jobs.done[exact] / jobs.size[exact]) * jobs.size[exact]
         self._contents.begin_epoch(ended, jobs.dataset[ended])
+        self._probing.begin_epoch(ended)
         jobs.pace()
         if (self._contents.mode == LRU).any():
             self._window.read(now, jobs.done, jobs.parts, running, self._pool_bytes())

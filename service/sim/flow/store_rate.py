@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-WINDOW_S = 20.0  # readers report once a second, and some of them late
+WINDOW_S = 20.0
+_MOST_BYTES_PER_S = 1e15
 
 
 class StoreRate:
@@ -11,19 +12,18 @@ class StoreRate:
 
     def __init__(self) -> None:
         self.bytes_per_s: float | None = None
-        self._began_s = self._last_s = 0.0
-        self._bytes = 0
+        self._began: tuple[float, int] | None = None
 
-    def add(self, now_s: float, missed_bytes: int, waiting: bool) -> None:
-        """So much has come since the last call."""
-        if not waiting or now_s < self._last_s:
-            self._began_s, self._bytes = now_s, 0
-        else:
-            self._bytes += missed_bytes
-        self._last_s = now_s
-        passed_s = now_s - self._began_s
-        if passed_s >= WINDOW_S:
-            rate = min(self._bytes / passed_s, 1e15)
-            if rate >= 1:
-                self.bytes_per_s = max(rate, self.bytes_per_s or 0.0)
-            self._began_s, self._bytes = now_s, 0
+    def add(self, now_s: float, total_bytes: int | None, waiting: bool) -> None:
+        """`total_bytes`: that have ever come, by counters that begin at 0 again now and then; None: not asked."""
+        if not waiting:
+            self._began = None
+        elif total_bytes is not None:
+            if self._began is None or total_bytes < self._began[1]:
+                self._began = now_s, total_bytes
+            began_s, had_bytes = self._began
+            if now_s - began_s >= WINDOW_S:
+                rate = min((total_bytes - had_bytes) / (now_s - began_s), _MOST_BYTES_PER_S)
+                if rate >= 1:
+                    self.bytes_per_s = max(rate, self.bytes_per_s or 0.0)
+                self._began = now_s, total_bytes
