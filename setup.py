@@ -1,8 +1,8 @@
 """Puts the op into the package; everything else about the package is in pyproject.toml.
 
-With TFQUIVER_OP_LIBRARIES=DIR: the libraries in DIR, which `python -m tfquiver.ops.build` made (.ci/package). Without
-it, where TensorFlow can be imported (`--no-build-isolation`): compiled for that. Else none: the op is compiled where it
-is first used (ops/own_build.py).
+With TFQUIVER_OP_LIBRARIES=DIR: the libraries in DIR, which `python -m tfquiver.ops.library.build` made (.ci/package).
+Without it, where TensorFlow can be imported (`--no-build-isolation`): compiled for that. Else none: the op is compiled
+where it is first used (ops/library/own_build.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BuildOp(build_ext):
         lib = ROOT / "ops" / "lib" if self.inplace else Path(self.build_lib) / "tfquiver" / "ops" / "lib"
         if not BROUGHT:
             sys.path.insert(0, str(ROOT))
-            from tfquiver.ops import build, tensorflows
+            from tfquiver.ops.library import build, tensorflows
 
             build.build([tensorflows.installed()], lib)
             return

@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras import Sequential, layers
 
 import tfquiver
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 RECORDS = 2000
 FEATURES = {"id": tf.io.FixedLenFeature([], tf.int64), "x": tf.io.FixedLenFeature([4], tf.float32)}

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.client.steps import step as step
-    from tfquiver.content.cutting import CutPolicy as CutPolicy
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
     from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
     from tfquiver.dataset_arguments.option_groups import Reading as Reading
     from tfquiver.dataset_arguments.orders import Deterministic as Deterministic
     from tfquiver.dataset_arguments.orders import Replay as Replay
     from tfquiver.dataset_arguments.orders import Shuffled as Shuffled
+    from tfquiver.scanning.cutting import CutPolicy as CutPolicy
 
 _HOMES = {
     "Connection": "tfquiver.dataset_arguments.option_groups",
-    "CutPolicy": "tfquiver.content.cutting",
+    "CutPolicy": "tfquiver.scanning.cutting",
     "Deterministic": "tfquiver.dataset_arguments.orders",
     "FirstUse": "tfquiver.dataset_arguments.option_groups",
     "Reading": "tfquiver.dataset_arguments.option_groups",

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 from tfquiver import errors
-from tfquiver.trust.plain_text import shortened
+from tfquiver.plain_text import shortened
 
 _MOST_BYTES = (1 << 60) - 1
 _UNITS = {"": 1, "B": 1, "kB": 1000}  # kB is what we print

@@ -20,7 +20,6 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -30,13 +29,14 @@ from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.probes import Probes
+from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
 from tfquiver.service.coordinator.probing.meters import JobMeters
+from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.probing.step_meters import StepMeters
 from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.reading import Reading
-from tfquiver.service.coordinator.replanning import OFF, Replanning
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -16,7 +16,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content import tfrecord
+from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import proto_wire
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"

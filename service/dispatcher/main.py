@@ -32,7 +32,7 @@ from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
-    from tfquiver.ops.loader import Library
+    from tfquiver.ops.library.loader import Library
 
 FLAGS = flags.FLAGS
 
@@ -100,7 +100,7 @@ async def serve() -> None:
     with _sole_owner(work_dir):
         free_port_or_refuse(FLAGS.port)
         journal_repair.repair(work_dir)
-        from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
+        from tfquiver.ops.library import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
         token = own_token.read_token(FLAGS.auth_token_file)

@@ -16,6 +16,7 @@ from tfquiver import errors
 from tfquiver.daemon.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.node.coordinator.callers import Callers
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
@@ -23,8 +24,8 @@ from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.disk import codec
-from tfquiver.service.node.disk.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.kept_totals import KeptTotals
 from tfquiver.service.node.memory.hot import HotSet
@@ -34,7 +35,7 @@ from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.service.node.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.servicer import NodeServicer
@@ -42,7 +43,6 @@ from tfquiver.service.node.shards.clear import clear
 from tfquiver.service.node.shards.placer import Placer
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.node.shards.warming import Warming
-from tfquiver.trust.callers import Callers
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
 from tfquiver.wire import addresses, rpc

@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from tfquiver.trust import plain_text
+from tfquiver import plain_text
 from tfquiver.version import VERSION
 
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")

@@ -17,8 +17,8 @@ from typing import Any
 from absl import app, flags, logging
 
 from tfquiver import errors
+from tfquiver.plain_text import plain
 from tfquiver.service.startup import server_flags
-from tfquiver.trust.plain_text import plain
 from tfquiver.wire import addresses
 
 _PR_SET_PDEATHSIG = 1

@@ -17,7 +17,7 @@ from tfquiver.service.startup import serving
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
-    from tfquiver.ops.loader import Library
+    from tfquiver.ops.library.loader import Library
 
 _STOP_S = 2.0
 

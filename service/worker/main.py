@@ -22,7 +22,7 @@ from tfquiver.service.worker import node_watch
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
-    from tfquiver.ops.loader import Library
+    from tfquiver.ops.library.loader import Library
 
 FLAGS = flags.FLAGS
 
@@ -101,7 +101,7 @@ async def serve() -> None:
         await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
         if FLAGS.node_dir:
             place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
-        from tfquiver.ops import loader  # imports TensorFlow: after everything that can refuse quickly
+        from tfquiver.ops.library import loader  # imports TensorFlow: after everything that can refuse quickly
 
         library = loader.load()
         place.loaded(library)

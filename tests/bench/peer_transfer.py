@@ -30,9 +30,9 @@ from pathlib import Path
 from tests.bench.bars import Bar, finish
 from tests.support import records
 from tests.support.store_node import StoreNode, build
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory import sealed_memory
 from tfquiver.service.node.peers.peers import PeerClient

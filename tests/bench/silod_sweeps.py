@@ -32,8 +32,8 @@ from tfquiver.service.coordinator.schedulers import registry as schedulers
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome, bound
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.traces import DATASETS, MB, TB, TraceShape, generate
-from tfquiver.service.sim.flow.workload import Cluster, Pacing, SimJob, Workload
+from tfquiver.service.sim.workloads.traces import DATASETS, MB, TB, TraceShape, generate
+from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
 CACHE_BYTES_A_GPU, STORE_BYTES_PER_S_A_GPU = 2 * TB // 8, 10 * MB
 FULL = TraceShape(400, weeks=4.0, load=1.25)

@@ -28,7 +28,7 @@ from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome, bound
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.workload import Cluster, SimJob, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
 
 MB, TB = 10**6, 2**40
 CLUSTER = Cluster(accelerators=8, cache_bytes=2 * TB, remote_bytes_per_s=200 * MB)

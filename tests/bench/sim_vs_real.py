@@ -35,12 +35,12 @@ from tests.support.cluster import die_with_parent
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.registry import DEFAULT
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
-from tfquiver.service.sim.flow import files
-from tfquiver.service.sim.flow.recording import GONE_S, REPLAN_S
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.service.sim.workloads import files
+from tfquiver.service.sim.workloads.recording import GONE_S, REPLAN_S
+from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
 
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 4080, 16, 32, 4
 CACHE_SHARE = 0.3

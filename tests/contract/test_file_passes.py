@@ -13,9 +13,9 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import build, write_files
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.scanning import streams
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.file_passes import FilePasses
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore

@@ -15,11 +15,11 @@ from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.store_node import StoreNode, is_shard, write_files
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.scanning import listing
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
 from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.stores.gcs import GcsStore

@@ -16,10 +16,10 @@ from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors
 from tfquiver.content import rendezvous
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning import listing
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore

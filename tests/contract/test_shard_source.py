@@ -19,10 +19,10 @@ from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator
 from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_files
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.memory.ready_shard import SEALED_MEMORY
 from tfquiver.service.node.memory.verified import VerifiedShard

@@ -11,7 +11,7 @@ from tests.support.cluster import Server, wait_until
 from tests.support.disks import ext4
 from tests.support.privileges import needs_disks
 from tests.support.store_node import write_files
-from tfquiver.content.cutting import CutPolicy
+from tfquiver.scanning.cutting import CutPolicy
 
 NODE_TIMEOUT_MS = 1000
 

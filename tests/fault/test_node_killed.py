@@ -14,7 +14,7 @@ import pytest
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
-from tfquiver.content.cutting import CutPolicy
+from tfquiver.scanning.cutting import CutPolicy
 
 SMALL = CutPolicy(1_000, 4_000, 16_000)
 RECORDS = 2000

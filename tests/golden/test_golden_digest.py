@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.golden.make_digest import HERE, digest_of_files, payloads
 from tests.support.records import stream
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import listing_key
 
 

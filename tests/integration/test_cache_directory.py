@@ -21,7 +21,7 @@ from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.daemon import daemon
 from tfquiver.daemon.node_endpoint import NodeEndpoint
-from tfquiver.service.node.disk.directory import CacheDirectory
+from tfquiver.service.node.directory import CacheDirectory
 
 NODE = "tfquiver.service.node.main"
 

@@ -14,8 +14,8 @@ import pytest
 from tests.support import node_calls, rotating
 from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.cutting import CutPolicy
 
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 400

@@ -14,11 +14,11 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import status
 from tfquiver.cli.main import main
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.registering.listed import listed
 from tfquiver.registering.registration import Registrar
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
 
 QUOTA_BYTES = 2 << 20
 # An entry takes a page at least: 800 shards of 100 bytes are larger on disk than the quota.

@@ -14,8 +14,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tests.support.reader_client import ReaderClient
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.durable.log_file import ROOM_BYTES, LogFile, framed
 
 pytestmark = needs_mounts

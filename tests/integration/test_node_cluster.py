@@ -15,7 +15,7 @@ import pytest
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
-from tfquiver.content.cutting import CutPolicy
+from tfquiver.scanning.cutting import CutPolicy
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
 

@@ -24,9 +24,9 @@ from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.wire import reader_frames as frames
 from tfquiver.wire import rpc
 

@@ -19,8 +19,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.cli import status
 from tfquiver.cli.main import main
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore

@@ -18,15 +18,15 @@ from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
-from tfquiver.cli import reading_jobs
-from tfquiver.content.cutting import CutPolicy
+from tfquiver.cli.simulating import reading_jobs
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import expand
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.calls import dataset_calls
 from tfquiver.service.coordinator.datasets import visible
 from tfquiver.service.coordinator.options import CoordinatorOptions

@@ -6,7 +6,7 @@ import subprocess
 
 import tensorflow as tf
 
-from tfquiver.ops import build, loader, tensorflows
+from tfquiver.ops.library import build, loader, tensorflows
 
 
 def test_loads_for_this_tensorflow() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.ops import build, loader, own_build, tensorflows
+from tfquiver.ops.library import build, loader, own_build, tensorflows
 
 COMPILER = """
 import shutil, sys, time
@@ -32,7 +32,7 @@ else:
 USE = """
 import sys
 from pathlib import Path
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 library = loader._load(Path(sys.argv[1]))
 assert library.build_info()
 print(library.path)
@@ -134,7 +134,7 @@ def test_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tfquiver.ops.build", f"--tensorflow={tmp_path}", f"--lib_dir={tmp_path}"]
+    command = [sys.executable, "-m", "tfquiver.ops.library.build", f"--tensorflow={tmp_path}", f"--lib_dir={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"tfquiver.ops.build: {tmp_path}: not one unpacked wheel of TensorFlow\n"
+    assert done.stderr == f"tfquiver.ops.library.build: {tmp_path}: not one unpacked wheel of TensorFlow\n"

@@ -21,7 +21,7 @@ from tensorflow.python.eager import cancellation
 from tests.ops.conftest import MakeNode, numbered
 from tests.support.op_source import OpSource, records_of
 from tests.support.scripted_node import ERROR, frame
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 SHARDS = numbered(20, 50)
 ALL = Counter(itertools.chain(*SHARDS))
@@ -143,7 +143,7 @@ import tensorflow as tf
 import tfquiver
 from tests.ops.test_service import distributed
 from tests.support.op_source import OpSource
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 loader.load().set_endpoint("", sys.argv[1])
 head = tf.data.experimental.service.DispatchServer()

@@ -18,7 +18,7 @@ from tensorflow.python.eager import cancellation
 from tests.ops.conftest import MakeNode, numbered
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.scripted_node import ERROR, OPENED, SHARD, Connection, ScriptedNode, frame, text
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 SHARDS = numbered(20, 50)
 ALL = Counter(itertools.chain(*SHARDS))

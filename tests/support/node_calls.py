@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfquiver import stores
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -18,6 +16,8 @@ from tfquiver.proto.tfquiver.v1 import (
     types_pb2,
 )
 from tfquiver.scanning import listing
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores import ObjectStore
 from tfquiver.wire import rpc
 

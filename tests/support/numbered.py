@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tfquiver.content import tfrecord
+from tfquiver.scanning import tfrecord
 
 _NUMBER = struct.Struct("<Q")
 Numbers = npt.NDArray[np.int64]

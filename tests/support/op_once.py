@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.support.scripted_node import DIGEST_ID
 from tfquiver.client.tf_source import OnceDataset, TaggedSource
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 
 def tag(shard: int, index: int, last: bool) -> int:

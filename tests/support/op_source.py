@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from tests.support.scripted_node import DIGEST_ID
-from tfquiver.ops import loader
+from tfquiver.ops.library import loader
 
 
 class OpSource(dataset_ops.DatasetSource):

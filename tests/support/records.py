@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import google_crc32c
 
 from tfquiver import errors
-from tfquiver.content import tfrecord
-from tfquiver.content.cutting import CutPolicy
+from tfquiver.scanning import tfrecord
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_cut import CutShard, cut_blocks
 from tfquiver.stores import ObjectInfo
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tests.support import records
 from tfquiver import stores
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.service.node.datasets.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec

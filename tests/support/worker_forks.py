@@ -242,7 +242,7 @@ def _serve() -> None:
     from tensorflow.core.protobuf import service_config_pb2
 
     import tfquiver.service.startup.tf_server
-    from tfquiver.ops import loader
+    from tfquiver.ops.library import loader
 
     assert tf and service_config_pb2 and tfquiver.service.startup.tf_server
     loader.load()

@@ -10,7 +10,7 @@ from tfquiver.service.coordinator.policies.interface import Allocation, ClusterV
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.workload import Cluster, SimJob, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
 
 SIZE = 1_000_000
 EPOCH_S = 600.0

@@ -11,12 +11,12 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.order.block_order import BlockOrder
+from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.sessions.wish import Wish
 
 GRACE_S = 10.0
 

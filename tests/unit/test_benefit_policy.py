@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
+from tfquiver.service.coordinator.performance.demand import demands
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
-from tfquiver.service.coordinator.policies.demand import demands
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.trust import callers
-from tfquiver.trust.callers import Callers
+from tfquiver.service.node.coordinator import callers
+from tfquiver.service.node.coordinator.callers import Callers
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 from tfquiver.trust.tokens import hash_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.records import SMALL_SHARDS, cut, stream
 from tfquiver import errors
-from tfquiver.content.cutting import SHARD_LIMIT_BYTES, CutPolicy, Cutter
+from tfquiver.scanning.cutting import SHARD_LIMIT_BYTES, CutPolicy, Cutter
 
 
 def payloads_of(seed: int, count: int, longest: int = 200) -> list[bytes]:

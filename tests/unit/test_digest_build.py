@@ -12,11 +12,10 @@ import pytest
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, length_header, stream
 from tfquiver import errors
-from tfquiver.content import tfrecord
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning import digest_build, listing, tfrecord
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
 
 PAYLOADS = [(hashlib.sha512(bytes([i % 256, i // 256])).digest() * 3)[: i % 180] for i in range(600)]

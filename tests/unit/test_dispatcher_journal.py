@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.content import tfrecord
+from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader, proto_wire
 from tfquiver.service.dispatcher.journal_reader import (
     CreateIteration,

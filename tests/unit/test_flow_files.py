@@ -10,7 +10,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cli.main import main
-from tfquiver.service.sim.flow import files, traces
+from tfquiver.service.sim.workloads import files, traces
 
 
 def good() -> dict[str, Any]:

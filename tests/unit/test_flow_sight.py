@@ -9,11 +9,11 @@ import pytest
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome
-from tfquiver.service.sim.flow.recording import GONE_S
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS, two_chunks_bytes
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.service.sim.workloads.recording import GONE_S
+from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
 
 SIZE, EPOCH_S = 1_000_000, 100.0
 SPEED = SIZE / EPOCH_S

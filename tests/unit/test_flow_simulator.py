@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.schedulers import registry as schedulers
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import bound
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.flow.workload import Cluster, Pacing, SimJob, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
 ROUNDING = 1e-6
 

@@ -40,7 +40,7 @@ def test_importing_does_not_import_tensorflow(module: str) -> None:
             "import tfquiver.service.coordinator.order.sampler",
             "do not import one another",
         ),
-        ("tfquiver/errors.py", "import tfquiver.content.tfrecord", "Imports point down"),
+        ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),
         ("service/coordinator/datasets/registry.py", "import tfquiver.stores", "Only nodes read"),
     ],
 )

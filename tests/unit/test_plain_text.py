@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfquiver.plain_text import of_error, plain
 from tfquiver.service.startup.serving import PlainFormatter
-from tfquiver.trust.plain_text import of_error, plain
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from tfquiver.clock import ManualClock
-from tfquiver.content import tfrecord
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.sim.flow import files
-from tfquiver.service.sim.flow.recorded import as_now
-from tfquiver.service.sim.flow.recording import GONE_S, Recorder
-from tfquiver.service.sim.flow.seen import Dataset, Seen
+from tfquiver.service.sim.workloads import files
+from tfquiver.service.sim.workloads.recorded import as_now
+from tfquiver.service.sim.workloads.recording import GONE_S, Recorder
+from tfquiver.service.sim.workloads.seen import Dataset, Seen
 
 MB = 10**6
 IMAGES, TEXT = (

@@ -18,8 +18,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.order import schemes
 from tfquiver.service.coordinator.order.deterministic import Deterministic
+from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.sessions.session import Reader, Session
-from tfquiver.service.coordinator.sessions.wish import Wish
 
 SHARDS = 600
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.policies.demand import demands, expected_rates
+from tfquiver.service.coordinator.performance.demand import demands, expected_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.max_min_fair import MaxMinFairPolicy
 from tfquiver.service.coordinator.policies.silod_greedy import SilodGreedyPolicy

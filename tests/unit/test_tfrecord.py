@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.records import length_header, stream
 from tfquiver import errors
-from tfquiver.content import tfrecord
+from tfquiver.scanning import tfrecord
 
 
 def scan_all(chunks: list[bytes], **known: int) -> tuple[bytes, list[tuple[int, int]]]:

@@ -1,4 +1,4 @@
-"""The `tfquiver` command: one module for each command.
+"""The `tfquiver` command: one module for each command (those that simulate in `simulating`).
 
 Called by people. Asks running services, and prints; never imports TensorFlow, and keeps no state.
 """

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.cli import cache_setting
 from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.trust import own_token, plain_text
+from tfquiver.trust import own_token
 from tfquiver.wire import rpc
 
 CALL_S = 5.0

@@ -12,11 +12,10 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.cli import cache_setting, calls
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6

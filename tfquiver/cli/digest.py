@@ -22,20 +22,19 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.plain_text import shortened
 from tfquiver.registering.listed import listed
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.sizes import parse_bytes
 from tfquiver.stores.access.resolved import place_of
-from tfquiver.trust import plain_text
-from tfquiver.trust.plain_text import shortened
 
 _MANY = 10
 _MOST_WORKERS = 1024

@@ -14,8 +14,8 @@ from rich.filesize import decimal
 from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
 from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.trust.plain_text import plain
 from tfquiver.wire import rpc
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and

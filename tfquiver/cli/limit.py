@@ -7,11 +7,10 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver import errors, sizes
+from tfquiver import errors, plain_text, sizes
 from tfquiver.cli import calls
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 
 _NONE = "none"

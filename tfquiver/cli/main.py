@@ -7,26 +7,11 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from tfquiver import errors
-from tfquiver.cli import (
-    clear,
-    dataset,
-    digest,
-    explain,
-    limit,
-    plan,
-    policy,
-    sim,
-    status,
-    stop,
-    token,
-    trace,
-    up,
-    warm,
-)
+from tfquiver import errors, plain_text
+from tfquiver.cli import clear, dataset, digest, explain, limit, policy, status, stop, token, up, warm
+from tfquiver.cli.simulating import plan, sim, trace
 from tfquiver.daemon.service_name import VARIABLE
 from tfquiver.demo import run as demo
-from tfquiver.trust import plain_text
 from tfquiver.version import VERSION
 
 _ABOUT = f"""A cache for training data that many jobs share.

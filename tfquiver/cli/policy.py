@@ -7,8 +7,8 @@ from typing import Any
 
 from tfquiver.cli import calls
 from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.trust.plain_text import plain
 from tfquiver.wire import rpc
 
 _ABOUT = """Says which policy decides how much cache each data set gets that nobody has set; with a name, that one does

@@ -14,6 +14,7 @@ from tfquiver.cli import calls, cold, status_view, words
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_view import saved
 from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -21,7 +22,6 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.trust.plain_text import shortened
 from tfquiver.wire import rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor

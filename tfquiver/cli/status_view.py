@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
+from tfquiver import plain_text
 from tfquiver.cli import calls, words, workers_view
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.words import count, job, short, size
-from tfquiver.trust import plain_text
 
 _NODES_LEGEND = (
     "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. store: "

@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.daemon import service_name
 from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
-from tfquiver.trust import plain_text
 from tfquiver.wire import rpc
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tfquiver import errors, sizes
+from tfquiver import errors, plain_text, sizes
 from tfquiver.daemon import service_name
 from tfquiver.local_cluster import plan, ports, whole_cluster
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.trust import plain_text
 
 _MOST_WORKERS = 64
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfquiver.trust import plain_text
+from tfquiver import plain_text
 from tfquiver.wire import addresses
 
 _UNNAMED = re.compile(r"job-([0-9a-f]{12}) \1[0-9a-f]{20}-([^:]+)(?::.*)?")

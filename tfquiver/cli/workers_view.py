@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfquiver.trust.plain_text import plain
+from tfquiver.plain_text import plain
 
 _SILENT_MS = 10_000  # two questions that it did not answer, and a busy machine
 _GIVEN_UP_MS = 600_000

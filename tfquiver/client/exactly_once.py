@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfquiver.ops.loader import Library
+    from tfquiver.ops.library.loader import Library
 
 Transform = Callable[[Any], Any]
 _ORDERS = {  # of SourceOptions
@@ -42,7 +42,7 @@ class DeliveryStats:
 
 def delivery_stats() -> DeliveryStats:
     """Counters of this process's `exactly_once` data sets. Raises ImportError when there is no op library."""
-    from tfquiver.ops import loader
+    from tfquiver.ops.library import loader
 
     return DeliveryStats(*loader.load().delivery_stats())
 
@@ -83,7 +83,7 @@ def deliver(
     """
     import tensorflow as tf
 
-    from tfquiver.ops import loader
+    from tfquiver.ops.library import loader
 
     origin = Origin.of(dataset)
     if not origin.endpoint:

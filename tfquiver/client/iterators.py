@@ -17,7 +17,7 @@ def iterators_stopped() -> Iterator[None]:
 
     Raises ImportError when there is no op library.
     """
-    from tfquiver.ops import loader
+    from tfquiver.ops.library import loader
 
     library = loader.load()
     library.stop_all()

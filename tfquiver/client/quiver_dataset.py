@@ -102,7 +102,7 @@ def dataset(
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described, accesses = describe(source, first_use, options.files)
 
-    from tfquiver.ops import loader  # imports TensorFlow
+    from tfquiver.ops.library import loader  # imports TensorFlow
 
     library = loader.load()
     endpoint_name, control, coordinator, node_id = "", None, service, ""

@@ -43,7 +43,7 @@ def tell(found: Callable[[str, NodeEndpoint], None], closed: Callable[[], None])
 
 
 class SetEndpoint(Protocol):
-    """The op library's way to be told endpoints (tfquiver.ops.loader.Library)."""
+    """The op library's way to be told endpoints (tfquiver.ops.library.loader.Library)."""
 
     def set_endpoint(self, name: str, socket_path: str) -> None: ...
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.daemon.node_endpoint import read_endpoint
-from tfquiver.trust.plain_text import shortened
+from tfquiver.plain_text import shortened
 from tfquiver.wire import addresses
 
 VARIABLE = "TFQUIVER_SERVICE"

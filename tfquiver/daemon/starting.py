@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import tfquiver
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.daemon import log_file, store_environment
-from tfquiver.trust import plain_text
 
 LOG = Path("log", "node.log")
 POLL_S = 0.05

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields
 
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds, size
+from tfquiver.scanning.cutting import CutPolicy
 
 _MAX_HOLD_BACK = 1 << 31
 

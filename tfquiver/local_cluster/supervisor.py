@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, plain_text
 from tfquiver.daemon.up_file import Ports
 from tfquiver.local_cluster import plan, ports
 from tfquiver.local_cluster.plan import ServerPlan, Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.server_process import ServerProcess
-from tfquiver.trust import plain_text
 
 _LONGEST = 6000  # a path may have 4096 characters
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.listed import accesses_of, listed
 from tfquiver.registering.registration import Registrar
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import Source
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.access.resolved import Access, place_of
 
 _MAX_NAME = 64

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from tfquiver.content import tfrecord
-from tfquiver.content.cutting import CutPolicy, Cutter
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import streams
+from tfquiver.scanning import streams, tfrecord
+from tfquiver.scanning.cutting import CutPolicy, Cutter
 from tfquiver.stores import ObjectStore
 
 

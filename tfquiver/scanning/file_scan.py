@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import streams
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_cut import cut_file
 from tfquiver.scanning.scan_journal import Rows, ScanJournal, to_rows
 from tfquiver.stores import CountedStore, ObjectStore

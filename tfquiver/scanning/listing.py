@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import listing_key as listing_key
+from tfquiver.scanning.listing_terms import listing_key as listing_key
 
 _MOST_SAID = 256
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

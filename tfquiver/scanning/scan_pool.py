@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import Report, ScannedFile, scan_file
 from tfquiver.stores import ObjectStore
 

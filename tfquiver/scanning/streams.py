@@ -9,8 +9,8 @@ from contextvars import copy_context
 from dataclasses import replace
 
 from tfquiver import errors
-from tfquiver.content import tfrecord
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.scanning import tfrecord
 from tfquiver.stores import ObjectStore
 
 CHUNK_BYTES = 4 << 20

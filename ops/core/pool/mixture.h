@@ -9,7 +9,7 @@
 
 #include "ops/core/order/gate.h"
 #include "ops/core/order/order_log.h"
-#include "ops/core/pool/turns.h"
+#include "ops/core/order/turns.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/trail.h"
 #include "ops/core/shards/block_pool.h"

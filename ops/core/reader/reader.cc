@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ops/core/order/gate.h"
+#include "ops/core/process.h"
 #include "ops/core/random.h"
-#include "ops/core/reader/process.h"
 
 namespace tfquiver {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/shards/shard_check.h"
+#include "ops/core/session/shard_check.h"
 
 namespace tfquiver {
 namespace {

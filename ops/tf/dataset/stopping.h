@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/reader/process.h"
+#include "ops/core/process.h"
 #include "ops/core/reader/reader.h"
 
 namespace tfquiver {

@@ -10,7 +10,7 @@ import grpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.replanning import Replanning
+from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import caller, handled
 

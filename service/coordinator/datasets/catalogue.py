@@ -9,9 +9,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.entry_size import most_disk_bytes
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
 from tfquiver.service.coordinator.datasets.ownership import Ownership

@@ -16,9 +16,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.datasets.dataset_table import DatasetTable
 from tfquiver.service.coordinator.datasets.digest_files import DigestFiles
 

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from tfquiver import errors
+from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.performance.closed_form import hit_ratio
+from tfquiver.service.coordinator.performance.demand import demands, expected_rates, reading_rates
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.demand import demands, expected_rates, reading_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView
-from tfquiver.service.coordinator.policies.performance import hit_ratio
-from tfquiver.trust.plain_text import shortened
 
 MORE = (1.5, 2.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from tfquiver.service.coordinator.policies.demand import spared
+from tfquiver.service.coordinator.performance.demand import spared
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import reading_rates
+from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.performance.closed_form import hit_ratio
+from tfquiver.service.coordinator.performance.demand import reading_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
-from tfquiver.service.coordinator.policies.performance import hit_ratio
 from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from tfquiver import errors
+from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, two_chunks_bytes
-from tfquiver.trust.plain_text import shortened
 
 MOST_BYTES = 1 << 60  # an exbibyte: more than any cluster's disks hold
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 1e-6, float(1 << 50)

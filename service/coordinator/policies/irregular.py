@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes
-from tfquiver.service.coordinator.policies.demand import lacking_now, remote_reasons, share_remote
-from tfquiver.service.coordinator.policies.filling import fill
+from tfquiver.service.coordinator.performance.amounts import of_bytes
+from tfquiver.service.coordinator.performance.demand import lacking_now, remote_reasons, share_remote
+from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import reading_rates
-from tfquiver.service.coordinator.policies.filling import fill
+from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.performance.demand import reading_rates
+from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,

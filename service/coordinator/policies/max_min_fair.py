@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import effective, least_remote, reading_rates
+from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.performance.closed_form import hit_ratio, throughput
+from tfquiver.service.coordinator.performance.demand import effective, least_remote, reading_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.performance import hit_ratio, throughput
 from tfquiver.service.coordinator.policies.pins import free, free_bytes, pin_reasons, pinned, remote_pins
 
 try:

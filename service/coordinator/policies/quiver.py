@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes
+from tfquiver.service.coordinator.performance.amounts import of_bytes
 from tfquiver.service.coordinator.policies.choice import Option, choose
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode, Plan
 from tfquiver.service.coordinator.policies.pins import (

@@ -7,9 +7,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from tfquiver import errors
+from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
 from tfquiver.service.coordinator.policies.interface import Policy
-from tfquiver.trust.plain_text import shortened
 
 GROUP = "tfquiver.policies"
 DEFAULT = "benefit"

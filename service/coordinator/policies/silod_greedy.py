@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.demand import (
+from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.performance.closed_form import cache_efficiency
+from tfquiver.service.coordinator.performance.demand import (
     lacking_now,
     reading_rates,
     remote_reasons,
@@ -14,7 +15,6 @@ from tfquiver.service.coordinator.policies.demand import (
 )
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.performance import cache_efficiency
 from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.policies.amounts import of_bytes
+from tfquiver.service.coordinator.performance.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,

@@ -7,11 +7,11 @@ import random
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
-from tfquiver.service.coordinator.sessions.wish import Wish
 
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all

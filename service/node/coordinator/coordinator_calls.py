@@ -11,9 +11,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.wire import rpc
 
 CALL_TIMEOUT_S = 10.0

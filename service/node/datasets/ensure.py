@@ -10,8 +10,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.scan import ScanReport

@@ -23,8 +23,8 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.content.file_entry import COMPRESSIONS, FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import ROW
 from tfquiver.scanning.streams import with_compression
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.listing_terms import ListingTerms
 from tfquiver.scanning import digest_build, streams
 from tfquiver.scanning.file_cut import cut_file
 from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
 from tfquiver.service.node.datasets.fair_queue import FairQueue
 from tfquiver.service.node.datasets.file_tables import FileTables

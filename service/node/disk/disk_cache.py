@@ -18,10 +18,10 @@ from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
-from tfquiver.service.node.eviction.books import Books
-from tfquiver.service.node.eviction.rules import Rules, Why
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.quota.books import Books
+from tfquiver.service.node.quota.rules import Rules, Why
 
 _SHRINKS = 16
 _BATCH = 64  # entries that are dealt with under the lock at one time
@@ -30,7 +30,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class DiskCache:
-    """Thread-safe. One process has the directory (see directory.py).
+    """Thread-safe. One process has the directory (see node/directory.py).
 
     Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
     is known of the entries (see accounting/), and is never held over a call to the file system.

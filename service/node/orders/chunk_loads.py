@@ -14,7 +14,7 @@ from absl import logging
 
 from tfquiver.clock import Clock
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.eviction.chunk_map import ChunkMap
+from tfquiver.service.node.orders.chunk_map import ChunkMap
 from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.origin.throttle import TokenBucket
 from tfquiver.service.node.shards.shard_source import ShardSource

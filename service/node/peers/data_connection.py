@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.plain_text import plain
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers import data_frames as frames
@@ -23,7 +24,6 @@ from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.trust import peer_proof
 from tfquiver.trust.identity import Authority, check_data_port
-from tfquiver.trust.plain_text import plain
 
 HELLO_S = 10.0
 WORKING_S = 1.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import grpc
 
 from tfquiver import errors
+from tfquiver.plain_text import plain
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
@@ -18,7 +19,6 @@ from tfquiver.service.node.peers import data_frames as frames
 from tfquiver.service.node.peers.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket
 from tfquiver.trust import peer_proof
-from tfquiver.trust.plain_text import plain
 from tfquiver.wire import addresses
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had

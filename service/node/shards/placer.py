@@ -13,8 +13,8 @@ from tfquiver.content import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.eviction.rules import Why
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.quota.rules import Why
 
 _ASKED = 2
 

@@ -14,16 +14,16 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
-from tfquiver.service.node.eviction.rules import Why
+from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
-from tfquiver.service.node.shards.inserts import Inserts
 from tfquiver.service.node.shards.stats import Stats
 
 _MAX_SUSPECTS = 4096

@@ -1,4 +1,5 @@
-"""Many data sets and jobs as flows of bytes: what the shipping policies and schedulers would do with a cluster.
+"""Many data sets and jobs (`workloads`) as flows of bytes: what the shipping policies and schedulers would do with a
+cluster.
 
 Called by `tfquiver sim`, tests and benchmarks. Pure: time is the engine's, randomness a seed. Where `sim.scenario`
 follows every shard through the coordinator's rotation, this follows rates and shares: weeks of hundreds of jobs in

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest, Scheduler, choose, first_that_fit
 from tfquiver.service.sim.flow.sharing import Ints
-from tfquiver.service.sim.flow.workload import SimJob, Workload
+from tfquiver.service.sim.workloads.workload import SimJob, Workload
 
 Waiting = tuple[float, float, str, JobRequest, int]
 

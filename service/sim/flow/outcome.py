@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from tfquiver.service.sim.flow.workload import Cluster, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 
 @dataclass(frozen=True, slots=True)

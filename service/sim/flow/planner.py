@@ -23,7 +23,7 @@ from tfquiver.service.sim.flow.probing import Probing
 from tfquiver.service.sim.flow.rates import Rates
 from tfquiver.service.sim.flow.sharing import Floats, alone_from_store
 from tfquiver.service.sim.flow.sight import Meters, Sight, two_chunks_bytes
-from tfquiver.service.sim.flow.workload import Cluster, Stored, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, Stored, Workload
 
 _CHUNKS = 2
 

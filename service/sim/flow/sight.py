@@ -20,8 +20,8 @@ from tfquiver.service.coordinator.probing.job_meter import WINDOW_S, WINDOWS, Me
 from tfquiver.service.coordinator.probing.meters import SILENT_S
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.recording import GONE_S
 from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.workloads.recording import GONE_S
 
 _FIRST_S = 1.0  # of a job that has read for less nothing is said
 _AT_IDEAL = 0.999

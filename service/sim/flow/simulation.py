@@ -26,7 +26,7 @@ from tfquiver.service.sim.flow.probing import TICK_S, Probing
 from tfquiver.service.sim.flow.rates import Rates, rates
 from tfquiver.service.sim.flow.sharing import Floats
 from tfquiver.service.sim.flow.sight import SIGHTS, Sight
-from tfquiver.service.sim.flow.workload import Cluster, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 _ROUNDING = 1e-9
 

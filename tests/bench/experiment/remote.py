@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import numbered
-from tfquiver.content.cutting import CutPolicy
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore
 

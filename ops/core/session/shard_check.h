@@ -1,0 +1,20 @@
+#ifndef TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_
+#define TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_
+
+#include <cstdint>
+
+#include "ops/core/status.h"
+#include "ops/core/wire/frame.h"
+
+namespace tfquiver {
+
+// No shard is longer, in raw bytes (tfquiver/content/digest_file.py).
+inline constexpr uint64_t kMostShardBytes = uint64_t{1} << 32;
+
+// What a SHARD frame says is believed only within what its session can hand out: everything that is
+// sized or indexed by its numbers is safe after this. kAborted, naming the field.
+Status Validate(const ShardFrame& shard, const SessionWish& wish, const Opened& opened);
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_

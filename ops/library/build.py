@@ -1,0 +1,170 @@
+"""Compiles the op library: `python -m tfquiver.ops.library.build`, against the TensorFlow that is installed where it
+runs.
+
+In a source tree the library goes to ops/lib, where the loader looks first; of an installed package, to the user's cache
+directory (own_build.py). `--tensorflow` and `--lib_dir` make the libraries of a release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tfquiver.ops.library import tensorflows
+from tfquiver.ops.library.tensorflows import TensorFlow
+
+OPS = Path(__file__).resolve().parents[1]
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread")
+_DEADLINE_S = 1200.0  # of one file, on a slow and busy machine
+_MOST_LINES = 12  # of what a compiler says
+
+
+class BuildError(RuntimeError):
+    """There is no compiler, or it fails; says which, with its first errors."""
+
+
+def sources(half: str) -> list[Path]:
+    """The C++ sources of one half, "core" or "tf", tests excluded."""
+    return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
+
+
+def _units(half: str, scratch: Path) -> list[Path]:
+    """What is compiled: the core's sources; of "tf", for each folder in it one file that includes all of its sources.
+
+    Most of compiling those is reading TensorFlow's headers, which is so done once a folder. (Bazel does each alone.)
+    """
+    units, by_folder = [], dict[Path, list[Path]]()
+    for source in sources(half):
+        if half == "core" or source.parent == OPS / half:
+            units.append(source)
+        else:
+            by_folder.setdefault(source.parent.relative_to(OPS), []).append(source)
+    for folder, found in by_folder.items():
+        unit = scratch / f"{'_'.join(folder.parts)}.cc"
+        unit.write_text("".join(f'#include "ops/{source.relative_to(OPS)}"\n' for source in found))
+        units.append(unit)
+    return units
+
+
+def compiler() -> list[str]:
+    """The command of the compiler: CXX, which may be several words, else g++."""
+    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+
+
+def build(targets: Sequence[TensorFlow], lib_dir: Path) -> list[Path]:
+    """Compiles and links a library for each; replaces libraries by rename. Returns their paths.
+
+    The core sees nothing of TensorFlow and is compiled once for all.
+
+    Raises BuildError, and OSError where `lib_dir` cannot be written.
+    """
+    lib_dir.mkdir(parents=True, exist_ok=True)
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    started: dict[tuple[str, ...], list[Future[str]]] = {}
+    with TemporaryDirectory(dir=lib_dir) as scratch:
+
+        def objects(half: str, flags: tuple[str, ...]) -> list[Future[str]]:
+            if flags not in started:
+                folder = Path(scratch) / str(len(started))
+                folder.mkdir()
+                started[flags] = [
+                    pool.submit(_compile, unit, flags, folder / f"{number}.o")
+                    for number, unit in enumerate(_units(half, folder))
+                ]
+            return started[flags]
+
+        try:
+            halves = [
+                (objects("core", _core_flags(target)), objects("tf", _tf_flags(target)), target) for target in targets
+            ]
+            return [
+                _link([object_.result() for object_ in core + tf], target, Path(scratch), lib_dir)
+                for core, tf, target in halves
+            ]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _core_flags(target: TensorFlow) -> tuple[str, ...]:
+    abi = (flag for flag in target.compile_flags if flag.startswith("-D_GLIBCXX"))
+    # `#include "ops/..."` is found from the folder that holds ops/.
+    return (*FLAGS, *abi, f"-I{OPS.parent}")
+
+
+def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
+    given = [flag for flag in target.compile_flags if not flag.startswith("--std")]
+    includes = [flag[2:] for flag in given if flag.startswith("-I")]
+    # TensorFlow's headers warn about themselves: -isystem keeps that quiet.
+    quiet = [f"-isystem{folder}" for include in includes for folder in (include, f"{include}/external/zlib")]
+    defines = [flag for flag in given if not flag.startswith("-I")]
+    return (*FLAGS, *defines, *quiet, f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{target.version}"')
+
+
+def _compile(unit: Path, flags: tuple[str, ...], object_: Path) -> str:
+    _run([*compiler(), *flags, "-c", str(unit), "-o", str(object_)])
+    return str(object_)
+
+
+def _link(objects: list[str], target: TensorFlow, scratch: Path, lib_dir: Path) -> Path:
+    path = lib_dir / tensorflows.library_name(target.version)
+    exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
+    flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *target.link_flags]
+    _run([*compiler(), "-o", str(scratch / path.name), *objects, *flags])
+    (scratch / path.name).replace(path)
+    return path
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=_DEADLINE_S
+        )
+    except FileNotFoundError as error:
+        raise BuildError(
+            f"no C++ compiler {command[0]!r} here: apt-get install g++, or dnf install gcc-c++, or say which in CXX"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        wrong = [line for line in lines if "error" in line] or lines
+        said = [f"{shlex.join(command[:2])} ... fails with exit code {done.returncode}:", *wrong[:_MOST_LINES]]
+        raise BuildError("\n  ".join(said))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tfquiver.ops.library.build", description="Compiles tfquiver's op.")
+    parser.add_argument(
+        "--tensorflow", type=Path, action="append", metavar="FOLDER",
+        help="a folder with an unpacked wheel of TensorFlow, may be given several times; left out: the installed one",
+    )  # fmt: skip
+    parser.add_argument("--lib_dir", type=Path, help="where the libraries go")
+    arguments = parser.parse_args()
+    try:
+        if arguments.tensorflow:
+            targets = [tensorflows.unpacked(folder) for folder in arguments.tensorflow]
+        else:
+            targets = [tensorflows.installed()]
+        in_tree = (OPS.parent / "pyproject.toml").is_file()
+        if arguments.lib_dir or in_tree:
+            paths = build(targets, arguments.lib_dir or OPS / "lib")
+        else:
+            from tfquiver.ops.library import own_build
+
+            paths = [own_build.library(target, anew=True) for target in targets]
+    except (BuildError, OSError, ImportError) as error:
+        print(f"tfquiver.ops.library.build: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(map(str, paths)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

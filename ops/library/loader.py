@@ -1,0 +1,148 @@
+"""Loads the op library that fits the TensorFlow of this process, and nothing else."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.ops.library import build, own_build, tensorflows
+
+try:
+    import tensorflow as tf
+except ModuleNotFoundError as missing:
+    if missing.name != "tensorflow":
+        raise
+    raise errors.TensorFlowError(
+        "tfquiver needs TensorFlow here, and there is none: pip install 'tfquiver[tensorflow]', or tensorflow-cpu, "
+        f"'tensorflow[and-cuda]' or another build of {tensorflows.MINORS[0]} to {tensorflows.MINORS[-1]}"
+    ) from missing
+
+LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
+
+
+class Library:
+    """The loaded op library: its op, and what this process tells it. All methods are thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self._ops = tf.load_op_library(str(path))
+        self._c = ctypes.CDLL(str(path))
+        self._c.tfq_build_info.restype = ctypes.c_char_p
+        self.path = path
+
+    def quiver_dataset(self, digest_id: bytes, session_key: str, options: dict[str, object], num_records: int) -> Any:
+        """The variant tensor, shape [], of a data set whose elements are one string tensor.
+
+        Args:
+          digest_id: 32 raw bytes.
+          session_key: unique for each time a pipeline is distributed.
+          options: of the op (ops/core/reader/options.h).
+          num_records: in the data set.
+        """
+        text = json.dumps(options, separators=(",", ":"), sort_keys=True)
+        return self._ops.quiver_dataset(
+            digest_id=digest_id, session_key=session_key, options=text, num_records=tf.constant(num_records, tf.int64)
+        )
+
+    def quiver_once_dataset(self, *, num_records: int, num_shards: int, **inputs: Any) -> Any:
+        """The variant tensor, shape [], of each record once; arguments as the op's inputs and attributes."""
+        numbers = {"num_records": num_records, "num_shards": num_shards}
+        numbers |= {name: inputs.pop(name) for name in ("hold_back", "takeover_ms")}
+        return self._ops.quiver_once_dataset(
+            **inputs, **{name: tf.constant(number, tf.int64) for name, number in numbers.items()}
+        )
+
+    def delivery_stats(self) -> tuple[int, ...]:
+        """Counters of this process: epochs, then records delivered, dropped, mopped up; then takeovers."""
+        counters = (ctypes.c_uint64 * 5)()
+        self._c.tfq_delivery_stats(counters)
+        return tuple(counters)
+
+    def set_endpoint(self, name: str, socket_path: str) -> None:
+        """Says where the node called `name` in graphs listens; "" is used for names that this process does not know."""
+        self._c.tfq_set_endpoint(name.encode(), socket_path.encode())
+
+    def set_label(self, label: str) -> None:
+        """Names this process to nodes (the address of its tf.data worker)."""
+        self._c.tfq_set_label(label.encode())
+
+    def set_restoring(self, restoring: bool) -> None:
+        """While true, new split providers adopt the session that is open: set it around a dispatcher's restart."""
+        self._c.tfq_set_restoring(int(restoring))
+
+    def stop_all(self) -> None:
+        """Ends every iterator of this process, and new ones until `resume_all`, with CANCELLED. Does not wait.
+
+        A tf.data worker joins threads that may wait in an iterator: call this before stopping one.
+        """
+        self._c.tfq_stop_all()
+
+    def resume_all(self) -> None:
+        """Undoes `stop_all` for iterators made from now on."""
+        self._c.tfq_resume_all()
+
+    def leave_after(self, timeout_s: float) -> None:
+        """Ends this process, with exit code 0, when it still runs then; whatever holds the interpreter's lock."""
+        self._c.tfq_leave_after(round(timeout_s * 1000))
+
+    def build_info(self) -> dict[str, str]:
+        """What the library was built with: `tensorflow`, `compiler`."""
+        info: dict[str, str] = json.loads(self._c.tfq_build_info().decode())
+        return info
+
+
+@functools.cache
+def load() -> Library:
+    """The library of this process: one of the package's, else one that is compiled here, once (own_build.py).
+
+    Raises errors.TensorFlowError, which is an ImportError, saying what was tried and what to do.
+    """
+    system = platform.system()
+    if system != "Linux":
+        raise errors.TensorFlowError(
+            f"tfquiver's op and servers run on Linux only, this is {'macOS' if system == 'Darwin' else system}: use a "
+            "Linux container or machine"
+        )
+    library = _load(LIB_DIR)
+    # The teardown of TensorFlow's objects waits for iterators that may be waiting for what will never come.
+    atexit.register(library.stop_all)
+    return library
+
+
+def _load(lib_dir: Path) -> Library:
+    name = tensorflows.library_name(tf.__version__)
+    if (lib_dir / name).is_file():
+        try:
+            return Library(lib_dir / name)
+        except tf.errors.NotFoundError as error:
+            why = f"{lib_dir / name} does not load: {_shortened(error)}"
+    else:
+        brought = sorted(path.name for path in lib_dir.glob("libtfquiver_tf*.so"))
+        why = f"{lib_dir} has no {name}, only {', '.join(brought)}" if brought else f"{lib_dir} has no libraries"
+    try:
+        return Library(own_build.library(tensorflows.installed()))
+    except build.BuildError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"nowhere to keep what is compiled (say where in XDG_CACHE_HOME): {error}"
+    except tf.errors.NotFoundError as error:
+        problem = f"what was compiled does not load: {_shortened(error)}"
+    raise errors.TensorFlowError(
+        f"tfquiver has no op for TensorFlow {tf.__version__}: {why}; and compiling one here failed: {problem}\n"
+        "Mend that, or install tfquiver from a wheel that `make package` has made, with TensorFlow "
+        f"{', '.join(tensorflows.MINORS)}: it has the op compiled."
+    )
+
+
+def _shortened(error: Exception) -> str:
+    """What the dynamic linker said; the common case in words."""
+    text = str(error).split("\n", 1)[0]
+    if "GLIBC" in text:
+        libc = " ".join(platform.libc_ver())
+        return f"it needs a newer C or C++ library than this machine's ({libc}): {text}"
+    return text

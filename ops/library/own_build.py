@@ -1,0 +1,78 @@
+"""The op for a TensorFlow that no library of the package fits: compiled where it is used, once, and kept for the user.
+
+It is kept in $XDG_CACHE_HOME/tfquiver/ops (~/.cache/tfquiver/ops), never in the package, which may be read-only,
+shared, or replaced by another version. The folder's name follows from all that the library depends on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver.ops.library import build, tensorflows
+from tfquiver.ops.library.tensorflows import TensorFlow
+
+
+def library(target: TensorFlow, anew: bool = False) -> Path:
+    """The path of this user's library for `target`; compiles it when there is none, while other processes wait.
+
+    Args:
+      anew: compiles also when there is one.
+
+    Raises build.BuildError, and OSError naming the directory when it cannot be written or is somebody else's.
+    """
+    folder = _directory() / _key(target)
+    path = folder / tensorflows.library_name(target.version)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_own(folder)
+    if path.is_file() and not anew:
+        return path
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as long as another process compiles, whose compilers have deadlines
+        if path.is_file() and not anew:
+            return path
+        for left_over in folder.glob("tmp*"):  # of a process that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
+        logging.warning(
+            "compiling tfquiver's op for TensorFlow %s: a few minutes, once (kept in %s)", target.version, folder
+        )
+        return build.build([target], folder)[0]
+
+
+def _directory() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():
+        try:
+            cache = Path.home() / ".cache"
+        except RuntimeError as error:
+            raise FileNotFoundError("this user has no home directory") from error
+    return cache / "tfquiver" / "ops"
+
+
+def _check_own(folder: Path) -> None:
+    """What lies there is run by this process."""
+    about = folder.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise PermissionError(f"{folder}: others than this user may write there; say where else in XDG_CACHE_HOME")
+
+
+def _key(target: TensorFlow) -> str:
+    """A home may be shared by machines of several kinds, and serve several versions of everything."""
+    flags = [flag for flag in target.compile_flags if not flag.startswith("-I")]
+    about = [target.version, target.built_by, platform.machine(), *platform.libc_ver(), *flags, *build.compiler()]
+    digest = hashlib.sha256("\0".join(about).encode())
+    code = [
+        *build.OPS.rglob("*.cc"),
+        *build.OPS.rglob("*.h"),
+        *build.OPS.glob("*.lds"),
+        *(build.OPS / "library").glob("*.py"),
+    ]
+    for path in sorted(code):
+        digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]

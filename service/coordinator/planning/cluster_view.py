@@ -1,0 +1,177 @@
+"""What policies see, from what the coordinator knows: who reads what, what it takes on the disks, what was measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.content import prefixes, striping
+from tfquiver.content.digest import Digest
+from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.budgets.budgets import Budgets
+from tfquiver.service.coordinator.cache import chunk_counts
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.planning.names import Names, names_of
+from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
+from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.probes import Probes
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+_GONE_S = 30.0  # between two epochs a job may read nothing for a while
+_TWO_CHUNKS = 2.2  # of the mean: chunks are cut at shards, and the largest two must have room
+
+_MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
+    "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
+}  # fmt: skip
+_NAMES: Mapping[int, Mode] = {number: name for name, number in _MODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """Whole, and cached by two chunks."""
+
+    size_bytes: int
+    cooperative_bytes: int
+
+
+class ClusterViews:
+    """Lives on the coordinator's loop. Data sets that nobody reads, and nobody has pinned, are left out: what is kept
+    of them makes way for others."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        registry: Registry,
+        membership: Membership,
+        sessions: Sessions,
+        caching: Caching,
+        budgets: Budgets,
+        probes: Probes,
+        store_bytes_per_s: float = 0.0,
+    ) -> None:
+        """`store_bytes_per_s`: what a person says that the store gives all together; 0: nobody has said."""
+        self._clock, self._registry, self._membership, self._sessions = clock, registry, membership, sessions
+        self._caching, self._budgets, self._probes = caching, budgets, probes
+        self._store_bytes_per_s = store_bytes_per_s
+        self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
+        self.names = Names()  # in the last view
+        self._sizes: dict[bytes, _Size] = {}
+
+    def note(self) -> None:
+        """Who reads what. Call it now and then."""
+        now = self._clock.now()
+        for session in self._sessions:
+            if session.readers:
+                self.reading[session.reads] = now
+        for key, seen_at in list(self.reading.items()):
+            if seen_at + _GONE_S <= now or key[1] not in self._registry:
+                del self.reading[key]
+
+    def facts(self) -> object:
+        """Another value whenever a new plan should be made at once."""
+        pins = {digest_id: str(setting) for digest_id, setting in self._caching.placement.pins.items()}
+        quotas = sorted(node.quota_bytes for node in self._membership.live())
+        probed = {key: result.at for key, result in self._probes.results.items()}
+        return frozenset(self.reading), pins, dict(self._budgets.pins.bytes_per_s), quotas, probed
+
+    async def view(self) -> ClusterView:
+        """Of now. Data sets of which the digest cannot be read are left out, with the room that persons gave them."""
+        pins = self._caching.placement.pins
+        wanted = {digest_id for _, digest_id in self.reading} | pins.keys()
+        for digest_id in wanted - self._sizes.keys():
+            try:
+                digest = await self._registry.digest(digest_id)
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.ERROR, "left out of plans: %s", 10, error)
+                continue
+            self._sizes[digest_id] = await asyncio.to_thread(_size, digest)
+        for digest_id in self._sizes.keys() - wanted:
+            del self._sizes[digest_id]
+        quotas_bytes = [node.quota_bytes for node in self._membership.live() if node.quota_bytes]
+        even = 1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1.0
+        known = {digest_id for digest_id in wanted & self._sizes.keys() if digest_id in self._registry}
+        unknown_bytes = sum(setting.allocation_bytes for key, setting in pins.items() if key not in self._sizes)
+        self.names = self.names_of(known, sorted(key for key in self.reading if key[1] in known))
+        datasets = []
+        for digest_id in sorted(known):
+            datasets.append(self._dataset(digest_id, pins.get(digest_id)))
+            await asyncio.sleep(0)  # of millions of shards it takes some ms
+        return ClusterView(
+            cache_bytes=max(0, int(sum(quotas_bytes) * even) - unknown_bytes),
+            remote_bytes_per_s=_rate(self._store_bytes_per_s),
+            datasets=tuple(datasets),
+            jobs=tuple(self._job(*key) for key in self.names.jobs),
+        )
+
+    def size_bytes(self, digest_id: bytes) -> int:
+        """On the disks, whole; 0: not known yet."""
+        size = self._sizes.get(digest_id)
+        return size.size_bytes if size else 0
+
+    def names_of(self, digest_ids: Iterable[bytes], reading: Iterable[tuple[str, bytes]] = ()) -> Names:
+        return names_of({key: self._registry.find(key).name for key in digest_ids}, reading)
+
+    def _job(self, job: str, digest_id: bytes) -> JobView:
+        measured, probed = self._probes.measured(job, digest_id), self._probes.result(job, digest_id)
+        steps = self._probes.steps(job, digest_id)
+        return JobView(
+            name=self.names.jobs[job, digest_id],
+            dataset=self.names.datasets[digest_id],
+            ideal_bytes_per_s=_rate(could_read(measured, probed, steps) if measured else None),
+            hit_bytes_per_s=_rate(probed.hit_bytes_per_s if probed else None),
+            miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
+            accelerators=steps.accelerators if steps else 1,
+            hit_ratio=measured.hit_share if measured else None,
+            remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
+        )
+
+    def _dataset(self, digest_id: bytes, pin: types_pb2.CacheSetting | None) -> DatasetView:
+        size, resident_bytes = self._sizes[digest_id], 0
+        if digest_id in self._caching:
+            table = self._caching.residency.table(digest_id)
+            resident_bytes = int(table.digest.lengths[np.frombuffer(table.resident, np.uint8) > 0].sum())
+        return DatasetView(
+            name=self.names.datasets[digest_id],
+            size_bytes=size.size_bytes,
+            cooperative_bytes=size.cooperative_bytes,
+            now=allocation_of(self._caching.placement.setting(digest_id), size.size_bytes),
+            pin=allocation_of(pin, size.size_bytes) if pin else None,
+            resident_bytes=min(resident_bytes, size.size_bytes),
+        )
+
+
+def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocation:
+    """No limit means all of it."""
+    mode = _NAMES.get(setting.mode, "none")
+    return Allocation(mode, min(size_bytes, setting.allocation_bytes or size_bytes) if mode != "none" else 0)
+
+
+def setting_of(allocation: Allocation) -> types_pb2.CacheSetting:
+    return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=allocation.cache_bytes)
+
+
+def _rate(bytes_per_s: float | None) -> float | None:
+    """What readers say may be anything, and a pin more than any store gives."""
+    return min(max(bytes_per_s, LEAST_BYTES_PER_S), MOST_BYTES_PER_S) if bytes_per_s else None
+
+
+def _size(digest: Digest) -> _Size:
+    sizes_bytes, shards = most_disk_bytes(digest.lengths), digest.num_shards
+    size_bytes = int(sizes_bytes.sum())
+    chunks = chunk_counts.relevance_chunks(size_bytes, 1, shards)
+    cut = striping.stripe(digest.lengths, chunks, 0, prefixes.of_rows(digest.hashes))
+    two_bytes = int(
+        np.sort(np.bincount(cut.chunk_of, sizes_bytes, cut.chunks))[-2:].sum()
+    )  # one shard may be half of all
+    return _Size(size_bytes, min(size_bytes, max(two_bytes, int(_TWO_CHUNKS * size_bytes / cut.chunks))))

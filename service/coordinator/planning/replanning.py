@@ -1,0 +1,235 @@
+"""Plans anew when jobs, data sets, pins, room or what was measured change, and now and then; carries out what is
+different then.
+
+On the coordinator's event loop; the policy runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.plain_text import shortened
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
+from tfquiver.service.coordinator.budgets.budgets import Budgets
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
+from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
+from tfquiver.service.coordinator.planning.explain import Explanation, explain
+from tfquiver.service.coordinator.planning.history import Decision
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.interface import Allocation, Plan
+from tfquiver.service.coordinator.probing.probes import Held, Probes
+from tfquiver.service.coordinator.probing.store_meter import StoreMeter
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+OFF = "off"  # of the flag: nobody decides but persons
+_LOOK_S = 0.5
+
+
+class Replanning:
+    """`run` it as a task of the coordinator's loop, once the log has been read."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        sessions: Sessions,
+        caching: Caching,
+        catalogue: Catalogue,
+        budgets: Budgets,
+        probes: Probes,
+        store: StoreMeter,
+        views: ClusterViews,
+        planner: Planner,
+        journal: Callable[[CommitRecord], None],
+        interval_s: float,
+    ) -> None:
+        """`journal`: is given each decision; they need not be durable at once."""
+        self.planner, self.chosen, self._journal = planner, ChosenPolicy(planner.policy_name), journal
+        self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
+        self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
+        self._store = store
+        self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
+        self._planned_for: object = None
+        self._due = 0.0
+        self._planning = asyncio.Lock()
+
+    def restored(self) -> None:
+        """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
+        if self.chosen.outdated:
+            logging.warning("--policy=%s holds: another one was chosen while it said otherwise", self.chosen.flag)
+            self._journal(self.chosen.choose(self.chosen.flag))
+        try:
+            self.planner.go_on_with(self.chosen.name)
+        except errors.InvalidArgumentError as error:  # the package that had it is gone
+            logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
+        settings = self._caching.placement.in_force
+        names = self._views.names_of(settings).datasets
+        decided = {
+            names[digest_id]: allocation_of(setting, setting.allocation_bytes)
+            for digest_id, setting in settings.items()
+            if setting.decided_by
+        }
+        if decided:
+            self.planner.restore(Plan(decided), [])
+
+    def decided(self, record: PlanDecided) -> None:
+        """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
+        try:
+            self.planner.history.extend([Decision.from_record(json.loads(record.json))])
+        except (ValueError, RecursionError, AttributeError, OverflowError, errors.DataLossError) as error:
+            logging.log_every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
+
+    def still(self) -> Callable[[], Iterable[CommitRecord]]:
+        """For a snapshot: the history as it is now, and who was chosen."""
+        decisions, chosen = list(self.planner.history), self.chosen.still()
+        return lambda: itertools.chain(map(_record, decisions), chosen())
+
+    async def run(self) -> None:
+        """What is measured is looked at in time, however long a policy takes."""
+        await asyncio.gather(self._again(self.measure), self._again(self.look))
+
+    async def measure(self) -> None:
+        """Who reads what, and who is to be probed, if the policy makes something of that."""
+        self._views.note()
+        if not getattr(self.planner.policy, "probing", True):
+            self._probes.tick({}, ())
+            return
+        held = dict.fromkeys(self._views.reading, Held())
+        for session in self._sessions:
+            key = session.reads
+            if session.readers and key in held and session.digest_id in self._caching:
+                lengths = self._caching.residency.table(session.digest_id).lengths
+                leased = np.fromiter(session.leased, np.int64, session.leased_shards)
+                leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
+                held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
+        wanting = {digest_id for _, digest_id in held} - self._caching.placement.pins.keys()
+        self._probes.tick(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s)
+
+    async def look(self) -> None:
+        """Plans if there is reason to."""
+        if not self._caching.met:
+            return  # of the nodes that there were before a restart some are still to be heard of
+        now = self._clock.now()
+        facts = self._views.facts(), self.planner.policy_name
+        if facts == self._planned_for and now < self._due:
+            return
+        async with self._planning:
+            self._planned_for, self._due = facts, now + self._interval_s
+            await self._replan(now + self._unix_s)
+
+    async def switch(self, policy: str) -> None:
+        """From now on; the caller makes it durable. Raises InvalidArgumentError."""
+        async with self._planning:
+            await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
+            self._journal(self.chosen.choose(policy))
+
+    async def explain(
+        self,
+        name: str,
+        may_read: Callable[[bytes], bool] = lambda _: True,
+        owns: Callable[[str], bool] = lambda _: True,
+    ) -> Explanation:
+        """Of a data set or a job, by the names that plans have. Raises NotFoundError, InvalidArgumentError.
+
+        Args:
+          may_read: whether the caller may know of that data set; `owns`: of that job. Others are not there for them.
+        """
+        async with self._planning:
+            view, now = await self._views.view(), self._clock.now() + self._unix_s
+            names = self._views.names
+            datasets = [one for key, one in names.datasets.items() if may_read(key)]
+            jobs = [one for (job, _), one in names.jobs.items() if owns(job)]
+            full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
+                one for one in jobs if one == name
+            ]
+            if len(full) > 1:
+                raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+            if not full:
+                raise errors.NotFoundError(
+                    f"name: {shortened(name)}: no job of that name reads now, and no data set of that name is read or "
+                    "pinned: nothing is decided about it"
+                )
+            told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
+        theirs = {*datasets, *jobs}
+        shown = {
+            one: reads
+            for reads, one in names.jobs.items()
+            if one in theirs and told.name in (one, names.datasets[reads[1]])
+        }
+        return replace(
+            told,
+            reasons={key: why for key, why in told.reasons.items() if key in theirs},
+            probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
+            steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
+        )
+
+    # Inside.
+
+    async def _again(self, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await step()
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.ERROR, "planning: %s", 10, error)
+            except Exception:  # noqa: BLE001 - the task's boundary: the plan in force stays
+                logging.exception("planning failed; the plan in force stays")
+
+    async def _replan(self, now: float) -> None:
+        view = await self._views.view()
+        if not view.cache_bytes:
+            return  # nodes are still to come
+        outcome = await asyncio.to_thread(self.planner.replan, view, now)
+        for decision in outcome.decisions:
+            logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
+            self._journal(_record(decision))
+        plan = outcome.plan
+        names, rates = self._views.names, dict[str, float]()
+        for (job, _), name in names.jobs.items():
+            if name in plan.remote_bytes_per_s and job not in self._budgets.pins.bytes_per_s:
+                rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
+        self._budgets.plan(rates)
+        wanted = {
+            digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
+            for _, digest_id in names.jobs
+        }
+        await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
+
+    def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:
+        """What is to be set, room given back first. What the policy had set for data sets that nobody reads is taken
+        away: it stays where it is until others want the room."""
+        settings = self._caching.placement.settings
+        decided = {digest_id: setting for digest_id, setting in settings.items() if setting.decided_by}
+        gone = {digest_id: types_pb2.CacheSetting() for digest_id in decided.keys() - wanted.keys()}
+        pinned = settings.keys() - decided.keys()
+        changed = {
+            digest_id: setting
+            for digest_id, setting in wanted.items()
+            if digest_id not in pinned and _differs(setting, decided.get(digest_id))
+        }
+
+        def growth_bytes(digest_id: bytes) -> int:
+            before = decided.get(digest_id)
+            return changed[digest_id].allocation_bytes - (before.allocation_bytes if before else 0)
+
+        return gone | {digest_id: changed[digest_id] for digest_id in sorted(changed, key=growth_bytes)}
+
+
+def _record(decision: Decision) -> CommitRecord:
+    return CommitRecord(plan_decided=PlanDecided(json=json.dumps(decision.to_record())))
+
+
+def _differs(setting: types_pb2.CacheSetting, before: types_pb2.CacheSetting | None) -> bool:
+    return before is None or (setting.mode, setting.allocation_bytes) != (before.mode, before.allocation_bytes)
