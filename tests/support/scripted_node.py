@@ -155,7 +155,7 @@ class ScriptedNode:
         for connection in list(self.connections):
             connection.cut()
 
-    def wait_for(self, condition: Callable[[], bool], deadline_s: float = 20) -> None:
+    def wait_for(self, condition: Callable[[], bool], deadline_s: float = 60) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, deadline_s)
 
