@@ -110,3 +110,13 @@ def test_a_new_job_is_probed_and_keeps_nothing_meanwhile() -> None:
     last = policy.views[max(policy.views)].jobs[0]
     assert last.hit_bytes_per_s == pytest.approx(SPEED, rel=0.01)
     assert last.miss_bytes_per_s == pytest.approx(SPEED, rel=0.01)
+
+
+@pytest.mark.parametrize("disk_bytes", [1_048_577, 1_062_501, 1_000_003])
+def test_all_of_a_data_set_is_no_more_than_all_also_when_rounded(disk_bytes: int) -> None:
+    """Two jobs that fill it together: what is left of it is never negative."""
+    stored = {"data": Stored(disk_bytes, 7, 100_000)}
+    outcome = measured(
+        Watching(), (job("a", epochs=3.0), job("b", epochs=3.0, submit_s=30.0)), SPEED, 2 * SIZE, **stored
+    )
+    assert outcome.store_bytes >= SIZE

@@ -41,7 +41,9 @@ class Contents:
         mode, allocated = np.zeros_like(self.mode), np.zeros_like(self.allocated)
         for name, allocation in allocations.items():
             at = self._names[name]
-            mode[at], allocated[at] = MODES[allocation.mode], allocation.cache_bytes / self.disk_bytes_each[at]
+            mode[at] = MODES[allocation.mode]
+            # Rounded, all of it may be a little more than all.
+            allocated[at] = min(allocation.cache_bytes / self.disk_bytes_each[at], self.sizes[at])
         kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
         if spare_bytes:
             others = (mode == NONE) & (self.resident > 0)
