@@ -210,7 +210,8 @@ def test_those_of_a_step_too(wrong: dict[str, Any]) -> None:
         tfquiver.step(**wrong)
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras with NumPy 2
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # as Keras puts it
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_steps_count_in_every_epoch_when_nobody_knows_where_data_end() -> None:
     """Keras begins a step that finds none, in each of them, and says nothing of its end; nor of one that fails."""
     data = numbers().filter(lambda x, y: True).repeat(5)
