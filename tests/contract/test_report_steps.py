@@ -17,6 +17,7 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.calls import listing_calls
 from tfquiver.service.coordinator.calls.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.server import CoordinatorServer
 
@@ -127,3 +128,31 @@ async def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, field: str,
             await client.call("ReportSteps", report(**{field: wrong}))
         with pytest.raises(errors.InvalidArgumentError, match="step"):
             await client.call("ReportSteps", pb.ReportStepsRequest(job="job", process="p", steps=2**63))
+
+
+@on_loop
+async def test_others_are_served_while_many_sessions_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_calls, "_AT_A_TIME", 2)
+    async with started(tmp_path) as client:
+        for number in range(5):
+            await reads(client, "job", f"key{number}")
+        turns, told = [0], list[int]()
+        info = listing_calls.ListingCalls._info
+
+        def noted(self: listing_calls.ListingCalls, session: Any) -> pb.SessionInfo:
+            told.append(turns[0])
+            return info(self, session)
+
+        async def counts() -> None:
+            while True:
+                turns[0] += 1
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(listing_calls.ListingCalls, "_info", noted)
+        other = asyncio.create_task(counts())
+        reply = await client.call("ListSessions", pb.ListSessionsRequest(within_ms=60_000))
+        other.cancel()
+    assert [one.session_key for one in reply.sessions] == [f"key{number}" for number in range(4, -1, -1)]
+    assert len(set(told)) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -207,6 +208,36 @@ def test_those_of_a_step_too(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(tf.errors.InvalidArgumentError, match=name):
         tfquiver.step(**wrong)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # as Keras puts it
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_steps_count_in_every_epoch_when_nobody_knows_where_data_end() -> None:
+    """Keras begins a step that finds none, in each of them, and says nothing of its end; nor of one that fails."""
+    data = numbers().filter(lambda x, y: True).repeat(5)
+    model, monitor = linear(), tfquiver.keras.StepMonitor("unknown length", batch_size=1)
+    with pytest.raises(ValueError, match="third"):
+        fails = keras.callbacks.LambdaCallback(on_train_batch_begin=fails_at_third)
+        model.fit(data, callbacks=[monitor, fails], shuffle=False, verbose=0)
+    before = step_reports.subject_of("unknown length").counts.totals.steps
+    for _ in range(3):
+        model.fit(data, callbacks=[copy.deepcopy(monitor)], shuffle=False, verbose=0)
+    assert step_reports.subject_of("unknown length").counts.totals.steps == before + 15
+
+
+def numbers() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors((tf.zeros([1, 1]), tf.zeros([1, 1])))
+
+
+def linear() -> keras.Model:
+    model = keras.Sequential([keras.layers.Input([1]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def fails_at_third(batch: int, logs: Any = None) -> None:
+    if batch == 2:
+        raise ValueError("the third fails")
 
 
 def test_a_forked_child_begins_anew() -> None:

@@ -77,6 +77,22 @@ def test_a_probe_begins_only_once_a_window_of_reports_can_be_paid_for() -> None:
     assert told["extra_store_bytes"] <= 0.02 * world.report.bytes
 
 
+@pytest.mark.parametrize("cached", [True, False])
+def test_mini_batches_that_take_seconds_make_no_window_longer_than_a_minute(cached: bool) -> None:
+    """A hundred of them take 14 minutes: a job that reads past the cache for so long has nothing kept meanwhile."""
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
+    world.cached, batch = cached, 32768
+    world.steps.take("job", "p", StepReading(0, 0.0, 0.0))
+    for second in range(0, 4000, 10):
+        world.run(10.0)
+        steps = world.report.records // batch
+        world.steps.take("job", "p", StepReading(steps, second, 0.0, steps * batch))
+    told = world.probes.told(*KEY, 0.0)
+    assert told["benefit"]["value"] == pytest.approx(4.0 if cached else 1.0, rel=0.02)
+    assert 60.0 <= world.missed_s <= 0.05 * 4000
+    assert told["extra_store_bytes"] <= 0.02 * world.report.bytes
+
+
 def test_a_job_whose_data_is_not_cached_yet_is_probed_for_nothing() -> None:
     world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
     world.cached = False
@@ -122,7 +138,8 @@ def test_a_mini_batch_is_what_the_job_says() -> None:
         world.run(REPORT_S)
         return int(world.probes.told(*KEY, 0.0)["waits_for"].rpartition(" ")[2])
 
-    assert would_cost(256 * 1000) - would_cost(128 * 1000) == pytest.approx(100 * 128 * 1000 * 1000, rel=0.01)
+    assert would_cost(512) - would_cost(256) == pytest.approx(100 * 256 * 1000, rel=0.01)
+    assert would_cost(256 * 1000) == would_cost(128 * 1000) == pytest.approx(60 * MB, rel=0.01), "in a minute"
     assert would_cost(0) == would_cost(32), "that is what is taken where nobody says"
 
 

@@ -279,6 +279,20 @@ def test_of_a_full_cache_that_nobody_rotated_before_chunks_stay_as_far_as_they_f
     assert sum(board.resident) == 30
 
 
+def test_what_is_there_whole_is_read_while_the_rest_goes() -> None:
+    """All of it was there, and now it has half the room: to evict the other half takes a node its time."""
+    board = Board([10] * 6, 30)
+    for chunk in range(6):
+        board.shard_resident(chunk, 10)
+    rotation = Relevance(board, TIMEOUT_S)
+    board.session_opened("a", [10] * 6)
+    assert rotation.decide(0.0) == Decision(evict=(3, 4, 5))
+    assert sorted(rotation.menu("a").hits) == [0, 1, 2]
+    board.allocate(20)
+    board.session_finished("a")
+    assert rotation.decide(1.0) == Decision(evict=(0, 3, 4, 5)), "and no more than that"
+
+
 @pytest.mark.parametrize("trouble", ["what has to go stays, at a node that hangs", "there is less room", "it is lost"])
 def test_what_was_spared_holds_up_nobody(trouble: str) -> None:
     board = Board([10] * 6, 30)

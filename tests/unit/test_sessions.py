@@ -21,6 +21,8 @@ def test_a_repeated_request_has_the_same_reply_and_an_older_one_none(bench: Benc
     session_id, shards = alone(bench, 2)
     assert bench.lease(session_id, "a", 1, 3).shards == tuple(shards)
     second = bench.lease(session_id, "a", 2, 1)
+    assert not second.repeated
+    assert bench.lease(session_id, "a", 2, 1).repeated, "nothing of it counts again"
     assert not set(second.shards) & set(shards)
     with pytest.raises(errors.InvalidArgumentError, match="sequence: 1 is older than 2"):
         bench.lease(session_id, "a", 1)

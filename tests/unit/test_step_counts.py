@@ -52,6 +52,16 @@ def test_a_pause_lies_between_no_steps(counts: StepCounts, clock: Clock) -> None
     assert counts.totals == StepTotals(11, 1.0, 0.0)
 
 
+def test_what_has_begun_and_never_ends_is_none_once_something_else_comes(counts: StepCounts, clock: Clock) -> None:
+    """Keras tells of the beginning of a step that finds no more data, or fails, and not of its end."""
+    for _ in range(3):
+        counts.begin()
+        clock.now += 5.0
+        counts.pause()
+        made(counts, clock, 0.5, 7.0)
+    assert counts.totals == StepTotals(3, 1.5, 0.0)
+
+
 def test_one_within_another_is_a_part_of_it(counts: StepCounts, clock: Clock) -> None:
     counts.begin()
     made(counts, clock, 0.5, 0.25)

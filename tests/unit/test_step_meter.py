@@ -112,6 +112,20 @@ def test_who_claims_time_that_has_not_passed_is_not_counted() -> None:
     assert known(meter, 99.0).step_s is None
 
 
+def test_thousands_of_processes_are_added_up_once_until_one_says_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may have a thousand sessions; each is asked about when they are listed."""
+    meter, added = heard(), list[int]()
+    add = meter._steps
+    monkeypatch.setattr(StepMeter, "_steps", lambda _, living: added.append(len(living)) or add(living))
+    meter.report("q", reading(0), 1030.0)
+    assert known(meter, 1030.0).processes == known(meter, 1089.0).processes == 2
+    assert added == [2]
+    meter.report("q", reading(60), 1090.0)
+    assert known(meter, 1090.0).processes == known(meter, 1100.0).processes == 1
+    assert meter.steps(1150.0) is meter.steps(1160.0) is None
+    assert added == [2, 1]
+
+
 def test_there_are_not_any_number_of_processes() -> None:
     meter = StepMeter()
     for number in range(MOST_PROCESSES + 50):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 
@@ -53,3 +54,12 @@ def made() -> list[MadeDataset]:
     """Those in use, the newest last."""
     with _lock:
         return list(_made.values())
+
+
+def _unlock() -> None:
+    """In a forked child: a thread of the parent, which is not there, may have held it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)

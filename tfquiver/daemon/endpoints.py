@@ -203,4 +203,12 @@ def close_all() -> None:
         closed()
 
 
+def _leave_to_parent() -> None:
+    """In a forked child: the threads are the parent's, and so is what they wait on. A lock may have been held."""
+    global _lock
+    _lock = threading.RLock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 atexit.register(close_all)

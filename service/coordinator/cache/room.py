@@ -50,21 +50,24 @@ class Room:
             self._settle(now)
 
     def _settle(self, now: float) -> None:
-        """Spared ones for which there is room now stay; those for which there is none after all are evicted."""
+        """Spared ones for which there is room now stay, and complete ones, which take none: they can be read while the
+        rest goes. Those for which there is no room after all are evicted."""
+        before = len(self.spared)
+        too_many_bytes = -(self.free_bytes + self.leaving_bytes)
+        while self.spared and too_many_bytes > 0:
+            too_many_bytes -= self.board.sizes[self.spared.pop()]
         spared_bytes = sum(self.board.resident[chunk] for chunk in self.spared)
         room_bytes = self.board.allocation_bytes - self._stay_bytes - self.leaving_bytes - spared_bytes
         waiting = []
         for chunk in self.spared:
-            if self._lacking_bytes(chunk) <= room_bytes:
-                room_bytes -= self._lacking_bytes(chunk)
+            lacking_bytes = self._lacking_bytes(chunk)
+            if lacking_bytes <= max(room_bytes, 0):
+                room_bytes -= lacking_bytes
                 self.admit(chunk, now)
             else:
                 waiting.append(chunk)
         self.spared = waiting if now < self._spared_until else []
-        lacking_bytes = -(self.free_bytes + self.leaving_bytes)
-        while self.spared and lacking_bytes > 0:
-            lacking_bytes -= self.board.sizes[self.spared.pop()]
-        self.changes += len(waiting) - len(self.spared)
+        self.changes += before - len(self.spared)
 
     def admit(self, chunk: int, now: float) -> None:
         self.stays[chunk] = Stay(self.board, chunk, now, self._timeout_s)

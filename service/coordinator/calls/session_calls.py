@@ -66,7 +66,7 @@ class SessionCalls(Callers):
             if place.records:
                 block = pb2.BlockPlace(position=place.position, offset=place.offset, records=place.records)
                 lease.block.CopyFrom(block)
-        if result.bypass:
+        if result.bypass and not result.repeated:
             self._coordinator.read_past_cache(request.session_id, table, result.shards)
         return reply
 

@@ -68,10 +68,14 @@ class StepMeter:
     def __init__(self) -> None:
         self.heard_at = float("-inf")
         self._processes: OrderedDict[str, _Process] = OrderedDict()  # who was heard of last, last
+        # Of thousands of processes it takes milliseconds, and each of the job's sessions may be asked about.
+        self._told: Steps | None = None
+        self._told_until = float("-inf")
 
     def report(self, name: str, reading: StepReading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
         self.heard_at = now = max(now, self.heard_at)
+        self._told_until = float("-inf")
         process = self._processes.get(name)
         if process is None:
             # What it did before it was heard of here is not looked at: nobody knows how long ago that was.
@@ -90,9 +94,13 @@ class StepMeter:
 
     def steps(self, now: float) -> Steps | None:
         """None: nobody is heard of."""
-        living = [one for one in self._processes.values() if one.heard_at > now - SILENT_S]
-        if not living:
-            return None
+        if now >= self._told_until:
+            living = [one for one in self._processes.values() if one.heard_at > now - SILENT_S]
+            self._told = self._steps(living) if living else None
+            self._told_until = min((one.heard_at for one in living), default=float("inf")) + SILENT_S
+        return self._told
+
+    def _steps(self, living: list[_Process]) -> Steps:
         accelerators = sum(max(one.last.accelerators, 1) for one in living)
         newest = [one.newest for one in living]
         made = sum(one.steps for one in newest)

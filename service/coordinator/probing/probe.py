@@ -99,7 +99,7 @@ class Probe:
         limits, window = self._limits, self._windows[self.phase]
         batches = since.records / max(self._last.batch_records, 1)
         spent = self._extra_bytes >= self.most_extra_bytes > 0
-        if not window.enough or batches < limits.least_batches:
+        if not window.enough or (batches < limits.least_batches and since.elapsed_s < limits.least_s):
             if spent and self.phase is Phase.MISS:
                 self.abandon("all that missing may cost was spent before enough was measured")
             return

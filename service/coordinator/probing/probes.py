@@ -89,7 +89,9 @@ class Probes:
     def again(self, job: str, digest_id: bytes, shards: Sequence[int], of: int) -> list[int]:
         """Those of `shards` that the job has been leased past the cache before, in this probe: had they been kept then,
         as those of others are, they would be there. `of`: so many shards the data set has."""
-        passed = self._passed.setdefault((job, digest_id), bytearray(of))
+        key = job, digest_id
+        if (passed := self._passed.get(key)) is None:
+            passed = self._passed[key] = bytearray(of)
         found = [shard for shard in shards if passed[shard]]
         for shard in shards:
             passed[shard] = 1

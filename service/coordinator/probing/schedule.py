@@ -14,6 +14,7 @@ when it is first seen, so that a probe of the time before ends there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -191,9 +192,10 @@ def _report_bytes(known: _Job, one: JobMeasurement) -> int:
 
 def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
     """(at least, at most) bytes that would have come from the cache, and that missing reads from the store. A window is
-    so many reports at least, however many mini-batches there are between two."""
+    so many reports at least, however many mini-batches there are between two; and no faster than now."""
     one, reports_bytes = known.seen, LEAST_BATCHES * known.report_bytes
     batch_bytes = one.batch_records * one.totals.size_bytes / max(one.totals.records, 1)
-    least = one.buffer_bytes + max(limits.least_batches * batch_bytes, reports_bytes)
+    window_bytes = min(limits.least_batches * batch_bytes, limits.least_s * (one.bytes_per_s or math.inf))
+    least = one.buffer_bytes + max(window_bytes, reports_bytes)
     most = one.buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
     return int(least * known.hit_share), int(most)

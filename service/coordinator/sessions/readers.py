@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
@@ -100,7 +100,7 @@ class Readers:
         if session.readers.get(reader.reader_id) is not reader:
             raise errors.NotFoundError(f"reader {reader.reader_id!r} of session {session_id}: call OpenReader (again)")
         if sequence == reader.sequence and reader.reply:
-            return reader.reply
+            return replace(reader.reply, repeated=True)
         if sequence < reader.sequence:
             raise errors.InvalidArgumentError(f"sequence: {sequence} is older than {reader.sequence}")
         _check_shards("wanted", session, wanted)

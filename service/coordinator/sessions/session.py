@@ -60,6 +60,7 @@ class LeaseResult:
     shards: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
     bypass: bool = False
+    repeated: bool = field(default=False, compare=False)  # it was said before, and lost on its way
 
 
 @dataclass(slots=True, eq=False)

@@ -26,6 +26,7 @@ then `tfquiver sim FILE` and `tfquiver plan FILE` say what another policy, cache
 file is replaced every few seconds, whole: what is there can be read at any time. It costs the cluster a question a
 second."""
 _POLL_S, _WRITE_S = 1.0, 5.0
+_WRITE_SHARE = 10.0  # times as long as it takes: a hundred thousand jobs take seconds, in which nobody is asked
 _NODES_PER_S = 10.0  # that are asked, for as long as a job waits, what has come from the store
 _BEFORE_S = 3600.0  # so long a coordinator remembers what a job has read
 
@@ -53,7 +54,7 @@ def _record(arguments: argparse.Namespace) -> int:
         recorder.poll(0.0, cluster.seen)
         write(path, recorder, cluster.cache_bytes, arguments.anonymous)
         _say(f"recording {whom} to {path}; Ctrl-C ends it")
-        written_s, asked_s, cache_bytes, away = 0.0, 0.0, cluster.cache_bytes, False
+        written_s, wrote_s, asked_s, cache_bytes, away = 0.0, 0.0, 0.0, cluster.cache_bytes, False
         end_s = arguments.for_s or float("inf")
         while not stop.wait(max(0.0, min(_POLL_S, end_s - (time.monotonic() - began)))):
             now_s = time.monotonic() - began
@@ -68,9 +69,10 @@ def _record(arguments: argparse.Namespace) -> int:
                 asks = cluster.waits and now_s >= asked_s + _WRITE_S + len(cluster.nodes) / _NODES_PER_S
                 asked_s = now_s if asks else asked_s
                 recorder.poll(now_s, cluster.seen, reading_jobs.store_bytes(cluster.nodes, token) if asks else None)
-            if now_s >= written_s + _WRITE_S:
-                written_s = now_s
+            if now_s >= written_s + max(_WRITE_S, _WRITE_SHARE * wrote_s):
                 write(path, recorder, cache_bytes, arguments.anonymous)
+                written_s = time.monotonic() - began
+                wrote_s = written_s - now_s
             if now_s >= end_s:
                 break
     write(path, recorder, cache_bytes, arguments.anonymous)

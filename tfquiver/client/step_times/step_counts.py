@@ -72,8 +72,11 @@ class StepCounts:
             self._compiled = self._compiled or whole
 
     def pause(self) -> None:
-        """What comes until the next step is something else: a validation, the end of an epoch."""
+        """What comes until the next step is something else: a validation, the end of an epoch. A step that this thread
+        has begun is none: Keras says nothing of the end of one that fails, or finds no more data."""
+        thread = threading.get_ident()
         with self._lock:
+            self._depths.pop(thread, None)
             self._ended_at = None
 
     def idle_s(self) -> float:

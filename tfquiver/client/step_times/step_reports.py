@@ -72,6 +72,10 @@ class Subject:
     not_before: dict[str, float] = field(default_factory=dict)  # by coordinator
     failing: set[str] = field(default_factory=set)  # coordinators
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Subject:
+        """The one of this process: tuners copy callbacks for each trial."""
+        return self
+
     def targets(self) -> list[_Target]:
         found: dict[tuple[str, str], _Target] = {}
         for data in made_datasets.made():
@@ -161,9 +165,9 @@ class Reporter:
         over = [one for one in self._subjects if one.resting or one.counts.idle_s() > _IDLE_S or not _to_tell(one)]
         for one in over:
             if one.told is None and not one.said and not one.resting:
-                one.said = True
                 what = "data set" if one.job is None else f"data set of job {one.job!r}"
                 logging.warning("step times are told to nobody: this process has made no %s", what)
+                one.said = True
         with self._lock:
             for one in over:
                 self._leave(one)
