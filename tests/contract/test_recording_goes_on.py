@@ -19,10 +19,10 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 
 
 class Idle(coordinator_pb2_grpc.CoordinatorServicer):
-    def ListSessions(self, request: Any, context: Any) -> pb.ListSessionsReply:  # type: ignore[override]
+    def ListSessions(self, request: Any, context: Any) -> pb.ListSessionsReply:
         return pb.ListSessionsReply()
 
-    def ListNodes(self, request: Any, context: Any) -> pb.ListNodesReply:  # type: ignore[override]
+    def ListNodes(self, request: Any, context: Any) -> pb.ListNodesReply:
         return pb.ListNodesReply()
 
 

@@ -87,9 +87,9 @@ class Hysteresis:
         return Verdict(proposed, rule)
 
     def _challenge(self, proposed: Plan, facts: object) -> Plan:
-        """The rival again; else the proposed plan becomes it. Of many noisy ones the best is another each time. One that
-        is proposed again as it was goes on, whoever has come or gone: where jobs do so all the time there would never be
-        a plan else."""
+        """The rival again; else the proposed plan becomes it. Of many noisy ones the best is another each time. One
+        that is proposed again as it was goes on, whoever has come or gone: where jobs do so all the time there would
+        never be a plan else."""
         rival, known = self._rival or (None, None)
         if rival is not None and known == facts:
             self._confirmed += 1

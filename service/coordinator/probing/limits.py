@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
     """`least_batches`: mini-batches of a window, the paper's 100 (Quiver 5.3), or as many as pass in `least_s`: large
-    ones take seconds each, and nothing of what a job misses meanwhile is kept. It is grown until t_miss / t_hit is known
-    to `half_width`, or it has `most_batches`."""
+    ones take seconds each, and nothing of what a job misses meanwhile is kept. It is grown until t_miss / t_hit is
+    known to `half_width`, or it has `most_batches`."""
 
     least_batches: int = 100
     least_s: float = 60.0
