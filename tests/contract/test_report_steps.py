@@ -17,8 +17,9 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.calls import listing_calls
+from tfquiver.service.coordinator.calls import listing_calls, step_calls
 from tfquiver.service.coordinator.calls.step_calls import INTERVAL_MS
+from tfquiver.service.coordinator.measuring import step_meters
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(200, "data")
@@ -128,6 +129,21 @@ async def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, field: str,
             await client.call("ReportSteps", report(**{field: wrong}))
         with pytest.raises(errors.InvalidArgumentError, match="step"):
             await client.call("ReportSteps", pb.ReportStepsRequest(job="job", process="p", steps=2**63))
+
+
+@on_loop
+async def test_thousands_of_processes_report_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_calls, "MOST_PER_S", 1)
+    monkeypatch.setattr(step_meters, "_COUNT_S", 0.0)
+    intervals = []
+    async with started(tmp_path) as client:
+        await reads(client, "job")
+        for number in range(30):
+            reply = await client.call("ReportSteps", report(process=f"p{number}"))
+            intervals.append(reply.interval_ms)
+    assert intervals[:6] == [INTERVAL_MS] * 6
+    assert intervals[10] == 10_000
+    assert intervals[-1] == step_calls.LONGEST_MS
 
 
 @on_loop

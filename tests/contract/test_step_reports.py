@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -167,3 +168,33 @@ def test_who_has_nobody_to_tell_only_trains(reporter: Reporter, caplog: pytest.L
 
 def _threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "tfquiver steps"]
+
+
+def test_the_next_thread_has_channels_of_its_own(
+    address: str, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before may still be closing its own."""
+    monkeypatch.setattr(step_reports, "_AGAIN_S", 0.0)
+    server = Serving(address, Newer())
+    made(address)
+    told(makes_steps("job"))
+    before = reporter._channels
+    made_datasets.forget("key")
+    wait_until(lambda: not _threads(), "the thread ends")
+    assert before and reporter._channels is not before
+    server.stop()
+
+
+def test_nobody_waits_for_a_thread_that_has_failed(
+    address: str, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(subject: Subject) -> None:
+        raise ValueError("nobody thought of that")
+
+    monkeypatch.setattr(reporter, "_tell", fails)
+    made(address)
+    subject = makes_steps("job")
+    wait_until(lambda: not _threads(), "the thread ends")
+    began = time.monotonic()
+    reporter.tell_once_more(subject, 30.0)
+    assert time.monotonic() - began < 10.0

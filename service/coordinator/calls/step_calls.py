@@ -11,7 +11,8 @@ from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.measuring.step_meter import MOST_ACCELERATORS, StepReading
 from tfquiver.wire.rpc import caller, handled
 
-INTERVAL_MS = 5000
+INTERVAL_MS, LONGEST_MS = 5000, 20_000  # well within SILENT_S of the meters
+MOST_PER_S = 400  # a report takes a quarter of a millisecond, and readers are served by the same loop
 _MOST = 1 << 53  # more, and floating-point numbers have no place for one more
 
 
@@ -33,7 +34,8 @@ class StepCalls(Callers):
             request.accelerators,
             request.waits_inside,
         )
-        reply = pb2.ReportStepsReply(interval_ms=INTERVAL_MS)
+        spread_ms = 1000 * self._coordinator.step_meters.processes // MOST_PER_S
+        reply = pb2.ReportStepsReply(interval_ms=min(max(INTERVAL_MS, spread_ms), LONGEST_MS))
         if self._coordinator.step_meters.take(name, request.process, reading):
             self._tell(name, reply)
         return reply

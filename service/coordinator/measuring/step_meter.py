@@ -92,6 +92,10 @@ class StepMeter:
                 break
             del self._processes[oldest]
 
+    @property
+    def processes(self) -> int:
+        return len(self._processes)
+
     def steps(self, now: float) -> Steps | None:
         """None: nobody is heard of."""
         if now >= self._told_until:

@@ -6,6 +6,8 @@ from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.meters import JobKey, JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import SILENT_S, StepMeter, StepReading, Steps
 
+_COUNT_S = 5.0
+
 
 class StepMeters:
     """Of jobs that `meters` knows, and of no others: what anybody can make up takes no room."""
@@ -13,6 +15,14 @@ class StepMeters:
     def __init__(self, clock: Clock, meters: JobMeters) -> None:
         self._clock, self._meters = clock, meters
         self._steps: dict[str, StepMeter] = {}  # by JobMeters.name_of; who was heard of last, last
+        self._processes, self._counted_at = 0, float("-inf")
+
+    @property
+    def processes(self) -> int:
+        """Of all jobs, a moment ago."""
+        if (now := self._clock.now()) >= self._counted_at + _COUNT_S:
+            self._processes, self._counted_at = sum(one.processes for one in self._steps.values()), now
+        return self._processes
 
     def take(self, name: str, process: str, reading: StepReading) -> bool:
         """False: nobody reads by that name just now, or its readers do not report; nothing was kept."""

@@ -87,12 +87,16 @@ class Hysteresis:
         return Verdict(proposed, rule)
 
     def _challenge(self, proposed: Plan, facts: object) -> Plan:
-        """The rival again; else the proposed plan becomes it. Of many noisy ones the best is another each time."""
-        if self._rival is None or self._rival[1] != facts:
-            self._rival, self._confirmed = (proposed, facts), 0
-        else:
+        """The rival again; else the proposed plan becomes it. Of many noisy ones the best is another each time. One
+        that is proposed again as it was goes on, whoever has come or gone: where jobs do so all the time there would
+        never be a plan else."""
+        rival, known = self._rival or (None, None)
+        if rival is not None and known == facts:
             self._confirmed += 1
-        return self._rival[0]
+            return rival
+        again = rival is not None and changes.kept(rival.allocations) == changes.kept(proposed.allocations)
+        self._rival, self._confirmed = (proposed, facts), self._confirmed + 1 if again else 0
+        return proposed
 
     def _not_worth(
         self, policy: Policy, view: ClusterView, old: Mapping[str, Allocation], new: Plan, moved: Move

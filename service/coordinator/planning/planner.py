@@ -138,8 +138,9 @@ def _all_pinned(view: ClusterView, allocations: Mapping[str, Allocation]) -> Clu
 
 
 def _facts(view: ClusterView) -> object:
-    """What nobody measures, so that it has no noise. What the store gives may be measured."""
+    """What nobody measures, so that it has no noise. What the store gives may be measured. Accelerators are what
+    training processes say, who come and go between two fits."""
     datasets = [(d.name, d.size_bytes, d.cooperative_bytes, d.pin) for d in view.datasets]
-    jobs = [(j.name, j.dataset, j.accelerators, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs]
+    jobs = [(j.name, j.dataset, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs]
     room = view.cache_bytes, view.accelerators
     return room, sorted(datasets, key=lambda dataset: dataset[0]), sorted(jobs, key=lambda job: job[0])

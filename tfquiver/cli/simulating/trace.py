@@ -54,7 +54,7 @@ def _record(arguments: argparse.Namespace) -> int:
         recorder.poll(0.0, cluster.seen)
         write(path, recorder, cluster.cache_bytes, arguments.anonymous)
         _say(f"recording {whom} to {path}; Ctrl-C ends it")
-        written_s, wrote_s, asked_s, cache_bytes, away = 0.0, 0.0, 0.0, cluster.cache_bytes, False
+        written_s, wrote_s, asked_s, cache_bytes, away = 0.0, 0.0, 0.0, cluster.cache_bytes, False  # wrote_s: it took
         end_s = arguments.for_s or float("inf")
         while not stop.wait(max(0.0, min(_POLL_S, end_s - (time.monotonic() - began)))):
             now_s = time.monotonic() - began
@@ -70,7 +70,10 @@ def _record(arguments: argparse.Namespace) -> int:
                 asked_s = now_s if asks else asked_s
                 recorder.poll(now_s, cluster.seen, reading_jobs.store_bytes(cluster.nodes, token) if asks else None)
             if now_s >= written_s + max(_WRITE_S, _WRITE_SHARE * wrote_s):
-                write(path, recorder, cache_bytes, arguments.anonymous)
+                try:
+                    write(path, recorder, cache_bytes, arguments.anonymous)
+                except errors.TfquiverError as error:  # a full disk, for one: what was written before is still there
+                    _say(f"not written, goes on: {plain_text.plain(error)}")
                 written_s = time.monotonic() - began
                 wrote_s = written_s - now_s
             if now_s >= end_s:

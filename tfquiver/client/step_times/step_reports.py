@@ -144,6 +144,7 @@ class Reporter:
     # The thread's.
 
     def _run(self) -> None:
+        channels = self._channels
         try:
             while self._goes_on():
                 for subject in list(self._subjects):
@@ -156,10 +157,10 @@ class Reporter:
                 self._wake.clear()
         except Exception:  # noqa: BLE001 - the thread's boundary: the training goes on
             logging.exception("step times are told no more")
+            self._closing = True  # nobody waits for it
         finally:
-            for channel in self._channels.values():
+            for channel in channels.values():
                 channel.close()
-            self._channels.clear()
 
     def _goes_on(self) -> bool:
         over = [one for one in self._subjects if one.resting or one.counts.idle_s() > _IDLE_S or not _to_tell(one)]
@@ -173,7 +174,7 @@ class Reporter:
                 self._leave(one)
             if self._subjects and not self._closing:
                 return True
-            self._thread = None
+            self._thread, self._channels = None, {}  # a thread that begins now makes its own
             return False
 
     def _leave(self, subject: Subject) -> None:
