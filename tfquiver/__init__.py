@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
     from tfquiver.client.quiver_dataset import dataset as dataset
-    from tfquiver.client.steps import step as step
+    from tfquiver.client.step_times.steps import step as step
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
     from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
     from tfquiver.dataset_arguments.option_groups import Reading as Reading
@@ -33,7 +33,7 @@ _HOMES = {
     "delivery_stats": "tfquiver.client.exactly_once",
     "distribute": "tfquiver.client.distributed",
     "iterators_stopped": "tfquiver.client.iterators",
-    "step": "tfquiver.client.steps",
+    "step": "tfquiver.client.step_times.steps",
 }
 __all__ = sorted(_HOMES)
 

@@ -25,6 +25,9 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.measuring.meters import JobMeters
+from tfquiver.service.coordinator.measuring.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
@@ -32,10 +35,7 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
-from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.probing.probes import Probes
-from tfquiver.service.coordinator.probing.step_meters import StepMeters
-from tfquiver.service.coordinator.probing.store_meter import StoreMeter
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits

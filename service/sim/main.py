@@ -13,7 +13,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from tfquiver.service.sim.scenario import Outcome, Scenario, in_step, one_slow, out_of_step, run
+from tfquiver.service.sim.shard_by_shard.scenario import Outcome, Scenario, in_step, one_slow, out_of_step, run
 
 IN_STEP_BAR = 1.05
 OUT_OF_STEP_BAR = 1.10

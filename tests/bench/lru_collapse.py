@@ -32,7 +32,7 @@ from tests.bench.bars import Bar, finish
 from tests.bench.experiment import cell, plots
 from tests.bench.experiment.cell import ALL_CACHED, CYCLIC, LRU, RELEVANCE, Crowd, Outcome, Way
 from tests.bench.experiment.remote import Remote
-from tfquiver.service.sim import scenario
+from tfquiver.service.sim.shard_by_shard import scenario
 
 STORE_SPEED = 2.5  # data sets in an epoch of the fastest job
 SHARDS, SHARD_RECORDS, RECORD_BYTES, FILES, BATCH = 400, 16, 4080, 8, 32

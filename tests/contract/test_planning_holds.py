@@ -24,11 +24,11 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
-from tfquiver.service.coordinator.probing.step_meter import StepReading
 from tfquiver.trust.identity import EVERYBODY
 
 FIRST, SECOND = numbered_digest(300, "first"), numbered_digest(500, "second")

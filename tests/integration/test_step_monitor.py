@@ -24,7 +24,7 @@ import tfquiver
 import tfquiver.keras
 from tests.support import numbered
 from tfquiver.cli import calls, explain, status, status_view
-from tfquiver.client import accelerators, step_reports
+from tfquiver.client.step_times import accelerators, step_reports
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.wire import rpc

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring.step_meter import Steps
 from tfquiver.service.coordinator.probing.estimates import Ratio
 from tfquiver.service.coordinator.probing.ideal import could_read
-from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.probe import ProbeResult
-from tfquiver.service.coordinator.probing.step_meter import Steps
 
 MB = 1e6
 

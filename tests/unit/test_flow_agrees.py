@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.flow_world import EPOCH_S, one_data_set
 from tfquiver.service.coordinator.policies.interface import Mode
-from tfquiver.service.sim import scenario
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.job import Job
-from tfquiver.service.sim.lru import LruCache
+from tfquiver.service.sim.shard_by_shard import scenario
+from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.service.sim.shard_by_shard.lru import LruCache
 
 WITHIN = 0.02
 SHARDS = 2000
@@ -44,7 +44,7 @@ def by_shards(jobs: int, mode: Mode, share: float, epochs: int, store_speed: flo
 def test_jobs_in_step_over_one_data_set(
     mode: Mode, jobs: int, share: float, store_speed: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.sim.job.AHEAD_SHARDS", AHEAD_SHARDS)
+    monkeypatch.setattr("tfquiver.service.sim.shard_by_shard.job.AHEAD_SHARDS", AHEAD_SHARDS)
     share = 0.0 if mode == "none" else share
     took_s, loads = by_shards(jobs, mode, share, 4, store_speed)
     flow = one_data_set(jobs, mode, share, 4, store_speed)

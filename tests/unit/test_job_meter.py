@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.probing.job_meter import MOST_BYTES_PER_S, JobMeter, Reading
+from tfquiver.service.coordinator.measuring.job_meter import MOST_BYTES_PER_S, JobMeter, Reading
 
 MB = 10**6
 

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.unit.probing_world import SimJob
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
-from tfquiver.service.coordinator.probing.measurement import StoreLoad
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
 LIMITS = ProbeLimits(least_batches=20, most_batches=200, phase_s=60.0, repeat_s=300.0, gap_s=10.0, at_once=2)

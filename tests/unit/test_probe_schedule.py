@@ -8,8 +8,8 @@ import random
 import pytest
 
 from tests.unit.probing_world import SimJob
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
-from tfquiver.service.coordinator.probing.measurement import StoreLoad
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.session_bench import Bench
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.probing.meters import FORGET_S, SILENT_S, JobMeters
+from tfquiver.service.coordinator.measuring.meters import FORGET_S, SILENT_S, JobMeters
 from tfquiver.service.node.coordinator import reader_reports
 from tfquiver.service.node.coordinator.reader_reports import ReaderReports
 

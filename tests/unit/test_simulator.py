@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.scenario import Outcome, in_step, one_slow, out_of_step, run
-from tfquiver.service.sim.store import Store
+from tfquiver.service.sim.shard_by_shard.scenario import Outcome, in_step, one_slow, out_of_step, run
+from tfquiver.service.sim.shard_by_shard.store import Store
 
 FLOOR = 0.8
 # Two jobs at nearly twice the speed of the slowest, four between: 1.107 of the floor, however many epochs are counted.

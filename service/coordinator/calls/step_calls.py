@@ -8,7 +8,7 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.probing.step_meter import MOST_ACCELERATORS, StepReading
+from tfquiver.service.coordinator.measuring.step_meter import MOST_ACCELERATORS, StepReading
 from tfquiver.wire.rpc import caller, handled
 
 INTERVAL_MS, LONGEST_MS = 5000, 20_000  # well within SILENT_S of the meters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.probing.counters import Counters
+from tfquiver.service.coordinator.measuring.counters import Counters
 
 LEAST_STALL_SHARE = 0.1  # of its time
 DEFAULT_BATCH_RECORDS = 32  # of a job that does not say what a mini-batch is
@@ -35,17 +35,6 @@ class JobMeasurement:
 def waits(stall_share: float | None) -> bool:
     """Whether it is for data that a job is no faster. One that computes reads as much as it likes."""
     return stall_share is None or stall_share >= LEAST_STALL_SHARE
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLoad:
-    """`s_per_byte`: how long a byte takes from the store just now, of the time in which anybody reads there;
-    `request_s_per_byte`: of the time of requests, those at the same time each. None: nobody reads there, or not enough.
-    """
-
-    s_per_byte: float | None = None
-    spare_bytes_per_s: float | None = None  # None: no limit is known
-    request_s_per_byte: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

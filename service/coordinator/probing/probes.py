@@ -14,20 +14,20 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring.meters import JobMeters
+from tfquiver.service.coordinator.measuring.step_meter import Steps
+from tfquiver.service.coordinator.measuring.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.floors import floors
 from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
-from tfquiver.service.coordinator.probing.job_meter import Measured
 from tfquiver.service.coordinator.probing.measurement import (
     DEFAULT_BATCH_RECORDS,
     JobMeasurement,
     Order,
-    StoreLoad,
 )
-from tfquiver.service.coordinator.probing.meters import JobMeters
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
-from tfquiver.service.coordinator.probing.step_meter import Steps
-from tfquiver.service.coordinator.probing.step_meters import StepMeters
 
 Reading = tuple[str, bytes]  # job and digest id
 

@@ -18,9 +18,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
-from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order, StoreLoad
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
 from tfquiver.service.coordinator.probing.store_change import StoreBefore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tfquiver.service.coordinator.probing.measurement import StoreLoad
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 
 _MOST_BAND = 24
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.coordinator.probing.counters import Counters
-from tfquiver.service.coordinator.probing.measurement import JobMeasurement, StoreLoad
+from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 from tfquiver.service.sim.flow.jobs import Jobs

@@ -19,9 +19,9 @@ from tfquiver.service.coordinator.cache import chunk_counts
 from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.cache.relevance import Relevance
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.sim.chunked import ChunkedCache
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.job import Job
+from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
+from tfquiver.service.sim.shard_by_shard.job import Job
 
 Order = npt.NDArray[np.int64]
 SHARE = 0.2  # of the data set that has room in the cache

@@ -13,8 +13,8 @@ from statistics import median
 
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.probing.measurement import StoreLoad
-from tfquiver.service.coordinator.probing.store_reads import StoreReads
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring.store_reads import StoreReads
 
 WINDOW_S, LONGEST_WINDOW_S = 10.0, 60.0  # it is closed when so much was read that it says something
 LEAST_READS = 20

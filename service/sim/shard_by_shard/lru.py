@@ -9,8 +9,8 @@ import numpy as np
 
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, Sampler
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.job import Job
-from tfquiver.service.sim.store import Store
+from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.service.sim.shard_by_shard.store import Store
 
 
 class LruCache:

@@ -16,10 +16,10 @@ from tfquiver.service.coordinator.cache.cyclic import Cyclic
 from tfquiver.service.coordinator.cache.interface import Rotation
 from tfquiver.service.coordinator.cache.relevance import Relevance
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.sim.chunked import ChunkedCache
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.job import Job
-from tfquiver.service.sim.lru import LruCache
+from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
+from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.service.sim.shard_by_shard.lru import LruCache
 
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.probing.counters import Counters
-from tfquiver.service.coordinator.probing.job_meter import JobMeter, Measured, Reading
+from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured, Reading
 from tfquiver.service.coordinator.sessions.session import Session
 
 SILENT_S = 15.0  # nobody has reported for so long: what was measured is of the past

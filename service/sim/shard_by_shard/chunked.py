@@ -10,8 +10,8 @@ from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.cache.interface import Decision
 from tfquiver.service.coordinator.order.sampler import Sampler
 from tfquiver.service.sim.engine import Engine
-from tfquiver.service.sim.job import Job
-from tfquiver.service.sim.store import Store
+from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.service.sim.shard_by_shard.store import Store
 
 TICK_S = 1.0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.probing.counters import Counters
+from tfquiver.service.coordinator.measuring.counters import Counters
 
 MOST_BYTES_PER_S = 1e12  # of one reader: more than a machine's memory gives
 MOST_READERS = 4096  # of one job, that are remembered

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfquiver.clock import Clock
-from tfquiver.service.coordinator.probing.meters import JobKey, JobMeters
-from tfquiver.service.coordinator.probing.step_meter import SILENT_S, StepMeter, StepReading, Steps
+from tfquiver.service.coordinator.measuring.meters import JobKey, JobMeters
+from tfquiver.service.coordinator.measuring.step_meter import SILENT_S, StepMeter, StepReading, Steps
 
 _COUNT_S = 5.0
 

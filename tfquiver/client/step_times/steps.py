@@ -6,8 +6,8 @@ import functools
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from tfquiver.client import accelerators as devices
-from tfquiver.client import step_reports
+from tfquiver.client.step_times import accelerators as devices
+from tfquiver.client.step_times import step_reports
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 

@@ -9,9 +9,10 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from tfquiver.client import accelerators as devices
-from tfquiver.client import naming, step_reports
-from tfquiver.client.step_counts import StepTotals
+from tfquiver.client import naming
+from tfquiver.client.step_times import accelerators as devices
+from tfquiver.client.step_times import step_reports
+from tfquiver.client.step_times.step_counts import StepTotals
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
