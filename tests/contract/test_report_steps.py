@@ -19,7 +19,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls import listing_calls, step_calls
 from tfquiver.service.coordinator.calls.step_calls import INTERVAL_MS
-from tfquiver.service.coordinator.probing import step_meters
+from tfquiver.service.coordinator.measuring import step_meters
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(200, "data")
