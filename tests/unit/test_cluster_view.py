@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,3 +52,12 @@ def test_a_trainer_that_says_how_long_it_waits_is_believed_where_it_makes_itself
     assert could_read(measured(1 * MB, None), None, steps(1.0)) == pytest.approx(10 * MB)
     assert could_read(measured(1 * MB, 3 * MB), None, steps(None)) == pytest.approx(3 * MB)
     assert could_read(measured(1 * MB, None), probed("hit", 4 * MB), steps(0.9)) == pytest.approx(4 * MB)
+
+
+def test_one_process_that_speaks_for_many_says_nothing_of_their_waiting() -> None:
+    """The first of eight: of 800 records/s it takes 100, and waits for the others within its steps."""
+    read = replace(measured(1 * MB, 5 * MB), records_per_s=800.0)
+    each = Steps(1, 8, 0.98, 0.02, 100, 0.02)
+    assert could_read(read, None, each) == pytest.approx(5 * MB)
+    assert could_read(read, None, replace(each, batch_records=800)) == pytest.approx(1 * MB / 0.98)
+    assert could_read(read, None, replace(each, batch_records=None)) == pytest.approx(1 * MB / 0.98), "it may be alone"

@@ -137,4 +137,4 @@ def test_a_lease_that_is_asked_again_is_the_same_also_in_how_it_is_to_be_read() 
     first = place.lease("a", 3)
     place.probed.clear()
     place._sequence -= 1
-    assert place.lease("a", 3) is first
+    assert place.lease("a", 3) == first

@@ -47,6 +47,7 @@ class Measured:
     stall_share: float
     hit_share: float | None
     ideal_bytes_per_s: float | None
+    records_per_s: float = 0.0  # 0: not known
 
 
 @dataclass(slots=True)
@@ -99,7 +100,8 @@ class JobMeter:
             return None
         windows = self._windows or [newest]
         ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
-        made = Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, min(ideals, default=None))
+        ideal, records_per_s = min(ideals, default=None), newest.records / newest.elapsed_s
+        made = Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, ideal, records_per_s)
         self._measured = made if self._windows else None
         return made
 

@@ -6,14 +6,30 @@ from tfquiver.service.coordinator.measuring.job_meter import MOST_STALL_SHARE, M
 from tfquiver.service.coordinator.measuring.step_meter import Steps
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 
+_MOST_OF_ALL = 0.75  # of what is read: less, and there is another who takes the rest
+
 
 def ideal_bytes_per_s(measured: Measured, steps: Steps | None) -> float | None:
     """None: nearly all of it was waiting, as far as is known. Both are bounds from above: the lesser counts. What a
     trainer says of its waiting can make itself slower, and nobody faster."""
     known = [measured.ideal_bytes_per_s]
-    if steps and steps.waited_share is not None and steps.waited_share <= MOST_STALL_SHARE:
+    if (
+        steps
+        and steps.waited_share is not None
+        and steps.waited_share <= MOST_STALL_SHARE
+        and not _one_of_many(measured, steps)
+    ):
         known.append(measured.bytes_per_s / (1 - steps.waited_share))
     return min((one for one in known if one is not None), default=None)
+
+
+def _one_of_many(measured: Measured, steps: Steps) -> bool:
+    """The only process that says something takes, by what it says, far less than the job's readers deliver: there are
+    others that it waits for within its steps."""
+    if not steps.batch_records or steps.step_s is None or steps.between_s is None:
+        return False
+    each_s = steps.step_s + steps.between_s
+    return steps.batch_records < _MOST_OF_ALL * measured.records_per_s * each_s
 
 
 def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> float | None:
