@@ -89,7 +89,9 @@ def gone(processes: list[psutil.Process]) -> None:
     assert not alive
 
 
-def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_welcome_is_all_that_a_person_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is set that nobody would set; the two lines of code are those that it prints."""
     at = tmp_path / "cache"
     paths = numbered.write(tmp_path / "data", 2, RECORDS // 2, 1000)
@@ -105,8 +107,13 @@ def test_the_welcome_is_all_that_a_person_needs(tmp_path: Path, monkeypatch: pyt
         assert len(servers) == 4
         monkeypatch.setenv("TFQUIVER_SERVICE", str(at))
         assert main(["status"]) == 0
+        reading = iter(names["data"].repeat())
+        next(reading)
+        assert main(["stop"]) == 1, "somebody reads, through its tf.data service"
+        assert "--force stops it anyway" in capsys.readouterr().err
+        del reading
         endpoints.close_all()  # else this process would start a node of its own in the directory
-        assert main(["stop"]) == 0
+        assert main(["stop", "--force"]) == 0
         assert running.process.wait(60) == 0
         gone(servers)
     told = running.said.read_text()

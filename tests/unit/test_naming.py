@@ -58,3 +58,8 @@ def test_the_dispatcher_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_program_by_which_people_recognise_a_session(started_as: str, program: str) -> None:
     assert naming.program(started_as) == program
     assert naming.session_key() != naming.session_key() and ":" not in naming.session_key()
+
+
+def test_a_directory_twice_is_told_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"so does cache_dir=.*give one of them"):
+        naming.cluster(tmp_path, str(tmp_path))

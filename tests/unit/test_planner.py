@@ -146,7 +146,7 @@ def test_a_much_better_one_moves_when_it_has_shown_so_often_enough() -> None:
     for now, left in ((1.0, 2), (2.0, 1)):
         outcome = planner.replan(better, now)
         assert outcome.plan.allocations == {"d0": WHOLE}
-        assert outcome.refused == f"it pays, and must so {left} more times in a row"
+        assert outcome.refused == f"moving data would pay; {left} more plans in a row must find so first"
     outcome = planner.replan(better, 3.0)
     assert outcome.plan.allocations == {"d1": WHOLE}
     assert [(one.name, one.was, one.becomes, one.rule) for one in outcome.decisions] == [

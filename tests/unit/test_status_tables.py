@@ -136,11 +136,21 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
-    sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 4, "used_bytes": 9}
+    sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 4, "used_bytes": 1}
+    sick["datasets"] = [one | {"cache": {"mode": "none"}} for one in sick["datasets"]]
     found = status_view.problems(sick)
     assert found[0].endswith("no answer") and len(found) == 5
-    for word in ("2 entries were damaged", "3 shards that were not", "its quota is used up", "10 shards are perhaps"):
+    for word in (
+        "2 entries were damaged",
+        "3 shards that were not",
+        "4 times a shard could not be kept: its disk has no room",
+        "10 shards are perhaps",
+    ):
         assert any(word in line for line in found), word
+    full = sick["nodes"][0] | {"used_bytes": sick["nodes"][0]["quota_bytes"]}
+    assert not any("be kept" in line for line in status_view.problems(sick | {"nodes": [full]})), "that is its size"
+    limited = [one | {"cache": {"mode": "uniform", "allocation_bytes": 5}} for one in sick["datasets"]]
+    assert not any("be kept" in line for line in status_view.problems(sick | {"datasets": limited})), "as it was told"
     out = io.StringIO()
     status_view.show(sick | {"problems": found}, calls.console(file=out, width=80))
     assert out.getvalue().startswith("! node run: no answer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 from rich.console import Console
@@ -73,10 +73,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: {count} entries were damaged and have been fetched again: look after its disk")
         if count := node.get("peer_mismatches"):
             found.append(f"{name}: peers sent it {count} shards that were not what it asked for; its log names them")
-        if count := node.get("refused_inserts"):
-            is_full = node["used_bytes"] > _FULL * node["quota_bytes"]
-            why = "its quota is used up" if is_full else "its disk or a setting has no room"
-            found.append(f"{name}: {count} times a shard could not be kept: {why}")
+        if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"]):
+            found.append(f"{name}: {count} times a shard could not be kept: its disk has no room")
     found += workers_view.problems(status["dispatchers"])
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
     for one in status["datasets"]:
@@ -96,6 +94,12 @@ def problems(status: Mapping[str, Any]) -> list[str]:
                 "their reader was lost after the end"
             )
     return found
+
+
+def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]]) -> bool:
+    """Its quota is used up, or a data set's allocation may be: so it is where caches are smaller than the data."""
+    is_limited = any(one["cache"].get("allocation_bytes") for one in datasets)
+    return is_limited or node["used_bytes"] > _FULL * node["quota_bytes"]
 
 
 def show(status: Mapping[str, Any], console: Console) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.daemon import service_name
+from tfquiver.daemon import service_name, up_file
 from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
@@ -21,7 +21,7 @@ def add_parser(subparsers: Any) -> None:
         "stop", help="stop what runs in a cache directory of this machine", description=about
     )
     calls.add_where(parser, positional=True, which="cache directory of this machine")
-    parser.add_argument("--force", action="store_true", help="also a node that somebody is reading through")
+    parser.add_argument("--force", action="store_true", help="also what somebody is reading through")
     parser.set_defaults(run=_run)
 
 
@@ -49,13 +49,16 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _readers(at: Path, token: str) -> int:
-    """In the middle of an epoch; of a node that does not answer: none. An iterator that has ended may still be held."""
+    """In the middle of an epoch; of a node that does not answer: none. An iterator that has ended may still be held.
+
+    The coordinator knows who is; one that is not of this directory alone knows of others' readers, too.
+    """
     try:
         endpoint = read_endpoint(at)
         with rpc.channel(endpoint.local_control) as channel:
             stub = node_pb2_grpc.NodeStub(channel)
             connected = calls.ask(stub.Status, node_pb2.StatusRequest(), token, f"node {at}").readers
-        if not connected or not endpoint.coordinator.startswith("unix:"):
+        if not connected or not (endpoint.coordinator.startswith("unix:") or up_file.is_up(at)):
             return int(connected)
         with rpc.channel(endpoint.coordinator) as channel:
             coordinator = coordinator_pb2_grpc.CoordinatorStub(channel)

@@ -24,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--workers", type=_count, default=1, metavar="N", help="tf.data service workers; 0: no tf.data "
                         "service, training processes read by themselves; default: 1")  # fmt: skip
     parser.add_argument("--quota", type=_size, default="", metavar="SIZE", help="most bytes kept, for example 50GiB; "
-                        "default: 80%% of what is free")  # fmt: skip
+                        "default: 80%% of what is free; to be said each time")  # fmt: skip
     for name, which, usual in (
         ("--port", "coordinator", ports.USUAL.coordinator), ("--dispatcher_port", "dispatcher", ports.USUAL.dispatcher)
     ):  # fmt: skip

@@ -34,6 +34,11 @@ def cluster(
         return cache_dir, service
     if cache_dir is None and isinstance(service, str | os.PathLike) and _is_directory(service):
         return service, None
+    if cache_dir is not None and isinstance(service, str | os.PathLike) and _is_directory(service):
+        raise errors.InvalidArgumentError(
+            f"service={service!r} names a cache directory, and so does cache_dir={os.fspath(cache_dir)!r}: give one "
+            "of them; beside cache_dir= service= is a coordinator's host:port"
+        )
     raise errors.InvalidArgumentError(f"service={service!r}: must be host:port, unix:/path, or a cache directory")
 
 

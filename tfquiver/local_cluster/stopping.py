@@ -23,7 +23,7 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
     """What was stopped, for people; "": nothing runs there.
 
     Args:
-      readers: how many read through the node now; asked only of a node by itself.
+      readers: how many read through what runs there now.
       force: whoever reads.
 
     Raises:
@@ -33,6 +33,11 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
     """
     lock = directory / up_file.LOCK_FILE
     if (pid := holder(lock)) is not None:
+        if not force and (count := readers()):
+            raise errors.InUseError(
+                f"{directory}: {count} readers are in an epoch through `tfquiver up` (pid {pid}), and trainings behind "
+                "its tf.data service would wait until it is started again; --force stops it anyway"
+            )
         end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
         return f"`tfquiver up` (pid {pid}) and all its servers"
     lock = directory / NODE_LOCK

@@ -79,7 +79,9 @@ class Hysteresis:
                 return verdict
             if self._confirmed < self._patience.confirmations:
                 left = self._patience.confirmations - self._confirmed
-                return Verdict(None, why="again", refused=f"it pays, and must so {left} more times in a row")
+                return Verdict(
+                    None, why="again", refused=f"moving data would pay; {left} more plans in a row must find so first"
+                )
         if not self._budget.take(moved.evicted_bytes, view.cache_bytes, now):
             said = f"{of_bytes(moved.evicted_bytes)} that jobs read would go, more than may within an hour"
             return Verdict(None, why="budget", refused=said)
