@@ -91,7 +91,7 @@ async def test_what_fits_is_kept_whole_and_what_does_not_rotates_in_the_rest(tmp
 
 @on_loop
 async def test_who_has_finished_gives_its_room_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_view, "_GONE_S", 0.5)
+    monkeypatch.setattr(cluster_view, "GONE_S", 0.5)
     async with started(tmp_path) as client:
         await client.upload([SMALL.to_bytes()], name="small")
         await client.upload([LARGE.to_bytes()], name="large")

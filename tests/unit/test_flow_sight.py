@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS, two_chunks_bytes
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.workloads.recording import GONE_S
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
 
 SIZE, EPOCH_S = 1_000_000, 100.0

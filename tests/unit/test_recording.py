@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
+from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.sim.workloads import files
 from tfquiver.service.sim.workloads.recorded import as_now
-from tfquiver.service.sim.workloads.recording import GONE_S, Recorder
+from tfquiver.service.sim.workloads.recording import Recorder
 from tfquiver.service.sim.workloads.seen import Dataset, Seen
 
 MB = 10**6

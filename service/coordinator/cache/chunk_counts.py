@@ -13,6 +13,7 @@ RELEVANCE_CHUNKS = 160
 RELEVANCE_FITTING = 32
 RELEVANCE_LEAST_CHUNKS = 40
 LEAST_CHUNK_SHARDS = 16
+TWO_CHUNKS = 2.2  # of the mean: chunks are cut at shards, and the largest two must have room
 
 
 def cyclic_chunks(size_bytes: int) -> int:

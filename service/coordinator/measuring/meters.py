@@ -12,6 +12,7 @@ from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured,
 from tfquiver.service.coordinator.sessions.session import Session
 
 SILENT_S = 15.0  # nobody has reported for so long: what was measured is of the past
+GONE_S = 30.0  # a job of which nobody has read for so long has ended: between two epochs it reads nothing for a while
 FORGET_S = 3600.0
 MOST_JOBS = 16384
 

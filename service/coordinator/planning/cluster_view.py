@@ -20,6 +20,7 @@ from tfquiver.service.coordinator.cache import chunk_counts
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
 from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
@@ -27,9 +28,6 @@ from tfquiver.service.coordinator.policies.interface import Allocation, ClusterV
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-
-_GONE_S = 30.0  # between two epochs a job may read nothing for a while
-_TWO_CHUNKS = 2.2  # of the mean: chunks are cut at shards, and the largest two must have room
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
@@ -75,7 +73,7 @@ class ClusterViews:
             if session.readers:
                 self.reading[session.reads] = now
         for key, seen_at in list(self.reading.items()):
-            if seen_at + _GONE_S <= now or key[1] not in self._registry:
+            if seen_at + GONE_S <= now or key[1] not in self._registry:
                 del self.reading[key]
 
     def facts(self) -> object:
@@ -174,4 +172,4 @@ def _size(digest: Digest) -> _Size:
     two_bytes = int(
         np.sort(np.bincount(cut.chunk_of, sizes_bytes, cut.chunks))[-2:].sum()
     )  # one shard may be half of all
-    return _Size(size_bytes, min(size_bytes, max(two_bytes, int(_TWO_CHUNKS * size_bytes / cut.chunks))))
+    return _Size(size_bytes, min(size_bytes, max(two_bytes, int(chunk_counts.TWO_CHUNKS * size_bytes / cut.chunks))))

@@ -13,19 +13,17 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.cache.chunk_counts import relevance_chunks
+from tfquiver.service.coordinator.cache.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.coordinator.measuring.job_meter import WINDOW_S, WINDOWS, Measured
-from tfquiver.service.coordinator.measuring.meters import SILENT_S
+from tfquiver.service.coordinator.measuring.meters import GONE_S, SILENT_S
 from tfquiver.service.coordinator.policies.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.sharing import Floats
-from tfquiver.service.sim.workloads.recording import GONE_S
 
 _FIRST_S = 1.0  # of a job that has read for less nothing is said
 _AT_IDEAL = 0.999
-_CHUNKS = 2.2  # the largest two, of the mean (cluster_view.py)
 _SHARD_BYTES = 2 << 20  # where nobody says
 
 
@@ -84,4 +82,4 @@ class Meters:
 def two_chunks_bytes(disk_bytes: int, shards: int | None) -> int:
     """The least that `cooperative` needs, by the rotation's own count of chunks."""
     chunks = relevance_chunks(disk_bytes, 1, shards or max(1, disk_bytes // _SHARD_BYTES))
-    return min(disk_bytes, int(_CHUNKS * disk_bytes / chunks))
+    return min(disk_bytes, int(TWO_CHUNKS * disk_bytes / chunks))

@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.sim.workloads.recorded import MOST_BYTES, workload
 from tfquiver.service.sim.workloads.seen import Dataset, Seen, Visit
 from tfquiver.service.sim.workloads.store_rate import StoreRate
 from tfquiver.service.sim.workloads.trace_files import MOST_S, trace_json
 
 WAITS = 0.5  # of its time: the store gives no more
-GONE_S = 30.0  # as coordinator/planning/cluster_view.py has it
 MOST_JOBS = 100_000  # the ones that begin after so many are not recorded
 _MOST_TOLD = 2 * MOST_JOBS
-REPLAN_S = 10.0  # of a coordinator that was not told otherwise
+REPLAN_S = CoordinatorOptions().replan_s  # nobody has told it otherwise
 _MOST_BYTES_PER_S = 1e15
 
 Key = tuple[str, str]

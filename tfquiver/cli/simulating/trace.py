@@ -18,7 +18,8 @@ from tfquiver.cli import calls
 from tfquiver.cli.simulating import durations, reading_jobs
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.service.sim.workloads.recording import GONE_S, Recorder
+from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.sim.workloads.recording import Recorder
 from tfquiver.wire import rpc
 
 _ABOUT = """Records which jobs read which data sets, and how fast they could, until Ctrl-C, SIGTERM, or --for is over;

@@ -7,6 +7,7 @@ from typing import Any
 
 from absl import logging
 
+MOST = 65_536  # of one process
 _KINDS = ("GPU", "TPU")
 
 

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+MOST_RECORDS = 1 << 40  # of one step
+
 
 @dataclass(frozen=True, slots=True)
 class StepTotals:

@@ -12,13 +12,12 @@ from absl import logging
 from tfquiver.client import naming
 from tfquiver.client.step_times import accelerators as devices
 from tfquiver.client.step_times import step_reports
-from tfquiver.client.step_times.step_counts import StepTotals
+from tfquiver.client.step_times.step_counts import MOST_RECORDS, StepTotals
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
 from tfquiver.trust import own_token
 
-_MOST_BATCH, _MOST_ACCELERATORS = 1 << 40, 65_536
 _LAST_WORD_S = 2.0
 
 
@@ -64,9 +63,9 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         super().__init__()
         check_name("job", job)
         check_group("connection", connection, Connection)
-        self._batch = check_integer("batch_size", batch_size, 1, _MOST_BATCH) if batch_size is not None else 0
+        self._batch = check_integer("batch_size", batch_size, 1, MOST_RECORDS) if batch_size is not None else 0
         if accelerators is not None:
-            check_integer("accelerators", accelerators, 1, _MOST_ACCELERATORS)
+            check_integer("accelerators", accelerators, 1, devices.MOST)
         self._accelerators = accelerators
         self._log_dir = os.fspath(log_dir) if log_dir is not None else ""
         self._subject = step_reports.subject_of(job)

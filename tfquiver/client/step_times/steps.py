@@ -8,11 +8,9 @@ from types import TracebackType
 
 from tfquiver.client.step_times import accelerators as devices
 from tfquiver.client.step_times import step_reports
+from tfquiver.client.step_times.step_counts import MOST_RECORDS
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name
-
-_MOST_RECORDS = 1 << 40
-_MOST_ACCELERATORS = 65_536
 
 
 def step(
@@ -73,6 +71,6 @@ def _check(job: str | None, records: int | None, accelerators: int | None) -> No
     with raised_as_both():
         check_name("job", job)
         if records is not None:
-            check_integer("records", records, 1, _MOST_RECORDS)
+            check_integer("records", records, 1, MOST_RECORDS)
         if accelerators is not None:
-            check_integer("accelerators", accelerators, 1, _MOST_ACCELERATORS)
+            check_integer("accelerators", accelerators, 1, devices.MOST)
