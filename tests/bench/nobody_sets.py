@@ -84,7 +84,7 @@ class Scale:
     scenarios: int | None = None
 
 
-FULL, QUICK = Scale(20.0, 80.0, 40.0, 12.0, (320, 480)), Scale(7.0, 7.0, 7.0, 3.0, (160, 240), hands=1, scenarios=1)
+FULL, QUICK = Scale(20.0, 80.0, 40.0, 12.0, (320, 480)), Scale(6.0, 6.0, 6.0, 3.0, (80, 120), hands=1, scenarios=1)
 
 
 def hands(data: Sequence[Data], cache_bytes: int) -> list[Hand]:
