@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/session/shard_check.h"
+#include "ops/core/intake/shard_check.h"
 
 namespace tfquiver {
 namespace {

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_SESSION_SHARD_INTAKE_H_
-#define TFQUIVER_OPS_CORE_SESSION_SHARD_INTAKE_H_
+#ifndef TFQUIVER_OPS_CORE_INTAKE_SHARD_INTAKE_H_
+#define TFQUIVER_OPS_CORE_INTAKE_SHARD_INTAKE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -59,4 +59,4 @@ class ShardIntake {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SESSION_SHARD_INTAKE_H_
+#endif  // TFQUIVER_OPS_CORE_INTAKE_SHARD_INTAKE_H_

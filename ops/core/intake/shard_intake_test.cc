@@ -1,4 +1,4 @@
-#include "ops/core/session/shard_intake.h"
+#include "ops/core/intake/shard_intake.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_
-#define TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_
+#ifndef TFQUIVER_OPS_CORE_INTAKE_SHARD_CHECK_H_
+#define TFQUIVER_OPS_CORE_INTAKE_SHARD_CHECK_H_
 
 #include <cstdint>
 
@@ -17,4 +17,4 @@ Status Validate(const ShardFrame& shard, const SessionWish& wish, const Opened& 
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SESSION_SHARD_CHECK_H_
+#endif  // TFQUIVER_OPS_CORE_INTAKE_SHARD_CHECK_H_

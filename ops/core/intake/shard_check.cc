@@ -1,4 +1,4 @@
-#include "ops/core/session/shard_check.h"
+#include "ops/core/intake/shard_check.h"
 
 #include <string>
 
