@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.unit.probing_world import SimJob
+from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
@@ -236,3 +239,34 @@ def test_who_does_not_want_the_cache_is_left_alone() -> None:
     asked = dataclasses.replace(job.measurement(), wants_cache=False)
     assert [order.miss for order in schedule.tick(1.0, [asked], StoreLoad())] == [False]
     assert schedule.tick(2.0, [asked], StoreLoad()) == []
+
+
+class Looked(JobMeasurement):
+    """Counts how often anything of it is looked at."""
+
+    looks: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        type(self).looks += 1
+        return super().__getattribute__(name)
+
+
+def test_a_thousand_jobs_are_not_compared_each_with_all_others() -> None:
+    schedule, store = ProbeSchedule(), StoreLoad(spare_bytes_per_s=0.0)
+    totals = Counters(records=1000, size_bytes=10**9, elapsed_s=10.0, reader_s=10.0, hit_bytes=10**9)
+    jobs = [Looked(f"job{at}", f"data{at}", totals, bytes_per_s=1e8, stall_share=0.5) for at in range(1000)]
+    schedule.tick(1.0, jobs, store)
+    Looked.looks = 0
+    assert not schedule.tick(2.0, jobs, store)
+    assert Looked.looks < 100 * len(jobs)
+
+
+def test_a_tick_comes_in_parts_between_which_others_are_served() -> None:
+    totals = Counters(records=1000, size_bytes=10**9, elapsed_s=10.0, reader_s=10.0, hit_bytes=10**9)
+    jobs = [JobMeasurement(f"job{at}", f"data{at % 50}", totals, expected_bytes=10**12) for at in range(1000)]
+    whole, parts = ProbeSchedule(), ProbeSchedule()
+    for now in (1.0, 2.0, 3.0):
+        told = list(parts.ticking(now, jobs, StoreLoad()))
+        assert [order for orders in told for order in orders] == whole.tick(now, jobs, StoreLoad())
+        assert len(told) > 4
+    assert parts.under_way.keys() == whole.under_way.keys() != set()

@@ -36,6 +36,7 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
+_AT_A_TIME = 256  # sessions: of all that there may be it takes a tenth of a second, and others want to be served
 
 
 class Replanning:
@@ -107,15 +108,18 @@ class Replanning:
             self._probes.tick({}, ())
             return
         held = dict.fromkeys(self._views.reading, Held())
-        for session in self._sessions:
+        for at, session in enumerate(list(self._sessions), 1):
             key = session.reads
             if session.readers and key in held and session.digest_id in self._caching:
                 lengths = self._caching.residency.table(session.digest_id).lengths
                 leased = np.fromiter(session.leased, np.int64, session.leased_shards)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
+            if at % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
         wanting = {digest_id for _, digest_id in held} - self._caching.placement.pins.keys()
-        self._probes.tick(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s)
+        for _ in self._probes.ticking(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s):
+            await asyncio.sleep(0)
 
     async def look(self) -> None:
         """Plans if there is reason to."""

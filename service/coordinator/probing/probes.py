@@ -6,7 +6,7 @@ read anyway is counted here, as it is handed out, and ends the miss when it is e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
-from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import Steps
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
@@ -30,6 +30,7 @@ from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
 Reading = tuple[str, bytes]  # job and digest id
+_AT_A_TIME = 256  # jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,47 +112,68 @@ class Probes:
         store: StoreLoad = StoreLoad(),  # noqa: B008  It is frozen.
         pins_bytes_per_s: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Call it every second.
+        """Call it, or `ticking`, every second.
 
         Args:
           reading: who reads now, or did a moment ago, and what each has in hand.
           wanting: digest ids of data sets that may be cached.
           pins_bytes_per_s: by job, what it is to read from the store: nobody is probed while it waits and has less.
         """
+        for _ in self.ticking(reading, wanting, store, pins_bytes_per_s):
+            pass
+
+    def ticking(
+        self,
+        reading: Mapping[Reading, Held],
+        wanting: Collection[bytes],
+        store: StoreLoad,
+        pins_bytes_per_s: Mapping[str, float],
+    ) -> Iterator[None]:
+        """As `tick`, some jobs at a time: others may be served between. To its end, and one after the other."""
         now = self._clock.now()
         for key, (_, end) in list(self._until.items()):
             if key not in reading or end <= now:
                 self._normal(key)
         self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
-        measured_now = {
-            key: (meter, measured)
-            for key, meter in self._meters
-            if key in reading and (measured := self._meters.measured_of(key)) is not None
-        }
+        measured_now: dict[Reading, tuple[JobMeter, Measured]] = {}
+        for at, (key, meter) in enumerate(self._meters, 1):
+            if key in reading and (measured := self._meters.measured_of(key)) is not None:
+                measured_now[key] = meter, measured
+            if at % _AT_A_TIME == 0:
+                yield
         least = floors(pins_bytes_per_s, {key: measured.bytes_per_s for key, (_, measured) in measured_now.items()})
-        measurements = [
-            JobMeasurement(
-                job=key[0],
-                dataset=key[1].hex(),
-                totals=meter.totals,
-                wants_cache=key[1] in wanting,
-                extra_store_bytes=self.extra_bytes(*key),
-                buffer_bytes=reading[key].leased_bytes,
-                batch_records=self._batch_records(key),
-                expected_bytes=reading[key].epoch_bytes,
-                ideal_bytes_per_s=ideal_bytes_per_s(measured, self._step_meters.of(key)),
-                bytes_per_s=measured.bytes_per_s,
-                stall_share=measured.stall_share,
-                floor_bytes_per_s=least.get(key, 0.0),
-            )
-            for key, (meter, measured) in measured_now.items()
-        ]
+        measurements = []
+        for at, (key, (meter, measured)) in enumerate(measured_now.items(), 1):
+            of_key = reading[key], key[1] in wanting, least.get(key, 0.0)
+            measurements.append(self._measurement(key, meter, measured, *of_key))
+            if at % _AT_A_TIME == 0:
+                yield
         before = dict(self._schedule.results)
-        for order in self._schedule.tick(now, measurements, store):
-            self._carry_out(order, now)
-        for at, result in self._schedule.results.items():
-            if before.get(at) is not result:
+        for orders in self._schedule.ticking(now, measurements, store):
+            for order in orders:
+                self._carry_out(order, now)
+            yield
+        for at_key, result in self._schedule.results.items():
+            if before.get(at_key) is not result:
                 logging.info("job %s was probed: %s", result.job, result)
+
+    def _measurement(
+        self, key: Reading, meter: JobMeter, measured: Measured, held: Held, wants_cache: bool, floor: float
+    ) -> JobMeasurement:
+        return JobMeasurement(
+            job=key[0],
+            dataset=key[1].hex(),
+            totals=meter.totals,
+            wants_cache=wants_cache,
+            extra_store_bytes=self.extra_bytes(*key),
+            buffer_bytes=held.leased_bytes,
+            batch_records=self._batch_records(key),
+            expected_bytes=held.epoch_bytes,
+            ideal_bytes_per_s=ideal_bytes_per_s(measured, self._step_meters.of(key)),
+            bytes_per_s=measured.bytes_per_s,
+            stall_share=measured.stall_share,
+            floor_bytes_per_s=floor,
+        )
 
     def _batch_records(self, key: Reading) -> int:
         steps = self._step_meters.of(key)

@@ -15,7 +15,7 @@ when it is first seen, so that a probe of the time before ends there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
@@ -26,6 +26,7 @@ from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
 from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
+_AT_A_TIME = 256  # jobs: of all that there may be it takes a tenth of a second, and others want to be served
 
 Key = tuple[str, str]  # (job, data set)
 
@@ -64,10 +65,15 @@ class ProbeSchedule:
     def tick(self, now: float, jobs: Sequence[JobMeasurement], store: StoreLoad) -> list[Order]:
         """Each job at most once in `jobs` for a data set; those that are not there have ended. `now` may jump; it is
         never taken back."""
+        return [order for orders in self.ticking(now, jobs, store) for order in orders]
+
+    def ticking(self, now: float, jobs: Sequence[JobMeasurement], store: StoreLoad) -> Iterator[list[Order]]:
+        """As `tick`, some jobs at a time: what is given is to be carried out before the next part is asked for. To its
+        end, and one after the other."""
         self._now = now = max(now, self._now)
         seen = {(one.job, one.dataset): one for one in jobs}
         orders = [_normal(key) for key in self._forget_ended(seen)]
-        for key, one in seen.items():
+        for at, (key, one) in enumerate(seen.items(), 1):
             known = self._jobs.get(key)
             if known is None:
                 self._jobs[key] = known = _Job(one, now)
@@ -77,9 +83,11 @@ class ProbeSchedule:
             known.hit_share = _hit_share(known.seen, one)
             known.report_bytes = _report_bytes(known, one)
             known.seen = one
-        orders += self._step(seen, store)
-        orders += self._begin(seen, store)
-        return orders
+            if at % _AT_A_TIME == 0:
+                yield orders
+                orders = []
+        yield orders + self._step(seen, store)
+        yield from self._begin(seen, store)
 
     def _forget_ended(self, seen: dict[Key, JobMeasurement]) -> list[Key]:
         ended = [key for key in self._jobs if key not in seen]
@@ -124,36 +132,47 @@ class ProbeSchedule:
         known.waits_for = probe.abandoned
         known.not_before = self._now + min(limits.gap_s * 2 ** min(known.failures, 30), limits.repeat_s)
 
-    def _begin(self, seen: dict[Key, JobMeasurement], store: StoreLoad) -> list[Order]:
-        orders = []
+    def _begin(self, seen: dict[Key, JobMeasurement], store: StoreLoad) -> Iterator[list[Order]]:
         busy = {dataset for _, dataset in self._probes}
         starving = any(one.starves for one in seen.values())
-        for key, known in sorted(self._jobs.items(), key=lambda item: (item[1].not_before, item[0])):
-            if key in self._probes or self._now < known.not_before or not self._due(key, known, store):
-                continue
-            one = known.seen
-            need_bytes, most_bytes = _costs(known, self._limits)
-            allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
-            allowed_bytes -= one.extra_store_bytes
-            if not one.totals.records:
-                known.waits_for = "it has read nothing yet"
-            elif one.dataset in busy or len(self._probes) >= self._limits.at_once:
-                known.waits_for = "others are being probed"
-            elif starving or _would_starve(known, seen, store):
-                known.waits_for = "somebody would read below a floor"
-            elif need_bytes > allowed_bytes:
-                known.waits_for = f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
-            else:
-                known.waits_for = ""
-                probe = Probe(one, min(most_bytes, max(allowed_bytes, 0)), self._limits, self._now)
-                self._probes[key], known.store_then = probe, store
-                busy.add(one.dataset)
-                orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
-        return orders
+        floors = sum(one.floor_bytes_per_s > 0 for one in seen.values())
+        ready = [
+            (known.not_before, key)
+            for key, known in self._jobs.items()
+            if key not in self._probes and self._now >= known.not_before and known.seen.wants_cache
+        ]
+        orders: list[Order] = []
+        for at, (_, key) in enumerate(sorted(ready), 1):
+            known = self._jobs[key]
+            if self._due(key, known, store):
+                allowed_bytes, known.waits_for = self._allowed(known, busy, starving, floors, store)
+                if not known.waits_for:
+                    probe = Probe(known.seen, allowed_bytes, self._limits, self._now)
+                    self._probes[key], known.store_then = probe, store
+                    busy.add(known.seen.dataset)
+                    orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
+            if at % _AT_A_TIME == 0:
+                yield orders
+                orders = []
+        yield orders
+
+    def _allowed(self, known: _Job, busy: set[str], starving: bool, floors: int, store: StoreLoad) -> tuple[int, str]:
+        """What its probe may cost, or why there is none. `floors`: how many jobs have one."""
+        one = known.seen
+        if not one.totals.records:
+            return 0, "it has read nothing yet"
+        if one.dataset in busy or len(self._probes) >= self._limits.at_once:
+            return 0, "others are being probed"
+        if starving or _would_starve(known, floors, store):
+            return 0, "somebody would read below a floor"
+        need_bytes, most_bytes = _costs(known, self._limits)
+        allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
+        allowed_bytes -= one.extra_store_bytes
+        if need_bytes > allowed_bytes:
+            return 0, f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
+        return min(most_bytes, max(allowed_bytes, 0)), ""
 
     def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:
-        if not known.seen.wants_cache:
-            return False
         last, limits = self.results.get(key), self._limits
         if last is None or self._now >= last.at + limits.repeat_s:
             return True
@@ -168,12 +187,13 @@ def _normal(key: Key) -> Order:
     return Order(*key, miss=False)
 
 
-def _would_starve(known: _Job, seen: dict[Key, JobMeasurement], store: StoreLoad) -> bool:
-    """As far as the store's limit is known: itself, or others that must not be slowed down."""
+def _would_starve(known: _Job, floors: int, store: StoreLoad) -> bool:
+    """As far as the store's limit is known: itself, or others that must not be slowed down. `floors`: how many jobs
+    have one; to count the others anew for each took a second with some thousand jobs."""
     if store.spare_bytes_per_s is None:
         return False
     would_take_bytes_per_s = (known.seen.bytes_per_s or 0.0) * known.hit_share
-    others = any(one.floor_bytes_per_s > 0 for one in seen.values() if one is not known.seen)
+    others = floors > (known.seen.floor_bytes_per_s > 0)
     least_bytes_per_s = max(known.seen.floor_bytes_per_s, would_take_bytes_per_s if others else 0.0)
     return store.spare_bytes_per_s < least_bytes_per_s
 
