@@ -11,7 +11,7 @@ from typing import Protocol
 import grpc
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
+from tfquiver.wire import pages, rpc
 
 _CALL_S = 2.0
 _MAX_SESSIONS = 20_000
@@ -89,7 +89,9 @@ class CoordinatorNews:
         if not self._sees_all:
             self._identify()
         request = coordinator_pb2.ListSessionsRequest(unread_only=unread_only, session_key=session_key, limit=limit)
-        return list(self._stub.ListSessions(request, metadata=self._metadata, timeout=_CALL_S).sessions)
+        return pages.sessions(
+            lambda page: self._stub.ListSessions(page, metadata=self._metadata, timeout=_CALL_S), request
+        )
 
     def _identify(self) -> None:
         """For nodes and admins, who see everybody's sessions; a job's token would be shown its own only."""

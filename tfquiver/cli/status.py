@@ -22,7 +22,7 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.wire import rpc
+from tfquiver.wire import pages, rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000
@@ -70,7 +70,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
         datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
-        infos = calls.ask(stub.ListSessions, wanted, token, whom).sessions
+        infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom)
     told = list(_nodes(nodes, token))

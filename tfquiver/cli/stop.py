@@ -12,7 +12,7 @@ from tfquiver.daemon import service_name, up_file
 from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
-from tfquiver.wire import rpc
+from tfquiver.wire import pages, rpc
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,7 +63,9 @@ def _readers(at: Path, token: str) -> int:
         with rpc.channel(endpoint.coordinator) as channel:
             coordinator = coordinator_pb2_grpc.CoordinatorStub(channel)
             request = coordinator_pb2.ListSessionsRequest(open_only=True)
-            sessions = calls.ask(coordinator.ListSessions, request, token, f"node {at}").sessions
+            sessions = pages.sessions(
+                lambda page: calls.ask(coordinator.ListSessions, page, token, f"node {at}"), request
+            )
         return sum(session.readers for session in sessions)
     except (errors.NotFoundError, errors.DataLossError, errors.UnavailableError):
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 from typing import Any
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
@@ -14,6 +15,7 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.wire.rpc import caller, handled
 
 DEFAULT_LIST_LIMIT = 1000
+MOST_PAGE_BYTES = 1 << 20
 MOST_TOLD = 2**32 - 1
 _MOST = 2**63
 _AT_A_TIME = 256  # sessions: of all that there may be it takes half a second, and others want to be served
@@ -24,13 +26,13 @@ class ListingCalls(Callers):
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Any) -> pb2.ListSessionsReply:
         checks.between("within_ms", request.within_ms, 0, 2**53)
         reply, who, ownership = pb2.ListSessionsReply(), caller(), self._coordinator.ownership
-        sessions = self._coordinator.sessions
+        sessions, size_bytes = self._coordinator.sessions, 0
         known = sessions.of_key(request.session_key) if request.session_key else list(sessions)
+        if request.page:
+            del known[bisect.bisect_left(known, request.page, key=_number) :]
         for at, session in enumerate(reversed(known), 1):
             if at % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            if len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
-                break
             if (
                 (not request.label or request.label in session.labels)
                 and not (request.open_only and session.ended)
@@ -38,7 +40,13 @@ class ListingCalls(Callers):
                 and (not request.within_ms or _used_within(session, sessions, request.within_ms / 1000))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
-                reply.sessions.append(self._info(session))
+                info = self._info(session)
+                reply.sessions.append(info)
+                size_bytes += info.ByteSize()
+                full = request.page_bytes and size_bytes >= min(request.page_bytes, MOST_PAGE_BYTES)
+                if full or len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
+                    reply.next_page = session.number
+                    break
         return reply
 
     def _info(self, session: Session) -> pb2.SessionInfo:
@@ -92,6 +100,10 @@ class ListingCalls(Callers):
             info.hit_share = measured.hit_share
         if could := could_read(measured, coordinator.probes.result(*session.reads), steps):
             info.ideal_bytes_per_s = int(min(could, _MOST))
+
+
+def _number(session: Session) -> int:
+    return session.number
 
 
 def _unread(session: Session, sessions: Sessions) -> bool:

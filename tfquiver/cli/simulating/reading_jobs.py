@@ -12,10 +12,10 @@ from tfquiver.cli import calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.sim.workloads.recording import WAITS
 from tfquiver.service.sim.workloads.seen import Dataset, Seen
-from tfquiver.wire import rpc
+from tfquiver.wire import pages, rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
-_MOST_SESSIONS = 20_000  # as many as a coordinator keeps; a reply holds them
+_MOST_SESSIONS = 20_000  # as many as a coordinator keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Asking:
         """Those jobs that read, or did within so long, of which the caller may know. Raises TfquiverError naming whom
         it asked."""
         request = coordinator_pb2.ListSessionsRequest(within_ms=int(within_s * 1000), limit=_MOST_SESSIONS)
-        sessions = self._call(self._stub.ListSessions, request).sessions
+        sessions = pages.sessions(lambda page: self._call(self._stub.ListSessions, page), request)
         if not {info.digest_id for info in sessions} <= self._seen:
             listed = self._call(self._stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets
             self._datasets = {one.digest_id: one for one in listed}

@@ -1932,6 +1932,8 @@ class ListSessionsRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     UNREAD_ONLY_FIELD_NUMBER: _builtins.int
     WITHIN_MS_FIELD_NUMBER: _builtins.int
+    PAGE_BYTES_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """empty: any"""
     label: _builtins.str
@@ -1946,6 +1948,12 @@ class ListSessionsRequest(_message.Message):
     """
     within_ms: _builtins.int
     """Only those that somebody reads, or has asked for or left within so long; 0: any."""
+    page_bytes: _builtins.int
+    """In pages: a reply ends with the session that makes it so large, in bytes (more than 1 MiB counts as that); `next_page`
+    says where to go on. 0: all in one reply, which fails (RESOURCE_EXHAUSTED) where it is larger than a message may be.
+    """
+    page: _builtins.int
+    """`next_page` of the reply before; 0: from the newest on"""
     def __init__(
         self,
         *,
@@ -1955,10 +1963,12 @@ class ListSessionsRequest(_message.Message):
         limit: _builtins.int = ...,
         unread_only: _builtins.bool = ...,
         within_ms: _builtins.int = ...,
+        page_bytes: _builtins.int = ...,
+        page: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "session_key", b"session_key", "unread_only", b"unread_only", "within_ms", b"within_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "page", b"page", "page_bytes", b"page_bytes", "session_key", b"session_key", "unread_only", b"unread_only", "within_ms", b"within_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1966,19 +1976,29 @@ Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
 
 @_typing.final
 class ListSessionsReply(_message.Message):
+    """Newest first. Of pages each session is in one, whatever comes and goes meanwhile, or, if the coordinator restarts in between,
+    perhaps in two.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    next_page: _builtins.int
+    """falls from page to page; 0: there is none (also of a coordinator that knows no pages)"""
     @_builtins.property
-    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionInfo]: ...
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionInfo]:
+        """none: there are no more pages"""
+
     def __init__(
         self,
         *,
         sessions: _abc.Iterable[Global___SessionInfo] | None = ...,
+        next_page: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sessions", b"sessions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page", b"next_page", "sessions", b"sessions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
