@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.budgets import budgets as budgets_module
 from tfquiver.service.coordinator.budgets import pins as module
 from tfquiver.service.coordinator.budgets.bucket import Bucket
 from tfquiver.service.coordinator.budgets.budgets import Budgets
@@ -146,6 +148,82 @@ def test_jobs_of_one_data_set_pay_together_and_for_each_shard_once() -> None:
     assert (budgets.left_bytes("a"), budgets.left_bytes("b")) == pytest.approx((100 - 10, 300 - 30))
     budgets.leased_for_all("b", DATA, [2], [200])  # it was evicted, and is fetched again
     assert (budgets.left_bytes("a"), budgets.left_bytes("b")) == pytest.approx((90 - 50, 270 - 150))
+
+
+def crowd(jobs: int) -> World:
+    world = World()
+    world.budgets.plan({f"job{at}": 1000.0 * (1 + at % 3) for at in range(jobs)})
+    world.jobs_of = {DATA: frozenset(world.budgets.allocated)}
+    world.budgets.tick(world.jobs_of, [DATA])
+    return world
+
+
+def test_what_a_thousand_jobs_pay_together_is_charged_when_one_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = [0]
+    left_bytes = Bucket.left_bytes
+
+    def counted(self: Bucket, now_s: float) -> float:
+        looked[0] += 1
+        return left_bytes(self, now_s)
+
+    world = crowd(1000)
+    budgets = world.budgets
+    world.clock.advance(0.2)
+    monkeypatch.setattr(Bucket, "left_bytes", counted)
+    for shard in range(100):
+        budgets.leased_for_all("job0", DATA, [shard], [600])
+        budgets.left_bytes("job0")
+    budgets.resident(DATA, [100], [1000])
+    assert looked[0] < 500, "it was each job for each lease"
+    together = sum(budgets.allocated.values())
+    for job in ("job0", "job1", "job999"):
+        rate = budgets.allocated[job]
+        assert budgets.left_bytes(job) == pytest.approx(0.2 * rate - 61_000 * rate / together)
+    world.clock.advance(1)
+    budgets.tick(world.jobs_of, [DATA])
+    assert sum(budgets.used_bytes_per_s.values()) == pytest.approx(61_000 / 1.2)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 1000), st.floats(0, 0.01)), max_size=30))
+def test_whoever_looks_changes_nothing(leases: list[tuple[str, float, float]]) -> None:
+    seen, unseen = World(a=1e3, b=3e3), World(a=1e3, b=3e3)
+    for world in (seen, unseen):
+        world.budgets.tick(world.jobs_of, [DATA])
+        for shard, (job, size, pause_s) in enumerate(leases):
+            world.clock.advance(pause_s)
+            world.budgets.leased_for_all(job, DATA, [shard], [int(size)])
+            if world is seen:
+                assert all(world.budgets.left_bytes(one) is not None for one in "ab")
+    for job in "ab":
+        assert seen.budgets.left_bytes(job) == pytest.approx(unseen.budgets.left_bytes(job))
+
+
+def test_lenders_that_come_back_at_once_have_theirs_and_are_not_all_weighed_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, weighed = crowd(1000), [0]
+    budgets = world.budgets
+
+    def counted(*args: Mapping[str, float]) -> dict[str, float]:
+        weighed[0] += 1
+        return effective_rates(*args)
+
+    monkeypatch.setattr(budgets_module, "effective_rates", counted)
+    for _ in range(2):  # only the first wants anything
+        budgets.leased("job0", 10**9)
+        budgets.held_back("job0")
+        world.clock.advance(1)
+        budgets.tick(world.jobs_of, [DATA])
+    assert budgets.effective("job1") < budgets.allocated["job1"]
+    weighed[0] = 0
+    for job in budgets.allocated:
+        budgets.leased(job, 10**9)
+        budgets.held_back(job)
+        assert budgets.effective(job) >= budgets.allocated[job]
+    assert weighed[0] <= 1, "it was once for each"
+    world.clock.advance(0.06)
+    budgets.left_bytes("job0")
+    assert budgets.effective("job0") == pytest.approx(budgets.allocated["job0"]), "nothing is lent any more"
 
 
 def test_a_job_without_a_rate_pays_by_heads() -> None:

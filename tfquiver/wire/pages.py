@@ -13,8 +13,8 @@ List = Callable[[coordinator_pb2.ListSessionsRequest], coordinator_pb2.ListSessi
 
 
 def sessions(call: List, request: coordinator_pb2.ListSessionsRequest) -> list[coordinator_pb2.SessionInfo]:
-    """Newest first, `request.limit` at most, each once: what several calls give. One of a coordinator that knows no pages
-    is all there is. Raises as `call`."""
+    """Newest first, `request.limit` at most, each once: what several calls give. One of a coordinator that knows no
+    pages is all there is. Raises as `call`."""
     asked, most = coordinator_pb2.ListSessionsRequest(), request.limit or DEFAULT_SESSIONS
     asked.CopyFrom(request)
     asked.page_bytes = PAGE_BYTES

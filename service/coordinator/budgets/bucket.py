@@ -27,11 +27,14 @@ class Bucket:
     def take(self, size_bytes: float, now_s: float) -> None:
         self._tokens = self.left_bytes(now_s) - size_bytes
 
-    def share(self, size_bytes: float, now_s: float) -> None:
-        """Its part of what is loaded for several. Nodes keep to the rate themselves: what they load beyond it, which
-        they were told late, does not shut a job out for long."""
-        left = self.left_bytes(now_s)
-        self._tokens = max(left - size_bytes, min(left, -_MOST_SHARED_DEBT_S * self._bytes_per_s))
+    def share(self, leased_bytes: float, loaded_bytes: float, now_s: float) -> None:
+        """Its part of what is leased, or loaded ahead, for several, at some time since it was last looked at. Nodes
+        keep to the rate themselves: what they load beyond it, which they were told late, does not shut a job out for
+        long."""
+        left = self._tokens + (now_s - self._at_s) * self._bytes_per_s - leased_bytes
+        self._tokens = max(left - loaded_bytes, min(left, -_MOST_SHARED_DEBT_S * self._bytes_per_s))
+        self._at_s = now_s
+        self.left_bytes(now_s)
 
     def pause_s(self, now_s: float) -> float:
         """Until it is positive."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -9,9 +10,11 @@ from tfquiver.clock import Clock
 from tfquiver.service.coordinator.budgets.bucket import Bucket
 from tfquiver.service.coordinator.budgets.lending import effective_rates, wanted
 from tfquiver.service.coordinator.budgets.pins import Pins, Record
+from tfquiver.service.coordinator.budgets.shared_costs import SharedCosts
 
 _LEAST_BYTES_PER_S = 1.0
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0  # not for each shard; and it may have another rate by then
+_LEND_S = 0.05  # so often at most is shared anew what lenders took back: of a thousand jobs it takes half a millisecond
 _MARKED_S = 60.0  # a shard that was leased to be loaded is loaded by then, or was not
 _CHANGE_TOLD = 0.02  # nodes hear of rates that differ by more
 
@@ -32,8 +35,13 @@ class Budgets:
         self._used_bytes: dict[str, float] = {}  # since the last tick, and so is _held_back
         self._held_back: set[str] = set()
         self._wants: dict[str, float] = {}  # of those who read
-        self._ticked_s = clock.now()
+        self._ticked_s = self._lent_s = clock.now()
+        self._took_back = False  # some lender did, since then
         self._jobs_of: dict[bytes, frozenset[str]] = {}  # who reads each data set
+        self._shared: dict[
+            bytes, SharedCosts
+        ] = {}  # by data set; made when needed, until who reads, or has a rate, differs
+        self._shared_by: dict[str, list[SharedCosts]] = {}  # by job
         self._marked: dict[bytes, dict[int, float]] = {}  # leased to be loaded, and charged; when
         self._told: dict[bytes, float] = {}  # what nodes were told of each data set
         self.used_bytes_per_s: dict[str, float] = {}  # as of the last tick
@@ -64,8 +72,11 @@ class Budgets:
     def left_bytes(self, job: str) -> float | None:
         """How many bytes of missing shards the job may be given now, the last shard being allowed to go beyond it.
         At most 0: none. None: any."""
-        bucket = self._buckets.get(job)
-        return bucket.left_bytes(self._clock.now()) if bucket else None
+        now = self._clock.now()
+        if self._took_back and now >= self._lent_s + _LEND_S:
+            self._lend()
+        bucket = self._charged(job, now)
+        return bucket.left_bytes(now) if bucket else None
 
     def held_back(self, job: str) -> None:
         """It was given less than it asked for. A lender has its own back now."""
@@ -73,19 +84,26 @@ class Budgets:
             return
         self._held_back.add(job)
         if job in self._wants and self._buckets[job].bytes_per_s < self.allocated[job]:
-            self._wants[job] = self.allocated[job]
-            self._lend()
+            now = self._clock.now()
+            self._wants[job], self._took_back = self.allocated[job], True
+            self._refill(job, self.allocated[job], now)
+            if now >= self._lent_s + _LEND_S:
+                self._lend()
 
     def pause_s(self, job: str) -> float | None:
         """When one that was given nothing is to ask again; None: it is not for its budget that it was not."""
-        bucket, now = self._buckets.get(job), self._clock.now()
+        now = self._clock.now()
+        bucket = self._charged(job, now)
         if bucket is None or bucket.left_bytes(now) > _LEAST_PAUSE_S * bucket.bytes_per_s:
             return None  # a little may have come in since
         return min(max(bucket.pause_s(now), _LEAST_PAUSE_S), _LONGEST_PAUSE_S)
 
     def leased(self, job: str, size_bytes: int) -> None:
         """Missing shards that are fetched for this job alone, and kept for nobody."""
-        self._take(job, size_bytes)
+        now = self._clock.now()
+        if size_bytes and (bucket := self._charged(job, now)):
+            self._used_bytes[job] = self._used_bytes.get(job, 0.0) + size_bytes
+            bucket.take(size_bytes, now)
 
     def leased_for_all(self, job: str, digest_id: bytes, shards: Sequence[int], lengths: Sequence[int]) -> None:
         """Missing shards that become resident for all jobs of a data set, who pay together; each is paid once.
@@ -99,7 +117,8 @@ class Budgets:
             if shard not in marked:
                 marked[shard] = now
                 size_bytes += length
-        self._share(self._jobs_of.get(digest_id, frozenset()) | {job}, size_bytes, Bucket.take)
+        if size_bytes:
+            self._shared_of(digest_id, job).leased(size_bytes)
 
     def resident(self, digest_id: bytes, shards: Sequence[int], lengths: Sequence[int]) -> None:
         """Nodes have loaded these. Who leased them has paid for them; the others were loaded ahead, for all."""
@@ -107,7 +126,8 @@ class Budgets:
         size_bytes = sum(
             length for shard, length in zip(shards, lengths, strict=True) if marked.pop(shard, None) is None
         )
-        self._share(self._jobs_of.get(digest_id, frozenset()), size_bytes, Bucket.share)
+        if size_bytes:
+            self._shared_of(digest_id).loaded(size_bytes)
 
     # Time.
 
@@ -119,10 +139,14 @@ class Budgets:
           loading: data sets that nodes load ahead of readers.
         """
         now = self._clock.now()
+        self._charge_all(now)
         self._jobs_of = dict(jobs_of)
         for digest_id, marked in list(self._marked.items()):
-            self._marked[digest_id] = {shard: at_s for shard, at_s in marked.items() if now < at_s + _MARKED_S}
-            if not self._marked[digest_id]:
+            # Oldest first: all of them need not be looked at.
+            old = list(itertools.takewhile(lambda shard, of=marked: now >= of[shard] + _MARKED_S, marked))
+            for shard in old:
+                del marked[shard]
+            if not marked:
                 del self._marked[digest_id]
         passed_s = now - self._ticked_s
         if passed_s > 0:
@@ -148,6 +172,7 @@ class Budgets:
     # Inside.
 
     def _allocate(self) -> None:
+        self._charge_all(self._clock.now())
         rates = {**self._planned, **self.pins.bytes_per_s}
         self.allocated = {job: max(rate, _LEAST_BYTES_PER_S) for job, rate in rates.items()}
         now = self._clock.now()
@@ -165,28 +190,49 @@ class Budgets:
         among = {job: self.allocated[job] for job in self._wants}
         rates = {**self.allocated, **effective_rates(among, self._wants)}
         now = self._clock.now()
-        for job, bucket in self._buckets.items():
-            if bucket.bytes_per_s != rates[job]:
-                bucket.refill_at(rates[job], now)
+        for job in self._buckets:
+            self._refill(job, rates[job], now)
+        self._lent_s, self._took_back = now, False
 
-    def _take(self, job: str, size_bytes: float) -> None:
-        if size_bytes and job in self._buckets:
-            self._used_bytes[job] = self._used_bytes.get(job, 0.0) + size_bytes
-            self._buckets[job].take(size_bytes, self._clock.now())
+    def _refill(self, job: str, rate: float, now: float) -> None:
+        if (more := rate - self._buckets[job].bytes_per_s) and (bucket := self._charged(job, now)):
+            bucket.refill_at(rate, now)
+            for shared in self._shared_by.get(job, ()):
+                shared.changed(more)
 
-    def _share(self, jobs: frozenset[str], size_bytes: float, charge: Callable[[Bucket, float, float], None]) -> None:
-        """In proportion to their rates: in equal parts one with a small rate would never be out of debt, and what it
-        cannot pay would come on top of what the others may read. Those without a rate take a head's part each."""
-        limited = [job for job in jobs if job in self._buckets]
-        if not size_bytes or not limited:
-            return
-        now = self._clock.now()
-        together = sum(self._buckets[job].bytes_per_s for job in limited)
-        for job in limited:
-            bucket = self._buckets[job]
-            part = size_bytes * len(limited) / len(jobs) * bucket.bytes_per_s / together
-            self._used_bytes[job] = self._used_bytes.get(job, 0.0) + part
-            charge(bucket, part, now)
+    def _shared_of(self, digest_id: bytes, job: str = "") -> SharedCosts:
+        """`job`: one that reads it, though nobody may have said so yet."""
+        shared = self._shared.get(digest_id)
+        if shared is None:
+            jobs = self._jobs_of.get(digest_id, frozenset())
+            rates = {one: self._buckets[one].bytes_per_s for one in jobs if one in self._buckets}
+            shared = self._shared[digest_id] = SharedCosts(jobs, rates)
+            for limited in shared.limited:
+                self._shared_by.setdefault(limited, []).append(shared)
+        if job and job not in shared:
+            bucket = self._buckets.get(job)
+            shared.join(job, bucket.bytes_per_s if bucket else None)
+            if bucket:
+                self._shared_by.setdefault(job, []).append(shared)
+        return shared
+
+    def _charged(self, job: str, now: float) -> Bucket | None:
+        """Its bucket, with all that it shares in taken from it."""
+        bucket = self._buckets.get(job)
+        if bucket is None:
+            return None
+        for shared in self._shared_by.get(job, ()):
+            leased_bytes, loaded_bytes = shared.charge(job, bucket.bytes_per_s)
+            if leased_bytes or loaded_bytes:
+                self._used_bytes[job] = self._used_bytes.get(job, 0.0) + leased_bytes + loaded_bytes
+                bucket.share(leased_bytes, loaded_bytes, now)
+        return bucket
+
+    def _charge_all(self, now: float) -> None:
+        """Before who pays for what may change."""
+        for job in self._shared_by:
+            self._charged(job, now)
+        self._shared, self._shared_by = {}, {}
 
     def _rate_of(self, jobs: frozenset[str], parts: Mapping[str, int]) -> float:
         """What jobs may read together of one data set; `parts`: of how many data sets each of them does."""
