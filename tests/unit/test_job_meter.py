@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.measuring.job_meter import MOST_BYTES_PER_S, JobMeter, Reading
+from tfquiver.service.coordinator.measuring.job_meter import FORGET_READER_S, MOST_BYTES_PER_S, JobMeter, Reading
 
 MB = 10**6
 
@@ -158,3 +158,18 @@ def test_nonsense_is_bounded(reports: list[tuple[str, Reading, float]]) -> None:
             assert 0 <= measured.stall_share <= 1
             assert measured.bytes_per_s >= 0
             assert measured.ideal_bytes_per_s is None or measured.ideal_bytes_per_s >= 0
+
+
+def test_readers_of_epochs_long_gone_are_forgotten_and_count_once() -> None:
+    """Of a thousand jobs with four thousand readers each it would be two gigabytes."""
+    meter = JobMeter()
+    for epoch in range(1000):
+        for second in (0, 10, 20):
+            meter.report(f"epoch {epoch}", reading(second, 10.0), 20.0 * epoch + second)
+    assert len(meter._readers) <= FORGET_READER_S / 20 + 1
+    before = meter.totals
+    assert before.size_bytes == pytest.approx(20_000 * 10 * MB, rel=0.01)
+    meter.report("epoch 0", reading(20, 10.0), 20_001.0)
+    assert meter.totals == before, "what it has told is not counted again"
+    meter.report("epoch 0", reading(22, 10.0), 20_003.0)
+    assert meter.totals.since(before).size_bytes == 20 * MB

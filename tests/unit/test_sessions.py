@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -319,3 +320,18 @@ def test_what_is_not_there_is_named(bench: Bench) -> None:
 
 
 # A trainer's own session.
+
+
+def test_a_session_that_is_over_keeps_no_room_for_what_was_leased() -> None:
+    """It is kept for an hour, and with a thousand readers tens of thousands of shards are leased at one time."""
+    bench = Bench(2000)
+    session_id = bench.begin()
+    bench.open(session_id, "a")
+    shards = bench.lease(session_id, "a", 1, 2000).shards
+    bench.sessions.readers.ack(session_id, "a", shards)
+    bench.lease(session_id, "a", 2, draining=True)
+    bench.sessions.readers.close(session_id, "a", True)
+    session = bench.session(session_id)
+    assert session.ended
+    kept = (session._holders, session._maybe_delivered, session.presumed, session.undelivered)
+    assert sum(map(sys.getsizeof, kept)) < 1000

@@ -14,6 +14,9 @@ from tfquiver.service.coordinator.measuring.counters import Counters
 
 MOST_BYTES_PER_S = 1e12  # of one reader: more than a machine's memory gives
 MOST_READERS = 4096  # of one job, that are remembered
+# Every epoch has readers of its own. One that comes back after so long (its trainer was busy elsewhere) is counted from
+# there.
+FORGET_READER_S = 600.0
 WINDOW_S = 10.0
 WINDOWS = 30
 # Who waits for more of its time than this does too little else to be measured by it: an error of 1 % in the waiting is
@@ -88,7 +91,10 @@ class JobMeter:
         self._add(reading, reader, now - reader.heard_at)
         reader.last, reader.heard_at = reading, now
         self._readers.move_to_end(reader_id)
-        if len(self._readers) > MOST_READERS:
+        while self._readers:  # who was heard of last is last
+            oldest = next(iter(self._readers.values()))
+            if len(self._readers) <= MOST_READERS and oldest.heard_at > now - FORGET_READER_S:
+                break
             self._readers.popitem(last=False)
 
     def measured(self) -> Measured | None:

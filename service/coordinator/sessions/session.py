@@ -312,6 +312,7 @@ class Session:
             self._maybe_delivered |= reader.leases
             self._return(reader, set(reader.leases))
         if not self.readers:
+            self._holders.clear()  # nothing is in it, but it keeps the room of all that was leased at one time
             self.drop_sampler()
             if self.ended:
                 self._settle()
