@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls import listing_calls, step_calls
 from tfquiver.service.coordinator.calls.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.measuring import step_meters
+from tfquiver.service.coordinator.planning.explain import Explanation
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(200, "data")
@@ -172,3 +174,21 @@ async def test_others_are_served_while_many_sessions_are_listed(
         other.cancel()
     assert [one.session_key for one in reply.sessions] == [f"key{number}" for number in range(4, -1, -1)]
     assert len(set(told)) == 3
+
+
+@on_loop
+async def test_an_explanation_is_written_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a thousand jobs it takes long enough for readers to wait for it."""
+    threads = set[int]()
+    as_json = Explanation.as_json
+
+    def noted(self: Explanation) -> dict[str, Any]:
+        threads.add(threading.get_ident())
+        return as_json(self)
+
+    monkeypatch.setattr(Explanation, "as_json", noted)
+    async with started(tmp_path) as client:
+        await reads(client, "job")
+        await explanation(client, "job")
+    assert threads
+    assert threading.get_ident() not in threads

@@ -143,8 +143,8 @@ class Budgets:
         self._jobs_of = dict(jobs_of)
         for digest_id, marked in list(self._marked.items()):
             # Oldest first: all of them need not be looked at.
-            old = list(itertools.takewhile(lambda shard, of=marked: now >= of[shard] + _MARKED_S, marked))
-            for shard in old:
+            old = list(itertools.takewhile(lambda item: now >= item[1] + _MARKED_S, marked.items()))
+            for shard, _ in old:
                 del marked[shard]
             if not marked:
                 del self._marked[digest_id]

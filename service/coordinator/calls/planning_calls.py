@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -29,7 +30,9 @@ class PlanningCalls(Callers):
         )
         store = self._coordinator.store.told() if whole else pb2.StoreInfo()
         measured = {field.name: value for field, value in store.ListFields()}  # what is not known is not there
-        return pb2.ExplainReply(json=json.dumps(explanation.as_json() | {"store": measured}))
+        # Of a data set with thousands of jobs it takes a tenth of a second.
+        text = await asyncio.to_thread(lambda: json.dumps(explanation.as_json() | {"store": measured}))
+        return pb2.ExplainReply(json=text)
 
     @handled
     async def SetPolicy(self, request: pb2.SetPolicyRequest, context: Any) -> pb2.SetPolicyReply:
