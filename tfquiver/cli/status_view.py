@@ -33,8 +33,9 @@ _STEPS_LEGEND = (
     " step, between: of the average training step, and until the next, as the job itself says. acc.: its accelerators."
 )
 _SESSIONS_LEGEND = (
-    "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
-    "not delivered. again: shards handed out more than once."
+    "A session is one epoch of one job. read: of its shards, given to the job's pipeline. sure: known to have come "
+    "through it; the rest would be read again if a reader were lost. unread: shards whose reader was lost after the "
+    "end, perhaps not delivered. again: shards handed out more than once."
 )
 _REMOTE_IO_LEGEND = (
     "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. set "
@@ -135,15 +136,15 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         its = _steps(info) if steps else ()
         reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits, *its)
     _print(console, reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
-    sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
+    sessions = table("job", "data set", "epoch", "state", "read", "sure", "readers", "hits", "unread", "again")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
         hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
-        done = f"{info['acked'] / max(info['shards'], 1):.0%}"
+        done = (words.share(shards, info["shards"]) for shards in (info.get("read", info["acked"]), info["acked"]))
         counts = (str(info[key]) for key in ("shortfall", "reread"))
-        dataset = cut(info["dataset"], 14) or info["digest_id"][:8]
+        dataset = cut(info["dataset"], 11) or info["digest_id"][:8]
         readers = str(info["readers"])
-        sessions.add_row(cut(job(info), 13), dataset, str(info["epoch"]), info["state"], done, readers, hits, *counts)
+        sessions.add_row(cut(job(info), 11), dataset, str(info["epoch"]), info["state"], *done, readers, hits, *counts)
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:

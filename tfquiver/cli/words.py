@@ -64,6 +64,13 @@ def size(bytes_: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def share(part: int, whole: int) -> str:
+    """All only where it is all, and nothing only where it is nothing."""
+    if not 0 < part < whole:
+        return "100%" if part and part >= whole else "0%"
+    return f"{min(max(100 * part / whole, 1), 99):.0f}%"
+
+
 def count(number: int) -> str:
     """In at most six characters."""
     value, letter = float(number), ""

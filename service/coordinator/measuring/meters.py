@@ -87,5 +87,10 @@ class JobMeters:
         meter = self._meters.get(key)
         return meter.totals if meter else None
 
+    def delivered_bytes(self, key: JobKey, reader_id: str) -> int:
+        """To its pipeline, since its first draw, as that reader says; 0: nothing is known of it."""
+        meter = self._meters.get(key)
+        return meter.delivered_bytes(reader_id) if meter else 0
+
     def __iter__(self) -> Iterator[tuple[JobKey, JobMeter]]:
         return iter(list(self._meters.items()))
