@@ -32,6 +32,22 @@ def test_a_probe_is_told_with_its_interval() -> None:
     assert "not again yet: others are being probed" in again
 
 
+def test_what_is_not_known_is_not_promised() -> None:
+    share = {
+        "allocation": {"mode": "uniform", "cache_bytes": 10**9},
+        "hit_ratio": 1.0,
+        "reads_bytes_per_s": 2e6,
+        "remote_bytes_per_s": 0.0,
+        "limited_to_bytes_per_s": None,
+        "known": False,
+    }
+    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 bytes/s", "-")
+    assert explain._cells(share | {"hit_ratio": 0.5})[3] == "not known"
+    assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
+    del share["known"]
+    assert explain._cells(share)[2] == "2.0 MB/s", "a coordinator of before"
+
+
 def test_and_why_there_is_none() -> None:
     assert "a: not probed yet: it has read nothing yet" in shown({"a": {"waits_for": "it has read nothing yet"}})
     assert "probed" not in shown(None), "a coordinator of before"

@@ -22,7 +22,8 @@ _ABOUT = """Says what a job or a data set gets, what it would get with more cach
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
 _LEGEND = (
     "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
-    "kept. hits: found in the cache. from store: of what it reads. limit: of that (tfquiver limit)."
+    "kept. hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only been seen to "
+    "wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
 )
 _LAST = 10  # decisions
 
@@ -108,8 +109,8 @@ def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         _allocation(share["allocation"]),
         f"{share['hit_ratio']:.0%}",
-        _rate(share["reads_bytes_per_s"]),
-        _rate(share["remote_bytes_per_s"]),
+        _expected(share["reads_bytes_per_s"], known := share.get("known", True)),
+        _expected(share["remote_bytes_per_s"], known or share["hit_ratio"] >= 1),
         "-" if limit is None else _rate(limit),
     )
 
@@ -128,6 +129,12 @@ def _value(value: Any) -> str:
 
 def _rate(bytes_per_s: float) -> str:
     return f"{decimal(int(bytes_per_s))}/s"
+
+
+def _expected(bytes_per_s: float, known: bool) -> str:
+    if known:
+        return _rate(bytes_per_s)
+    return f">= {_rate(bytes_per_s)}" if bytes_per_s else "not known"
 
 
 def _allocation(allocation: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.sessions.progress import read_shards
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -102,8 +102,9 @@ class ListingCalls(Callers):
         info.bytes_per_s, info.stall_share = int(measured.bytes_per_s), measured.stall_share
         if measured.hit_share is not None:
             info.hit_share = measured.hit_share
-        if could := could_read(measured, coordinator.probes.result(*session.reads), steps):
-            info.ideal_bytes_per_s = int(min(could, _MOST))
+        probed = coordinator.probes.result(*session.reads)
+        if could := could_read(measured, probed, steps):
+            info.ideal_bytes_per_s, info.ideal_guessed = int(min(could, _MOST)), is_guess(measured, probed, steps)
 
 
 def _unread(session: Session, sessions: Sessions) -> bool:

@@ -25,7 +25,7 @@ from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
-from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -131,6 +131,8 @@ class ClusterViews:
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
             accelerators=steps.accelerators if steps else 1,
             hit_ratio=measured.hit_share if measured else None,
+            reads_bytes_per_s=_rate(measured.bytes_per_s if measured else None),
+            ideal_guessed=bool(measured) and is_guess(measured, probed, steps),
             remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
         )
 
