@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from rich.console import Console
 
 from tfquiver.cli import explain
 
 
-def shown(probes: dict[str, object] | None) -> str:
+def shown(probes: dict[str, object] | None, **more: object) -> str:
     share = {
         "allocation": {"mode": "none", "cache_bytes": 0},
         "hit_ratio": 0.0,
@@ -18,7 +19,7 @@ def shown(probes: dict[str, object] | None) -> str:
         "limited_to_bytes_per_s": None,
     }
     told = {"kind": "job", "name": "a", "policy": "benefit", "gets": share, "reasons": {}, "refused": ""}
-    told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes})
+    told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes}) | more
     explain.show(told, Console(file=(file := io.StringIO()), width=200))
     return file.getvalue()
 
@@ -33,7 +34,7 @@ def test_a_probe_is_told_with_its_interval() -> None:
 
 
 def test_what_is_not_known_is_not_promised() -> None:
-    share = {
+    share: dict[str, Any] = {
         "allocation": {"mode": "uniform", "cache_bytes": 10**9},
         "hit_ratio": 1.0,
         "reads_bytes_per_s": 2e6,
@@ -46,6 +47,13 @@ def test_what_is_not_known_is_not_promised() -> None:
     assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
     del share["known"]
     assert explain._cells(share)[2] == "2.0 MB/s", "a coordinator of before"
+
+
+def test_a_job_that_has_finished_has_last_numbers() -> None:
+    text = shown(None, finished={"ago_s": 240.0}, reasons={"a": "finished 4 minutes ago: had read 1 GB"})
+    assert "  finished 4 minutes ago: had read 1 GB\n" in text
+    assert "at last" in text and "Expected" not in text
+    assert "Expected once the cache is full" in shown(None)
 
 
 def test_and_why_there_is_none() -> None:

@@ -25,6 +25,7 @@ _LEGEND = (
     "kept. hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only been seen to "
     "wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
 )
+_LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
 _LAST = 10  # decisions
 
 
@@ -64,13 +65,14 @@ def show(told: Mapping[str, Any], console: Console) -> None:
     for job, steps in told.get("steps", {}).items():
         console.print(f"  {_steps(plain(job), steps)}", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
-    shares.add_row("now", *_cells(told["gets"]))
+    finished = bool(told.get("finished"))
+    shares.add_row("at last" if finished else "now", *_cells(told["gets"]))
     for more in told["with_more"]:
         what = f"{more['cache']:g} x cache" if more["cache"] != 1 else f"{more['remote']:g} x bandwidth"
         shares.add_row(what, *_cells(more["share"]))
     console.print()
     console.print(shares)
-    console.print(_LEGEND)
+    console.print(_LEGEND_FINISHED if finished else _LEGEND)
     if told["history"]:
         console.print()
         for one in told["history"][-_LAST:]:

@@ -71,6 +71,11 @@ class JobMeters:
             return None
         return meter.measured()
 
+    def last(self, key: JobKey) -> Measured | None:
+        """As `measured_of`, however long ago that was."""
+        meter = self._meters.get(key)
+        return meter.measured() if meter else None
+
     def _named(self, key: JobKey, name: str) -> None:
         self._names[key] = name
         self._keys.setdefault(name, set()).add(key)
