@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
+from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
@@ -29,7 +34,7 @@ async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
 
 
 async def beats(client: CoordinatorClient, *reports: pb.ReaderReport, inventory: pb.Inventory | None = None) -> None:
-    node = types_pb2.NodeInfo(node_id="node", quota_bytes=10 * BYTES)
+    node = types_pb2.NodeInfo(node_id="node", quota_bytes=1 << 30)
     request = pb.HeartbeatRequest(node=node, incarnation="1", readers=reports, inventory=inventory)
     await client.call("Heartbeat", request)
 
@@ -78,3 +83,33 @@ async def test_an_epoch_is_read_long_before_it_is_confirmed(tmp_path: Path) -> N
         await client.call("Ack", pb.AckRequest(session_id=session_id, reader_id="reads", shards=shards[:10]))
         info = await listed(client)
         assert info.acked == 10 and 19 <= info.read <= 20
+
+
+@on_loop
+async def test_how_much_of_a_data_set_is_cached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def only() -> types_pb2.Dataset:
+        (one,) = (await client.call("ListDatasets", pb.ListDatasetsRequest())).datasets
+        assert isinstance(one, types_pb2.Dataset)
+        return one
+
+    async with started(tmp_path) as client:
+        assert not (await only()).HasField("resident_bytes"), "nobody has read it"
+        session_id = await opens(client)
+        assert (await only()).resident_bytes == 0
+        hashes = [bytes(one) for one in DATA.hashes[:30]]
+        await beats(client, inventory=pb.Inventory(full=True, version=1, added=hashes))
+        there = int(DATA.lengths[:30].sum())
+        one = await only()
+        assert (one.resident_bytes, one.resident_shards, one.resident_age_ms) == (there, 30, 0)
+        told = json.loads((await client.call("Explain", pb.ExplainRequest(name="train"))).json)["resident"]
+        assert (told["resident_bytes"], told["size_bytes"], told["age_s"]) == (there, BYTES, 0)
+        where = ["--service", f"unix:{tmp_path}/socket"]
+        assert await asyncio.to_thread(main, ["explain", "train", *where]) == 0
+        assert f"cached now: {100 * there / BYTES:.0f}% of the data set" in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["dataset", "list", *where]) == 0
+        assert f" {100 * there / BYTES:.0f}% " in capsys.readouterr().out
+        await client.call("CloseReader", pb.CloseReaderRequest(session_id=session_id, reader_id="reads"))
+        async with asyncio.timeout(20):
+            while not (one := await only()).resident_age_ms:
+                await asyncio.sleep(0.05)
+        assert one.resident_bytes == there, "as it was"

@@ -49,6 +49,14 @@ def test_what_is_not_known_is_not_promised() -> None:
     assert explain._cells(share)[2] == "2.0 MB/s", "a coordinator of before"
 
 
+def test_how_much_is_cached() -> None:
+    here = {"resident_bytes": 10**9, "size_bytes": 2 * 10**9, "chunks": 40, "resident_chunks": 19, "age_s": 0.0}
+    assert "cached now: 50% of the data set (1.0 GB of 2.0 GB), 19 of 40 chunks whole" in shown(None, resident=here)
+    text = shown(None, resident=here | {"chunks": 0, "age_s": 3.0})
+    assert "cached when it was last read: 50% of the data set (1.0 GB of 2.0 GB)\n" in text
+    assert "cached" not in shown(None, resident=None)
+
+
 def test_a_job_that_has_finished_has_last_numbers() -> None:
     text = shown(None, finished={"ago_s": 240.0}, reasons={"a": "finished 4 minutes ago: had read 1 GB"})
     assert "  finished 4 minutes ago: had read 1 GB\n" in text

@@ -58,6 +58,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    if resident := told.get("resident"):
+        console.print(f"  {_resident(resident)}", highlight=False)
     if store := words.store(told.get("store") or {}):
         console.print(f"  {store}", highlight=False)
     for job, probe in told.get("probes", {}).items():
@@ -89,6 +91,14 @@ def _probe(job: str, probe: Mapping[str, Any]) -> str:
         f"{job}: probed: {benefit['value']:.2f} x as fast from the cache ({benefit['low']:.2f} to "
         f"{benefit['high']:.2f}; {rates}, by {how}){waits}"
     )
+
+
+def _resident(resident: Mapping[str, Any]) -> str:
+    """Of the data set, by ResidentShare."""
+    here, whole = resident["resident_bytes"], resident["size_bytes"]
+    chunks = f", {resident['resident_chunks']} of {resident['chunks']} chunks whole" if resident["chunks"] else ""
+    when = "cached now" if not resident["age_s"] else "cached when it was last read"
+    return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
 
 
 def _steps(job: str, steps: Mapping[str, Any]) -> str:

@@ -20,9 +20,10 @@ _NODES_LEGEND = (
     "all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
 )
 _DATASETS_LEGEND = (
-    "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
-    "jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain says why). tfquiver dataset "
-    "set-cache changes it."
+    "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read; -: "
+    "nobody has read it since the coordinator was started. cache: full: what comes first is kept until the quota is "
+    "used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy "
+    "(tfquiver explain says why). tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "

@@ -71,6 +71,15 @@ def share(part: int, whole: int) -> str:
     return f"{min(max(100 * part / whole, 1), 99):.0f}%"
 
 
+def resident(dataset: Mapping[str, Any]) -> str:
+    """How much of it is cached; by chunks also how many are whole."""
+    if "resident_bytes" not in dataset:
+        return "-"
+    about = "~" if dataset.get("resident_age_ms") else ""
+    chunks = f" {dataset['resident_chunks']}/{dataset['chunks']}" if dataset.get("chunks") else ""
+    return f"{about}{share(dataset['resident_bytes'], dataset['size_bytes'])}{chunks}"
+
+
 def count(number: int) -> str:
     """In at most six characters."""
     value, letter = float(number), ""

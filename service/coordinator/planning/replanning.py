@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -104,8 +105,7 @@ class Replanning:
 
     async def measure(self) -> None:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
-        for key, seen_at in self._views.note().items():
-            self._remember(key, seen_at)
+        self._note()
         if not getattr(self.planner.policy, "probing", True):
             self._probes.tick({}, ())
             return
@@ -149,6 +149,7 @@ class Replanning:
         Args:
           may_read: whether the caller may know of that data set; `owns`: of that job. Others are not there for them.
         """
+        self._note()  # who has just begun is there, too
         async with self._planning:
             view, now = await self._views.view(), self._clock.now() + self._unix_s
             names, reads_again = self._views.names, self._views.reading
@@ -165,6 +166,8 @@ class Replanning:
                 return self._explain_finished(name, owns, [*jobs, *datasets])
             told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
         theirs = {*datasets, *jobs}
+        digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
+        digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
         shown = {
             one: reads
             for reads, one in names.jobs.items()
@@ -174,10 +177,15 @@ class Replanning:
             told,
             reasons={key: why for key, why in told.reasons.items() if key in theirs},
             probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
+            resident=self._resident(digest_of[told.name]),
             steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
         )
 
     # Inside.
+
+    def _resident(self, digest_id: bytes) -> dict[str, Any] | None:
+        share = self._caching.share(digest_id)
+        return asdict(share) if share else None
 
     def _explain_finished(self, name: str, owns: Callable[[str], bool], live: Sequence[str]) -> Explanation:
         """Raises NotFoundError naming what there is: `live`, and who has finished."""
@@ -191,6 +199,10 @@ class Replanning:
             f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
             f"name is read or pinned: nothing is decided about it; there {f'are {some}{more}' if some else 'is none'}"
         )
+
+    def _note(self) -> None:
+        for key, seen_at in self._views.note().items():
+            self._remember(key, seen_at)
 
     def _remember(self, key: tuple[str, bytes], seen_at: float) -> None:
         """A job that reads no more."""
