@@ -113,3 +113,21 @@ async def test_how_much_of_a_data_set_is_cached(tmp_path: Path, capsys: pytest.C
             while not (one := await only()).resident_age_ms:
                 await asyncio.sleep(0.05)
         assert one.resident_bytes == there, "as it was"
+
+
+@on_loop
+async def test_a_job_without_a_name_is_explained_by_the_one_that_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with started(tmp_path) as client:
+        digits = "0123456789ab"
+        request = pb.OpenReaderRequest(
+            reader_id="reads", node_id="node", incarnation="1", digest_id=DATA.digest_id, job=f"job-{digits}",
+            session_key=f"{digits}{'0' * 20}-program",
+        )  # fmt: skip
+        await client.call("OpenReader", request)
+        where = ["--service", f"unix:{tmp_path}/socket"]
+        assert await asyncio.to_thread(main, ["explain", "program-0123", *where]) == 0
+        assert f"job job-{digits}, by policy benefit" in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["explain", "program-4567", *where]) == 1
+        assert f"known are 'job-{digits}', 'train (" in capsys.readouterr().err

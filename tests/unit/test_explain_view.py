@@ -42,7 +42,7 @@ def test_what_is_not_known_is_not_promised() -> None:
         "limited_to_bytes_per_s": None,
         "known": False,
     }
-    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 bytes/s", "-")
+    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
     assert explain._cells(share | {"hit_ratio": 0.5})[3] == "not known"
     assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
     del share["known"]

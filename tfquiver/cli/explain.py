@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
+from tfquiver import errors
 from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
 from tfquiver.daemon.service_name import coordinator_address
@@ -41,13 +42,24 @@ def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
     with rpc.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        request = coordinator_pb2.ExplainRequest(name=arguments.name)
-        told = calls.ask(stub.Explain, request, calls.token(arguments), f"coordinator {address}").json
+        told = _ask(stub, arguments.name, calls.token(arguments), f"coordinator {address}")
     if arguments.json:
         print(told)
     else:
         show(json.loads(told), calls.console())
     return 0
+
+
+def _ask(stub: Any, name: str, token: str, whom: str) -> str:
+    """By a name that the coordinator knows, or that `tfquiver status` shows of a job without one."""
+    try:
+        return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=name), token, whom).json)
+    except errors.NotFoundError:
+        sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
+        meant = {info.job for info in sessions if info.job != name and words.job(calls.plain(info)) == name}
+        if len(meant) != 1:
+            raise
+    return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=meant.pop()), token, whom).json)
 
 
 def show(told: Mapping[str, Any], console: Console) -> None:
@@ -144,9 +156,10 @@ def _rate(bytes_per_s: float) -> str:
 
 
 def _expected(bytes_per_s: float, known: bool) -> str:
+    rate = f"{words.size(int(bytes_per_s))}/s"  # short: the table is read in 80 columns
     if known:
-        return _rate(bytes_per_s)
-    return f">= {_rate(bytes_per_s)}" if bytes_per_s else "not known"
+        return rate
+    return f">= {rate}" if bytes_per_s else "not known"
 
 
 def _allocation(allocation: Mapping[str, Any]) -> str:

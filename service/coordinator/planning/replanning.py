@@ -195,9 +195,10 @@ class Replanning:
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
         some = ", ".join(shortened(one) for one in known[:_MOST_NAMED])
         more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+        there = f"known are {some}{more}" if some else "nobody reads"
         raise errors.NotFoundError(
             f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
-            f"name is read or pinned: nothing is decided about it; there {f'are {some}{more}' if some else 'is none'}"
+            f"name is read or pinned: nothing is decided about it; {there}"
         )
 
     def _note(self) -> None:
