@@ -188,8 +188,8 @@ class Caching:
             if digest_id in in_use:
                 self._used_at[digest_id] = now
             elif digest_id not in self.rotations or self._used_at.setdefault(digest_id, now) + _KEPT_S <= now:
-                if share := self.share(digest_id):
-                    self._last.remember(digest_id, share, now)
+                if was := self.share(digest_id):
+                    self._last.remember(digest_id, was, now)
                 self._used_at.pop(digest_id, None)
                 self._plans.pop(digest_id, None)
                 self.rotations.stop(digest_id)
