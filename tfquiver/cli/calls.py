@@ -10,11 +10,10 @@ import grpc
 from google.protobuf.json_format import MessageToDict
 from rich import box
 from rich.console import Console
-from rich.filesize import decimal
 from rich.table import Table
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import cache_setting
+from tfquiver.cli import cache_setting, words
 from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
@@ -134,11 +133,13 @@ def settings(stub: Any, datasets: Sequence[types_pb2.Dataset], token: str, whom:
 
 def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     """Of what `settings` gave."""
-    made = table("data set", "digest", "shards", "records", "size", "cache")
+    made = table("data set", "digest", "shards", "records", "size", "here", "cache")
+    made.columns[0].no_wrap = False  # the others are never narrower than what is in them
+    made.columns[0].overflow = "ellipsis"
     for one in told:
         counts = (str(one["shards"]), str(one["records"]))
-        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
-        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, cache)
+        size, cache = words.size(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
+        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, words.resident(one), cache)
     return made
 
 

@@ -142,7 +142,9 @@ class ProbeSchedule:
             elif starving or _would_starve(known, seen, store):
                 known.waits_for = "somebody would read below a floor"
             elif need_bytes > allowed_bytes:
-                known.waits_for = f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
+                known.waits_for = (
+                    f"missing may cost {allowed_bytes / 1e6:,.1f} MB by now, and would cost {need_bytes / 1e6:,.1f} MB"
+                )
             else:
                 known.waits_for = ""
                 probe = Probe(one, min(most_bytes, max(allowed_bytes, 0)), self._limits, self._now)
