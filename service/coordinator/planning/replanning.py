@@ -34,6 +34,7 @@ from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probing.probes import Held, Probes
+from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
@@ -202,14 +203,20 @@ class Replanning:
         )
 
     def _note(self) -> None:
-        for key, seen_at in self._views.note().items():
-            self._remember(key, seen_at)
+        """Those that read no more are remembered; when a sweep ends these are many, and sessions are more."""
+        if not (gone := self._views.note()):
+            return
+        newest = dict[tuple[str, bytes], Session]()
+        for session in self._sessions:
+            key = session.reads
+            if key in gone and (key not in newest or session.number > newest[key].number):
+                newest[key] = session
+        for key, seen_at in gone.items():
+            self._remember(key, seen_at, newest.get(key))
 
-    def _remember(self, key: tuple[str, bytes], seen_at: float) -> None:
-        """A job that reads no more."""
+    def _remember(self, key: tuple[str, bytes], seen_at: float, newest: Session | None) -> None:
         job, digest_id = key
         names, (totals, measured) = self._views.names, self._probes.last(*key)
-        newest = max((one for one in self._sessions if one.reads == key), key=lambda one: one.number, default=None)
         setting = self._caching.placement.setting(digest_id)
         dataset = names.datasets.get(digest_id) or self._views.names_of([digest_id]).datasets[digest_id]
         size_bytes = self._views.size_bytes(digest_id) or setting.allocation_bytes
