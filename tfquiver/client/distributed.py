@@ -9,7 +9,7 @@ from tfquiver import errors
 from tfquiver.client import exactly_once, naming
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
-from tfquiver.wire import rpc
+from tfquiver.wire import reaching
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -50,7 +50,8 @@ def distribute(
         may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
         With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
-      connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
+      connect_timeout_s: seconds until a dispatcher that does not answer is an error here; a warning says so after two.
+        Where nobody listens it is an error at once.
       guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
         "exactly_once": every record comes once; the data set must be what `tfquiver.dataset` returned, with the
         `cache_dir` of a node on this machine, and what workers do with the records is given as `transform`.
@@ -64,7 +65,7 @@ def distribute(
 
     Raises:
       InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
-      UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
+      UnavailableError: nobody listens there, or the dispatcher does not answer within `connect_timeout_s`.
     """
     address = naming.dispatcher(dispatcher)
     if compression not in ("AUTO", None):
@@ -96,7 +97,7 @@ def distribute(
         check_integer("batch_size", batch_size, 1, _MAX_BATCH)
     if takeover_timeout_s is not None:
         check_seconds("takeover_timeout_s", takeover_timeout_s)
-    rpc.check_answers(address, connect_timeout_s, f"dispatcher={address!r}")
+    reaching.check_answers(address, connect_timeout_s, f"dispatcher={address!r}")
 
     import tensorflow as tf
 
