@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import exactly_once, naming
+from tfquiver.client import exactly_once, naming, watched_servers
 from tfquiver.client.tf_errors import raised_as_both
+from tfquiver.client.watched_servers import Watched
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
 from tfquiver.wire import reaching
 
@@ -40,6 +42,10 @@ def distribute(
 
     Several tfquiver data sets are best joined behind it. `zip` before it may lose a last record for each worker, and
     a worker that waits for what another holds of the other data set goes on only after some seconds.
+
+    A dispatcher that does not answer any more is waited for without end, as TensorFlow does. While there is a data set
+    that is read through it a thread looks at its port every 3 s, and warns (Python's logging, logger `absl`) within
+    some seconds, and then ever more rarely, that it is gone, what happens now and what to do.
 
     Args:
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed), or the cache
@@ -120,13 +126,30 @@ def distribute(
         exactly_once.check_not_in_order_of_files(dataset)
         if guarantee == EXACTLY_ONCE:
             whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
-            return whole.with_options(options)
-        if transform is not None:
-            dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
-        return distributed(dataset if batch_size is None else dataset.batch(batch_size))
+            made = whole.with_options(options)
+        else:
+            if transform is not None:
+                dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
+            made = distributed(dataset if batch_size is None else dataset.batch(batch_size))
+        takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
+        watched_servers.watch(Watched(address, "tf.data service dispatcher", _without_dispatcher(takeover_s)), made)
+        return made
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply
+
+
+def _without_dispatcher(takeover_s: float | None) -> str:
+    again = "Start it again at this address (`tfquiver up` takes the ports it had) and reading goes on"
+    if takeover_s is not None:
+        return (
+            f"this process reads the rest of the epoch itself when its workers have given nothing for {takeover_s:g} s "
+            f"(takeover_timeout_s=). {again} through them"
+        )
+    return (
+        "TensorFlow asks it again without end, and who reads through tfquiver.distribute waits when the workers give "
+        f"no more; Ctrl-C waits, too. {again}; `kill {os.getpid()}` ends this process"
+    )
 
 
 distribute.autograph_info__ = {}  # type: ignore[attr-defined]

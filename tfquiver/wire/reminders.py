@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 FIRST_S = 2.0
-_LONGEST_S = 300.0
+_LONGEST_S = 1800.0
 
 
 class Reminders:
-    """Due after `first_s` seconds, then after pauses twice as long each, of at most five minutes.
+    """Due after `first_s` seconds, then after pauses twice as long each, of at most half an hour.
 
     Args:
       began_s: of the same clock as every `now_s`.

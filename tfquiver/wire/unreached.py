@@ -19,15 +19,21 @@ def why(address: str, otherwise: str) -> str:
     """
     try:
         _connect(address)
-    except ConnectionRefusedError:
-        return "nobody listens there (connection refused)"
-    except FileNotFoundError:
-        return "nobody listens there (no such socket)"
-    except TimeoutError:
-        return "that host does not answer"
     except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or otherwise
+        return words(error) or otherwise
     return otherwise
+
+
+def words(error: Exception) -> str:
+    """What connecting failed with; "": there are none for it."""
+    match error:
+        case ConnectionRefusedError():
+            return "nobody listens there (connection refused)"
+        case FileNotFoundError():
+            return "nobody listens there (no such socket)"
+        case TimeoutError():
+            return "no answer from there"
+    return getattr(error, "strerror", None) or ""
 
 
 def until(left_s: float) -> str:
