@@ -144,11 +144,11 @@ def _without_dispatcher(takeover_s: float | None) -> str:
     if takeover_s is not None:
         return (
             f"this process reads the rest of the epoch itself when its workers have given nothing for {takeover_s:g} s "
-            f"(takeover_timeout_s=). {again} through them"
+            f"(takeover_timeout_s=). {again} through the workers"
         )
     return (
         "TensorFlow asks it again without end, and who reads through tfquiver.distribute waits when the workers give "
-        f"no more; Ctrl-C waits, too. {again}; `kill {os.getpid()}` ends this process"
+        f"no more; Ctrl-C waits, too. {again} within about a minute; `kill {os.getpid()}` ends this process"
     )
 
 
