@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -17,7 +19,7 @@ from tfquiver.cli import cache_setting, words
 from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
-from tfquiver.wire import rpc
+from tfquiver.wire import reaching, rpc
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
@@ -44,6 +46,19 @@ def where(arguments: argparse.Namespace) -> str:
 def token(arguments: argparse.Namespace) -> str:
     """Raises InvalidArgumentError naming the file."""
     return own_token.read_token(arguments.auth_token_file)
+
+
+@contextmanager
+def channel(address: str) -> Iterator[grpc.Channel]:
+    """To the coordinator there, which answers. Who waits for it is told so on standard error; UnavailableError: it does
+    not answer within CALL_S."""
+    with rpc.channel(address) as made:
+        reaching.await_ready(made, address, CALL_S, f"coordinator {address}", _say)
+        yield made
+
+
+def _say(line: str) -> None:
+    print(f"tfquiver: {plain_text.plain(line)}", file=sys.stderr, flush=True)
 
 
 def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:

@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
     address, token = coordinator_address(where), calls.token(arguments)
     trouble = 0
     with ExitStack() as stack:
-        coordinator = coordinator_pb2_grpc.CoordinatorStub(stack.enter_context(rpc.channel(address)))
+        coordinator = coordinator_pb2_grpc.CoordinatorStub(stack.enter_context(calls.channel(address)))
         request = coordinator_pb2.ListNodesRequest()
         for node in calls.ask(coordinator.ListNodes, request, token, f"coordinator {address}").nodes:
             stub = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))

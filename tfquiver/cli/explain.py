@@ -17,7 +17,6 @@ from tfquiver.cli.calls import cut, table
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
@@ -40,7 +39,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         told = _ask(stub, arguments.name, calls.token(arguments), f"coordinator {address}")
     if arguments.json:

@@ -62,7 +62,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
     address = coordinator_address(where)
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes
