@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.digests import numbered_digest
-from tfquiver.cli import calls, status
+from tfquiver.cli import calls
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 

@@ -9,7 +9,8 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import calls, cold
+from tfquiver.cli import calls
+from tfquiver.cli.showing import cold
 from tfquiver.daemon.service_name import coordinator_address, directory_of
 from tfquiver.local_cluster import clearing
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc

@@ -13,7 +13,8 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import cache_setting, calls
+from tfquiver.cli import calls
+from tfquiver.cli.settings import cache_setting
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 

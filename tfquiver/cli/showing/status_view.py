@@ -11,8 +11,9 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.cli import calls, words, workers_view
+from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
+from tfquiver.cli.showing import workers_view
 from tfquiver.cli.words import count, job, short, size
 
 _NODES_LEGEND = (

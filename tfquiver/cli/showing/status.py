@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls, cold, status_view, words
+from tfquiver.cli import calls, words
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_view import saved
+from tfquiver.cli.showing import cold, status_view
+from tfquiver.cli.showing.status_view import saved
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
