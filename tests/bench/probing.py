@@ -211,13 +211,11 @@ def together(base: Path, scale: Scale) -> Decision:
         first, others = KINDS[0], KINDS[1:]
         node = stack.enter_context(Embedded(base, remote, round(1.1 * data[first].disk_bytes)))
         jobs = {}
-        with remote.used():
-            for kind in reversed(KINDS):  # who gains most comes last
-                node.register(data[kind])
-                jobs[kind] = Jobs(
-                    [specs(kind, data[kind])], lambda spec, of=data[kind]: node.dataset(of, spec), data[kind]
-                )
-                jobs[kind].start()
+        stack.enter_context(remote.used())  # until the end: how to reach the store is told again while jobs read
+        for kind in reversed(KINDS):  # who gains most comes last
+            node.register(data[kind])
+            jobs[kind] = Jobs([specs(kind, data[kind])], lambda spec, of=data[kind]: node.dataset(of, spec), data[kind])
+            jobs[kind].start()
 
         def has(kind: Kind) -> bool:
             return node.cached(data[kind]).allocation_bytes >= 0.9 * data[kind].disk_bytes

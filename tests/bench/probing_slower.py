@@ -41,7 +41,7 @@ from tests.bench.probing import (
     specs,
     wait_for,
 )
-from tfquiver.cli import status
+from tfquiver.cli.showing import status
 
 FAST_BYTES_PER_S, SLOW_BYTES_PER_S = 1e7, 1e6
 SHARDS = {COMPUTE_BOUND: 832, BALANCED: 3328}
@@ -81,11 +81,11 @@ def run(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         }
         node = stack.enter_context(Embedded(base, remote, round(1.05 * data[COMPUTE_BOUND].disk_bytes)))
         jobs = []
-        with remote.used():
-            for kind, its in data.items():
-                node.register(its)
-                jobs.append(Jobs([specs(kind, its)], lambda spec, its=its: node.dataset(its, spec), its))
-                jobs[-1].start()
+        stack.enter_context(remote.used())  # until the end: how to reach the store is told again while jobs read
+        for kind, its in data.items():
+            node.register(its)
+            jobs.append(Jobs([specs(kind, its)], lambda spec, its=its: node.dataset(its, spec), its))
+            jobs[-1].start()
         seen = Slower(node, data)
         wait_for(lambda: seen.s_per_byte() > 0, SEEN_S)
         if not quick:

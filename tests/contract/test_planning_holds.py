@@ -104,6 +104,44 @@ async def test_a_job_that_is_called_as_another_is_in_plans_does_not_stop_them(tm
 
 
 @on_loop
+async def test_a_job_that_has_finished_is_told_of_for_an_hour(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with coordinating(tmp_path, clock=clock, a=2 * FIRST_BYTES) as coordinator:
+        session_id = await reads(coordinator, "sweep/1", FIRST)
+        report = pb.ReaderReport(
+            session_id=session_id, reader_id="sweep/1 first", records=9, bytes=4000, hit_bytes=3000, missed_bytes=1000,
+            elapsed_us=2_000_000, waited_us=1_000_000,
+        )  # fmt: skip
+        clock.advance(2.0)
+        beat(coordinator, "a", 2 * FIRST_BYTES, report)
+        planning = await plans(coordinator)
+        assert (await planning.explain("sweep/1")).finished is None
+        await coordinator.reading.close_reader(session_id, "sweep/1 first", False)
+        clock.advance(29.0)
+        assert (await (await plans(coordinator)).explain("sweep/1")).finished is None, "it may be between two epochs"
+        clock.advance(1.0)
+        await plans(coordinator)
+        clock.advance(215.0)
+        told = await planning.explain("sweep/1")
+        assert told.finished
+        assert (told.finished["read_bytes"], told.finished["missed_bytes"]) == (4000, 1000)
+        assert told.finished["ago_s"] == 245
+        assert (told.gets.hit_ratio, told.gets.reads_bytes_per_s) == (0.75, 2000)
+        assert told.gets.allocation.mode == "uniform", "as it was cached"
+        (said,) = told.reasons.values()
+        assert said.startswith(
+            "left in epoch 0 with 0 of 300 shards confirmed, 4 minutes ago: had read 4 kB of first ("
+        )
+        with pytest.raises(errors.NotFoundError, match=r"known are 'sweep/1'$"):
+            await planning.explain("nobody")
+        with pytest.raises(errors.NotFoundError, match="nobody reads"):
+            await planning.explain("sweep/1", owns=lambda job: job.startswith("other/"))
+        await reads(coordinator, "sweep/1", FIRST)
+        await plans(coordinator)
+        assert (await planning.explain("sweep/1")).finished is None, "it reads again"
+
+
+@on_loop
 async def test_rates_that_nobody_can_have_do_not_stop_plans(tmp_path: Path) -> None:
     """A job that says it reads an exabyte a second, from many readers at once; and a limit that is no limit."""
     clock = ManualClock()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tests.support.worker_forks import WorkerForks
-from tfquiver.cli import status
+from tfquiver.cli.showing import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.worker_reports import WorkerReports

@@ -12,8 +12,8 @@ import pytest
 from tests.support import node_calls, records
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
-from tfquiver.cli import status
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status
 from tfquiver.content.digest import Digest
 from tfquiver.registering.listed import listed
 from tfquiver.registering.registration import Registrar

@@ -409,7 +409,8 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
 def test_status_is_printed_as_tables_and_as_json(
     node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tfquiver.cli import calls, status, status_view
+    from tfquiver.cli import calls
+    from tfquiver.cli.showing import status, status_view
 
     directory, _ = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Server
-from tfquiver.cli import status
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status
 
 
 def asked(server: Server, capsys: pytest.CaptureFixture[str], *chosen: str) -> str:

@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.digests import numbered_digest
-from tfquiver.cli import calls, status
+from tfquiver.cli import calls
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 
@@ -77,7 +78,15 @@ def test_an_older_coordinator_is_not_asked_in_vain() -> None:
 def test_a_coordinator_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(calls, "CALL_S", 0.3)
     assert main(["status", "localhost:1"]) == 1
-    assert capsys.readouterr().err == "tfquiver: coordinator localhost:1 does not answer within 0.3 s\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tfquiver: coordinator localhost:1 does not answer within 0.3 s: nobody listens there (conn")
+
+
+def test_who_waits_for_a_coordinator_is_told_before_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "localhost:1"]) == 1
+    told, error = capsys.readouterr().err.splitlines()
+    assert told.startswith("tfquiver: coordinator localhost:1: nobody listens there (connection refused); waiting for")
+    assert "within 5 s: nobody listens there" in error and "TFQUIVER_SERVICE" in error
 
 
 def test_a_server_of_another_kind(capsys: pytest.CaptureFixture[str]) -> None:

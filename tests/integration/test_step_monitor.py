@@ -23,7 +23,8 @@ import tensorflow as tf
 import tfquiver
 import tfquiver.keras
 from tests.support import numbered
-from tfquiver.cli import calls, explain, status, status_view
+from tfquiver.cli import calls
+from tfquiver.cli.showing import explain, status, status_view
 from tfquiver.client.step_times import accelerators, step_reports
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

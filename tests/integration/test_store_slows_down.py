@@ -18,8 +18,8 @@ from tests.support import numbered
 from tests.support.cluster import wait_until
 from tests.support.daemons import end_daemons
 from tfquiver import CutPolicy
-from tfquiver.cli import status
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status
 from tfquiver.daemon import endpoints
 from tfquiver.testing.emulated_store import EmulatedStore
 

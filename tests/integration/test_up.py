@@ -161,6 +161,25 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
             gone(servers)
 
 
+def test_up_again_keeps_what_it_was_given_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = tmp_path / "cache"
+    with up(at, "--workers=0", "--quota=70MB", "--node_flag=--codec=raw", "--json", *ANY_PORTS) as first:
+        first.lines('"server"')
+        assert main(["stop", str(at)]) == 0
+        assert first.process.wait(60) == 0
+    assert "as last time" not in first.said.read_text()
+    with up(at, "--json") as again:
+        ready = json.loads(again.lines('"server"')[0])
+        assert ready["workers"] == [] and ready["dispatcher"] == ""
+        capsys.readouterr()
+        assert main(["status", str(at), "--json"]) == 0
+        (node,) = json.loads(capsys.readouterr().out)["nodes"]
+        assert node["quota_bytes"] == 70_000_000
+    said = again.said.read_text()
+    assert "tfquiver up: as last time: --workers=0 --quota=70MB (give what shall be otherwise)" in said
+    assert "to be given each time: --node_flag=--codec=raw" in said
+
+
 def test_a_server_that_does_not_start_ends_it_all_with_its_last_words(tmp_path: Path) -> None:
     log = tmp_path / "cache" / "log" / "node.log"
     log.parent.mkdir(parents=True)

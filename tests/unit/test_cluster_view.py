@@ -10,7 +10,7 @@ import pytest
 from tfquiver.service.coordinator.measuring.job_meter import Measured
 from tfquiver.service.coordinator.measuring.step_meter import Steps
 from tfquiver.service.coordinator.probing.estimates import Ratio
-from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 
 MB = 1e6
@@ -40,6 +40,14 @@ def test_nobody_reads_faster_than_he_was_seen_to_read_from_the_cache() -> None:
 
 def test_of_who_reads_nothing_nothing_is_known() -> None:
     assert could_read(measured(0.0, None), None) is None
+
+
+def test_what_was_not_measured_is_called_a_guess() -> None:
+    assert is_guess(measured(1 * MB, None), None)
+    assert is_guess(measured(1 * MB, None), probed("ideal", 4 * MB))
+    assert not is_guess(measured(1 * MB, None), probed("hit", 4 * MB))
+    assert not is_guess(measured(1 * MB, 3 * MB), None)
+    assert not is_guess(measured(1 * MB, None), None, steps(0.2))
 
 
 def steps(waited_share: float | None) -> Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from tests.unit.policy_world import GB, POLICIES, one_job_each, views
 from tfquiver import errors
 from tfquiver.service.coordinator.planning.explain import explain
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 
 VIEW = one_job_each([100, 100], [1e8, 8e7], 100, 4e7)
 
@@ -45,6 +46,35 @@ def test_a_data_set_is_told_for_all_its_jobs_with_what_was_refused() -> None:
     assert "refused: whole: takes 501 GB more, 1 GB were left" in told.reasons["OpenImages"]
     assert [one["name"] for one in told.history] == ["OpenImages"]
     assert {(one.cache, one.remote) for one in told.with_more} == {(1.5, 1.0), (2.0, 1.0)}, "nobody limits the store"
+
+
+def test_a_guess_is_for_plans_and_no_promise() -> None:
+    """A job that only waits is tried with ten times what it reads; nobody is told that a cache would give it that."""
+    waits = JobView("j0", "d0", ideal_bytes_per_s=1e8, reads_bytes_per_s=1e7, hit_ratio=0.0, ideal_guessed=True)
+    view = replace(VIEW, jobs=(waits, *VIEW.jobs[1:]), remote_bytes_per_s=None)
+    planner = planned("benefit", view)
+    for name in ("j0", "d0"):
+        told = explain(planner, view, name, 1.0)
+        for share in (told.gets, *(more.share for more in told.with_more)):
+            assert (share.reads_bytes_per_s, share.known) == (1e7, False)
+        assert "not known yet" in told.reasons["d0"] and "MB/s" not in told.reasons["d0"]
+        assert "1 of 1 has only been seen to wait: plans guess" in told.reasons["d0"]
+    assert explain(planner, view, "j1", 1.0).gets.known
+    assert planner.plan.allocations["d0"].cache_bytes == VIEW.cache_bytes, "and it is planned with"
+
+
+@pytest.mark.parametrize("probed", [False, True])
+def test_what_waits_for_the_store_is_not_told_to_read_as_if_it_did_not(probed: bool) -> None:
+    """Of a store without a known limit too: with half of its data there it waits half as long, and never reads more
+    than was measured of it."""
+    slow = JobView("j0", "d0", 1e8, reads_bytes_per_s=1e7, hit_ratio=0.0)
+    if probed:
+        slow = replace(slow, reads_bytes_per_s=5e7, hit_ratio=0.9, hit_bytes_per_s=1e8, miss_bytes_per_s=1e7)
+    view = replace(one_job_each([100], [1e8], 50, None), jobs=(slow,))
+    told = explain(planned("benefit", view), view, "j0", 1.0)
+    assert told.gets.hit_ratio == pytest.approx(0.5)
+    assert told.gets.reads_bytes_per_s == pytest.approx(1 / (0.5 / 1e8 + 0.5 / 1e7))
+    assert [more.share.reads_bytes_per_s for more in told.with_more] == pytest.approx([1 / (0.75e-8 + 0.25e-7), 1e8])
 
 
 def test_it_is_json_and_changes_nothing() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from rich.console import Console
 
-from tfquiver.cli import explain
+from tfquiver.cli.showing import explain
 
 
-def shown(probes: dict[str, object] | None) -> str:
+def shown(probes: dict[str, object] | None, **more: object) -> str:
     share = {
         "allocation": {"mode": "none", "cache_bytes": 0},
         "hit_ratio": 0.0,
@@ -18,7 +19,7 @@ def shown(probes: dict[str, object] | None) -> str:
         "limited_to_bytes_per_s": None,
     }
     told = {"kind": "job", "name": "a", "policy": "benefit", "gets": share, "reasons": {}, "refused": ""}
-    told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes})
+    told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes}) | more
     explain.show(told, Console(file=(file := io.StringIO()), width=200))
     return file.getvalue()
 
@@ -30,6 +31,37 @@ def test_a_probe_is_told_with_its_interval() -> None:
     assert "a: probed: 3.84 x as fast from the cache (3.70 to 3.98; 3.8 MB/s from the cache, 1.0 MB/s" in text
     again = shown({"a": {"waits_for": "others are being probed", "benefit": benefit, "basis": "ideal", **rates}})
     assert "not again yet: others are being probed" in again
+
+
+def test_what_is_not_known_is_not_promised() -> None:
+    share: dict[str, Any] = {
+        "allocation": {"mode": "uniform", "cache_bytes": 10**9},
+        "hit_ratio": 1.0,
+        "reads_bytes_per_s": 2e6,
+        "remote_bytes_per_s": 0.0,
+        "limited_to_bytes_per_s": None,
+        "known": False,
+    }
+    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
+    assert explain._cells(share | {"hit_ratio": 0.5})[3] == "not known"
+    assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
+    del share["known"]
+    assert explain._cells(share)[2] == "2.0 MB/s", "a coordinator of before"
+
+
+def test_how_much_is_cached() -> None:
+    here = {"resident_bytes": 10**9, "size_bytes": 2 * 10**9, "chunks": 40, "resident_chunks": 19, "age_s": 0.0}
+    assert "cached now: 50% of the data set (1.0 GB of 2.0 GB), 19 of 40 chunks whole" in shown(None, resident=here)
+    text = shown(None, resident=here | {"chunks": 0, "age_s": 3.0})
+    assert "cached when it was last read: 50% of the data set (1.0 GB of 2.0 GB)\n" in text
+    assert "cached" not in shown(None, resident=None)
+
+
+def test_a_job_that_has_finished_has_last_numbers() -> None:
+    text = shown(None, finished={"ago_s": 240.0}, reasons={"a": "finished 4 minutes ago: had read 1 GB"})
+    assert "  finished 4 minutes ago: had read 1 GB\n" in text
+    assert "at last" in text and "Expected" not in text
+    assert "Expected once the cache is full" in shown(None)
 
 
 def test_and_why_there_is_none() -> None:

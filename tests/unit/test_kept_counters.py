@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import durable, errors
-from tfquiver.cli.status_view import saved
+from tfquiver.cli.showing.status_view import saved
 from tfquiver.daemon import totals_file, up_file
 from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.daemon.totals_file import Totals

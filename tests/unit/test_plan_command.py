@@ -69,6 +69,16 @@ def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a month" in table and max(map(len, table.splitlines())) <= 80
 
 
+def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cache that holds everything is empty when the jobs begin."""
+    assert main(["plan", scenario, "--cache", "4GiB"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "first reads: the cache is empty when the jobs begin" in text and "once, 2.1 GB in all" in text
+    assert main(["plan", scenario, "--cache", "4GiB", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["first_read_bytes"] == 2 << 30 <= told["points"][0]["store_bytes"]
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -128,7 +128,7 @@ def test_what_missing_may_cost_ends_it_even_between_two_ticks() -> None:
 def test_a_mini_batch_is_what_the_job_says() -> None:
     """What missing would cost at least is a hundred of them."""
 
-    def would_cost(records: int) -> int:
+    def would_cost(records: int) -> float:
         world = World(hit_per_s=1 * MB, miss_per_s=1 * MB)
         world.run(REPORT_S)
         for seconds in (0, 5):
@@ -136,7 +136,8 @@ def test_a_mini_batch_is_what_the_job_says() -> None:
             reading = StepReading(seconds, 0.5 * seconds, 0.5 * seconds, records * seconds, accelerators=8)
             assert world.steps.take("job", "p", reading)
         world.run(REPORT_S)
-        return int(world.probes.told(*KEY, 0.0)["waits_for"].rpartition(" ")[2])
+        told = str(world.probes.told(*KEY, 0.0)["waits_for"])
+        return float(told.rpartition(" would cost ")[2].removesuffix(" MB").replace(",", "")) * MB
 
     assert would_cost(512) - would_cost(256) == pytest.approx(100 * 256 * 1000, rel=0.01)
     assert would_cost(256 * 1000) == would_cost(128 * 1000) == pytest.approx(60 * MB, rel=0.01), "in a minute"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli import calls, status_view, words
-from tfquiver.cli import status as status_command
+from tfquiver.cli import calls, words
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import status as status_command
+from tfquiver.cli.showing import status_view
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 
@@ -54,18 +55,20 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     out, most = io.StringIO(), told("j" * 40)
     sizes = dict.fromkeys(("used_bytes", "quota_bytes", "store_bytes"), 999 * 10**9)
     most["nodes"][0] |= sizes | {"readers": 16, "peer_hits": 99_999_999, "misses": 99_999_999}
+    most["datasets"][0] |= {"resident_bytes": 62 * 10**10, "chunks": 130, "resident_chunks": 18, "resident_age_ms": 1}
+    most["datasets"][0]["cache"]["decided_by"] = "benefit"
     status_view.show(most, calls.console(file=out, width=80))
     printed = out.getvalue()
     headings = [
         "node host used quota readers hits peers misses store",
-        "data set digest shards records size cache",
-        "job data set epoch state done readers hits unread again",
+        "data set digest shards records size here cache",
+        "job data set epoch state read sure readers hits unread again",
     ]
     shown = [" ".join(line.split()) for line in printed.splitlines()]
     assert [line for line in shown if line in headings] == headings
     assert "01234567 10.100.200.10 999 GB 999 GB 16 100.0M 100.0M 100.0M 999 GB" in shown, "the host's end: below"
-    assert "jjjjjjjjjjjj… jjjjjjjjjjjjj… 12 ended 100% 16 90% 10 3" in shown
-    assert any(line.endswith("coop 1.0 GB") for line in shown)
+    assert "jjjjjjjjjj… jjjjjjjjjj… 12 ended 100% 100% 16 90% 10 3" in shown
+    assert any(line.endswith("… abababab 10 20 1.0 TB ~62% 18/130 auto: coop 1.0 GB") for line in shown)
     assert "999.0 MB/s" in printed
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
@@ -84,6 +87,37 @@ def test_what_was_read_whole_has_ended_though_nobody_took_the_end(
     status_view.show(status, calls.console(file=out, width=80))
     (row,) = [line for line in out.getvalue().splitlines() if f" {acked * 10}%" in line and state in line]
     assert row
+
+
+@pytest.mark.parametrize(("read", "shown"), [({"read": 7}, "70% 20%"), ({}, "20% 20%"), ({"read": 10}, "100% 20%")])
+def test_what_was_read_is_shown_beside_what_is_confirmed(read: dict[str, int], shown: str) -> None:
+    """A coordinator of before says only the latter."""
+    out, status = io.StringIO(), told("j")
+    status["sessions"][0] |= {"acked": 2, "state": "open", **read}
+    status_view.show(status, calls.console(file=out, width=80))
+    assert f" open {shown} 16 " in " ".join(out.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [(0, 5, "0%"), (5, 5, "100%"), (1, 10_000, "1%"), (9_999, 10_000, "99%"), (1, 2, "50%"), (0, 0, "0%")],
+)
+def test_all_is_said_of_all_only(part: int, whole: int, shown: str) -> None:
+    assert words.share(part, whole) == shown
+
+
+@pytest.mark.parametrize(
+    ("its", "shown"),
+    [
+        ({}, "-"),
+        ({"resident_bytes": 0}, "0%"),
+        ({"resident_bytes": 999, "resident_age_ms": 0, "chunks": 0}, "99%"),
+        ({"resident_bytes": 1000, "resident_age_ms": 7}, "~100%"),
+        ({"resident_bytes": 500, "chunks": 40, "resident_chunks": 20}, "50% 20/40"),
+    ],
+)
+def test_how_much_is_cached(its: dict[str, int], shown: str) -> None:
+    assert words.resident({"size_bytes": 1000, **its}) == shown
 
 
 @pytest.mark.parametrize(

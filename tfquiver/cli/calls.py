@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict
 from rich import box
 from rich.console import Console
-from rich.filesize import decimal
 from rich.table import Table
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import cache_setting
+from tfquiver.cli import words
+from tfquiver.cli.settings import cache_setting
 from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
-from tfquiver.wire import rpc
+from tfquiver.wire import reaching, rpc
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
@@ -45,6 +47,19 @@ def where(arguments: argparse.Namespace) -> str:
 def token(arguments: argparse.Namespace) -> str:
     """Raises InvalidArgumentError naming the file."""
     return own_token.read_token(arguments.auth_token_file)
+
+
+@contextmanager
+def channel(address: str) -> Iterator[grpc.Channel]:
+    """To the coordinator there, which answers. Who waits for it is told so on standard error; UnavailableError: it does
+    not answer within CALL_S."""
+    with rpc.channel(address) as made:
+        reaching.await_ready(made, address, CALL_S, f"coordinator {address}", _say)
+        yield made
+
+
+def _say(line: str) -> None:
+    print(f"tfquiver: {plain_text.plain(line)}", file=sys.stderr, flush=True)
 
 
 def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:
@@ -134,11 +149,13 @@ def settings(stub: Any, datasets: Sequence[types_pb2.Dataset], token: str, whom:
 
 def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     """Of what `settings` gave."""
-    made = table("data set", "digest", "shards", "records", "size", "cache")
+    made = table("data set", "digest", "shards", "records", "size", "here", "cache")
+    made.columns[0].no_wrap = False  # the others are never narrower than what is in them
+    made.columns[0].overflow = "ellipsis"
     for one in told:
         counts = (str(one["shards"]), str(one["records"]))
-        size, cache = decimal(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
-        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, cache)
+        size, cache = words.size(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
+        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, words.resident(one), cache)
     return made
 
 

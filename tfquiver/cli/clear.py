@@ -9,7 +9,8 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import calls, cold
+from tfquiver.cli import calls
+from tfquiver.cli.showing import cold
 from tfquiver.daemon.service_name import coordinator_address, directory_of
 from tfquiver.local_cluster import clearing
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
@@ -37,7 +38,7 @@ def _run(arguments: argparse.Namespace) -> int:
     address, token = coordinator_address(where), calls.token(arguments)
     trouble = 0
     with ExitStack() as stack:
-        coordinator = coordinator_pb2_grpc.CoordinatorStub(stack.enter_context(rpc.channel(address)))
+        coordinator = coordinator_pb2_grpc.CoordinatorStub(stack.enter_context(calls.channel(address)))
         request = coordinator_pb2.ListNodesRequest()
         for node in calls.ask(coordinator.ListNodes, request, token, f"coordinator {address}").nodes:
             stub = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))

@@ -13,10 +13,10 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import cache_setting, calls
+from tfquiver.cli import calls
+from tfquiver.cli.settings import cache_setting
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.wire import rpc
 
 _LEAST_DIGITS = 6
 _UNSET = ("auto", "unset")
@@ -130,7 +130,7 @@ def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
     def ask(method: Callable[..., Any], request: Any, *timeout_s: float) -> Any:
         return calls.ask(method, request, token, f"coordinator {address}", *timeout_s)
 
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         yield ask, coordinator_pb2_grpc.CoordinatorStub(channel)
 
 

@@ -8,7 +8,9 @@ import sys
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import clear, dataset, digest, explain, limit, policy, status, stop, token, up, warm
+from tfquiver.cli import clear, dataset, digest, stop, token, up, warm
+from tfquiver.cli.settings import limit, policy
+from tfquiver.cli.showing import explain, status
 from tfquiver.cli.simulating import plan, sim, trace
 from tfquiver.daemon.service_name import VARIABLE
 from tfquiver.demo import run as demo

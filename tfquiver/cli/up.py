@@ -7,13 +7,15 @@ from typing import Any
 
 from tfquiver import errors, plain_text, sizes
 from tfquiver.daemon import service_name
+from tfquiver.daemon.up_file import MOST_WORKERS
 from tfquiver.local_cluster import plan, ports, whole_cluster
-from tfquiver.local_cluster.plan import Wish
+from tfquiver.local_cluster.last_time import Asked
 
-_MOST_WORKERS = 64
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.
-What is cached, registered and served stays in the directory, and so do the ports: `up` again goes on where the last
-one was stopped or killed. A server that ends by itself is started again; one that starts no more ends them all."""
+What is cached, registered and served stays in the directory, and so do the ports, --workers and --quota: `up` again
+goes on where the last one was stopped or killed, and says what it takes from it. Flags of servers (--..._flag) are to
+be given each time; `up` names those that it had last time and has not now. A server that ends by itself is started
+again; one that starts no more ends them all."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -21,10 +23,10 @@ def add_parser(subparsers: Any) -> None:
     what = f"cache directory, made when missing; default: what {service_name.VARIABLE} names"
     parser.add_argument("directory", nargs="?", metavar="DIRECTORY", help=what)
     parser.add_argument("--service", default="", metavar="DIRECTORY", help="the same")
-    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="tf.data service workers; 0: no tf.data "
-                        "service, training processes read by themselves; default: 1")  # fmt: skip
-    parser.add_argument("--quota", type=_size, default="", metavar="SIZE", help="most bytes kept, for example 50GiB; "
-                        "default: 80%% of what is free; to be said each time")  # fmt: skip
+    parser.add_argument("--workers", type=_count, metavar="N", help="tf.data service workers; 0: no tf.data service, "
+                        "training processes read by themselves; default: as many as last time, else 1")  # fmt: skip
+    parser.add_argument("--quota", type=_size, metavar="SIZE", help="most bytes kept, for example 50GiB; default: "
+                        "that of last time, else 80%% of what is free, as with an empty SIZE (--quota=)")  # fmt: skip
     for name, which, usual in (
         ("--port", "coordinator", ports.USUAL.coordinator), ("--dispatcher_port", "dispatcher", ports.USUAL.dispatcher)
     ):  # fmt: skip
@@ -38,8 +40,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) <= _MOST_WORKERS):
-        raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a number from 0 to {_MOST_WORKERS}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) <= MOST_WORKERS):
+        raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a number from 0 to {MOST_WORKERS}")
     return int(text)
 
 
@@ -60,6 +62,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if directory is None:
         raise errors.InvalidArgumentError("up: give a directory for what is cached, not an address")
     flags = {kind: getattr(arguments, f"{kind}_flag") for kind in plan.KINDS}
-    wish = Wish(directory.absolute(), arguments.workers, arguments.quota, flags)
-    whole_cluster.run(wish, arguments.port, arguments.dispatcher_port, arguments.json)
+    asked = Asked(arguments.workers, arguments.quota, flags)
+    whole_cluster.run(directory.absolute(), asked, arguments.port, arguments.dispatcher_port, arguments.json)
     return 0

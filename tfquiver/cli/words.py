@@ -64,6 +64,22 @@ def size(bytes_: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def share(part: int, whole: int) -> str:
+    """All only where it is all, and nothing only where it is nothing."""
+    if not 0 < part < whole:
+        return "100%" if part and part >= whole else "0%"
+    return f"{min(max(100 * part / whole, 1), 99):.0f}%"
+
+
+def resident(dataset: Mapping[str, Any]) -> str:
+    """How much of it is cached; by chunks also how many are whole."""
+    if "resident_bytes" not in dataset:
+        return "-"
+    about = "~" if dataset.get("resident_age_ms") else ""
+    chunks = f" {dataset['resident_chunks']}/{dataset['chunks']}" if dataset.get("chunks") else ""
+    return f"{about}{share(dataset['resident_bytes'], dataset['size_bytes'])}{chunks}"
+
+
 def count(number: int) -> str:
     """In at most six characters."""
     value, letter = float(number), ""

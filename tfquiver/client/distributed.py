@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import exactly_once, naming
+from tfquiver.client import exactly_once, naming, watched_servers
 from tfquiver.client.tf_errors import raised_as_both
+from tfquiver.client.watched_servers import Watched
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
-from tfquiver.wire import rpc
+from tfquiver.wire import reaching
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -41,6 +43,10 @@ def distribute(
     Several tfquiver data sets are best joined behind it. `zip` before it may lose a last record for each worker, and
     a worker that waits for what another holds of the other data set goes on only after some seconds.
 
+    A dispatcher that does not answer any more is waited for without end, as TensorFlow does. While there is a data set
+    that is read through it a thread looks at its port every 3 s, and warns (Python's logging, logger `absl`) within
+    some seconds, and then ever more rarely, that it is gone, what happens now and what to do.
+
     Args:
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed), or the cache
         directory in which `tfquiver up` runs one; None: the directory that the environment's TFQUIVER_SERVICE names.
@@ -50,7 +56,8 @@ def distribute(
         may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
         With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
-      connect_timeout_s: seconds until a dispatcher that does not answer is an error here.
+      connect_timeout_s: seconds until a dispatcher that does not answer is an error here; a warning says so after two.
+        Where nobody listens it is an error at once.
       guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
         "exactly_once": every record comes once; the data set must be what `tfquiver.dataset` returned, with the
         `cache_dir` of a node on this machine, and what workers do with the records is given as `transform`.
@@ -64,7 +71,7 @@ def distribute(
 
     Raises:
       InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
-      UnavailableError: the dispatcher does not answer within `connect_timeout_s`.
+      UnavailableError: nobody listens there, or the dispatcher does not answer within `connect_timeout_s`.
     """
     address = naming.dispatcher(dispatcher)
     if compression not in ("AUTO", None):
@@ -96,7 +103,7 @@ def distribute(
         check_integer("batch_size", batch_size, 1, _MAX_BATCH)
     if takeover_timeout_s is not None:
         check_seconds("takeover_timeout_s", takeover_timeout_s)
-    rpc.check_answers(address, connect_timeout_s, f"dispatcher={address!r}")
+    reaching.check_answers(address, connect_timeout_s, f"dispatcher={address!r}")
 
     import tensorflow as tf
 
@@ -119,13 +126,30 @@ def distribute(
         exactly_once.check_not_in_order_of_files(dataset)
         if guarantee == EXACTLY_ONCE:
             whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
-            return whole.with_options(options)
-        if transform is not None:
-            dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
-        return distributed(dataset if batch_size is None else dataset.batch(batch_size))
+            made = whole.with_options(options)
+        else:
+            if transform is not None:
+                dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
+            made = distributed(dataset if batch_size is None else dataset.batch(batch_size))
+        takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
+        watched_servers.watch(Watched(address, "tf.data service dispatcher", _without_dispatcher(takeover_s)), made)
+        return made
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply
+
+
+def _without_dispatcher(takeover_s: float | None) -> str:
+    again = "Start it again at this address (`tfquiver up` takes the ports it had) and reading goes on"
+    if takeover_s is not None:
+        return (
+            f"this process reads the rest of the epoch itself when its workers have given nothing for {takeover_s:g} s "
+            f"(takeover_timeout_s=). {again} through the workers"
+        )
+    return (
+        "TensorFlow asks it again without end, and who reads through tfquiver.distribute waits when the workers give "
+        f"no more; Ctrl-C waits, too. {again} within about a minute; `kill {os.getpid()}` ends this process"
+    )
 
 
 distribute.autograph_info__ = {}  # type: ignore[attr-defined]

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import made_datasets, naming, resumption
+from tfquiver.client import made_datasets, naming, resumption, watched_servers
 from tfquiver.client.exactly_once import Origin
+from tfquiver.client.lifetimes import user_of
 from tfquiver.client.tf_errors import raised_as_both
+from tfquiver.client.watched_servers import Watched
 from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
@@ -29,6 +31,11 @@ from tfquiver.trust import own_token
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+_WITHOUT_COORDINATOR = (
+    "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
+    "address, and they go on"
+)
 
 
 @raised_as_both()
@@ -142,12 +149,14 @@ def dataset(
         endpoints.release(endpoint_name)
         raise
     if endpoint_name:
-        weakref.finalize(_user_of(made), endpoints.release, endpoint_name)
+        weakref.finalize(user_of(made), endpoints.release, endpoint_name)
     if resumable is not None:
-        weakref.finalize(_user_of(made), resumption.forget, resumable)
+        weakref.finalize(user_of(made), resumption.forget, resumable)
     within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
     made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
-    weakref.finalize(_user_of(made), made_datasets.forget, session_key)
+    weakref.finalize(user_of(made), made_datasets.forget, session_key)
+    if service:
+        watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
     whole = _without_autoshard(made)
     whole._tfquiver_resumable = resumable
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
@@ -157,13 +166,6 @@ def dataset(
 # AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
 # what `tf.autograph.experimental.do_not_convert` leaves on a function; TensorFlow is not imported here.
 dataset.autograph_info__ = {}  # type: ignore[attr-defined]
-
-
-def _user_of(made: tf.data.Dataset) -> Any:
-    """Who keeps the node in use: the data set, or the function that it was made in, which outlives it."""
-    import tensorflow as tf
-
-    return made if isinstance(made._variant_tensor, tf.__internal__.EagerTensor) else made._variant_tensor.graph
 
 
 def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:

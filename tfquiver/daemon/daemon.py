@@ -14,12 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from absl import logging
+
 from tfquiver import durable, errors
 from tfquiver.daemon import log_file, up_file
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.starting import LOG, POLL_S, start
 from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import unreached
+from tfquiver.wire.reminders import Reminders
 
 IDLE_EXIT_S = 60
 _CONNECT_S = 5.0
@@ -55,7 +59,8 @@ def find_or_start(
       DeadlineError: it was not ready in time.
     """
     directory = Path(cache_dir).absolute()
-    give_up_at = time.monotonic() + timeout_s
+    began_at = time.monotonic()
+    give_up_at, reminders = began_at + timeout_s, Reminders(began_at)
     if endpoint := find(directory):
         return endpoint
     _make(directory)
@@ -65,6 +70,11 @@ def find_or_start(
                 return endpoint
             if up_file.is_up(directory):
                 time.sleep(POLL_S)  # its node is being started, or started again
+                if reminders.is_due(now := time.monotonic()) and now < give_up_at:
+                    logging.warning(
+                        "%s: `tfquiver up` runs there, its node is not ready yet; waiting for it %s",
+                        directory, unreached.until(give_up_at - now),
+                    )  # fmt: skip
             else:
                 _make(directory)  # it may have been deleted while this process waited for its turn
                 start(directory, quota_bytes, idle_exit_s, give_up_at)

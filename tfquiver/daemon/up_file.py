@@ -1,19 +1,23 @@
 """What `tfquiver up` says of itself in its cache directory: whether it runs there, where its servers listen.
 
-`up.lock` is held for as long as it runs, its text the pid; `up.json` stays, so that the next one takes the same ports.
+`up.lock` is held for as long as it runs, its text the pid; `up.json` stays, so that the next one takes the same ports,
+and knows what this one was given.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, sizes
 
 LOCK_FILE = "up.lock"
 UP_FILE = "up.json"
+MOST_WORKERS = 64
 _VERSION = 1
 
 
@@ -26,6 +30,20 @@ class Ports:
     workers: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """With what one `up` ran; None: that is not known.
+
+    Args:
+      quota: as the node's flag takes it; "": its default.
+      flags: kind of server -> further flags.
+    """
+
+    workers: int | None = None
+    quota: str | None = None
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
 def is_up(directory: Path) -> bool:
     """False, too, where the file system has no locks, or this user may not look."""
     try:
@@ -34,23 +52,43 @@ def is_up(directory: Path) -> bool:
         return False
 
 
-def write(directory: Path, ports: Ports) -> None:
+def write(directory: Path, ports: Ports, given: Given = Given()) -> None:
     """Raises OSError."""
-    body = {"version": _VERSION, **asdict(ports)}
+    body = {"version": _VERSION, **asdict(ports), "given": asdict(given)}
     durable.write(directory / UP_FILE, [json.dumps(body).encode() + b"\n"])
 
 
 def read(directory: Path) -> Ports:
     """Of the `up` that runs there or ran there last; no ports where there was none, or its file says nothing."""
     try:
-        fields = json.loads((directory / UP_FILE).read_bytes())
-        if fields["version"] != _VERSION:
-            return Ports()
+        fields = _fields(directory)
         ports = Ports(int(fields["coordinator"]), int(fields["dispatcher"]), [int(port) for port in fields["workers"]])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Ports()
     every = [ports.coordinator, ports.dispatcher, *ports.workers]
     return ports if all(0 <= port < 1 << 16 for port in every) else Ports()
+
+
+def read_given(directory: Path) -> Given:
+    """As `read`; nothing is known of one that an older tfquiver ran."""
+    try:
+        fields = _fields(directory)["given"]
+        workers, quota = fields["workers"], fields["quota"]
+        flags = {str(kind): [str(flag) for flag in flags] for kind, flags in fields["flags"].items()}
+        if not (workers is None or (type(workers) is int and 0 <= workers <= MOST_WORKERS)):
+            raise ValueError("workers")
+        if quota and not sizes.is_size(quota):
+            raise ValueError("quota")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Given()
+    return Given(workers, quota, flags)
+
+
+def _fields(directory: Path) -> Any:
+    fields = json.loads((directory / UP_FILE).read_bytes())
+    if fields["version"] != _VERSION:
+        raise ValueError(f"version {fields['version']}")
+    return fields
 
 
 def dispatcher_address(cache_dir: str | os.PathLike[str]) -> str:

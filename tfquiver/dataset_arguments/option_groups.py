@@ -84,7 +84,8 @@ class Connection(OptionGroup):
 
     Args:
       auth_token_file: file whose first line is the cluster's token; None: there is none.
-      connect_timeout_s: seconds until a server that does not answer is an error when the data set is made.
+      connect_timeout_s: seconds until a server that does not answer is an error when the data set is made: one that is
+        just starting is waited for. A warning says so after two seconds, with the address and the reason.
       reconnect_timeout_s: seconds that an iterator waits for a node that is gone before it fails.
 
     Raises InvalidArgumentError naming what cannot be right.

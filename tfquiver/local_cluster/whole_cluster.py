@@ -15,15 +15,17 @@ from typing import Any
 import tfquiver
 from tfquiver.daemon import service_name, up_file
 from tfquiver.daemon.up_file import Ports
-from tfquiver.local_cluster import hold, ports
+from tfquiver.local_cluster import hold, last_time, ports
+from tfquiver.local_cluster.last_time import Asked
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
 
 
-def run(wish: Wish, port: int | None, dispatcher_port: int | None, as_json: bool) -> None:
+def run(directory: Path, asked: Asked, port: int | None, dispatcher_port: int | None, as_json: bool) -> None:
     """Until SIGINT, SIGTERM or SIGHUP.
 
     Args:
+      asked: what is not given is as last time.
       port, dispatcher_port: of the coordinator and the dispatcher; 0: any; None: those of last time, or the usual ones.
       as_json: says where it listens as one JSON object, not in sentences.
 
@@ -32,8 +34,11 @@ def run(wish: Wish, port: int | None, dispatcher_port: int | None, as_json: bool
       UnavailableError: a port that was asked for is taken; a server does not start, or not any more; the directory was
         deleted.
     """
-    with hold.held(wish.directory, _say) as is_ours:
-        last = up_file.read(wish.directory)
+    with hold.held(directory, _say) as is_ours:
+        wish, lines = last_time.wish(directory, asked, up_file.read_given(directory))
+        for line in lines:
+            _say(line)
+        last = up_file.read(directory)
         chosen = ports.choose(port, dispatcher_port, last)
         for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
             _say(line)
@@ -50,9 +55,9 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
 
     def ready() -> None:
         try:
-            up_file.write(wish.directory, supervisor.ports)
+            up_file.write(wish.directory, supervisor.ports, last_time.given(wish))
         except OSError as error:
-            _say(f"the ports cannot be written down, the next `up` may take others: {error.strerror}")
+            _say(f"{up_file.UP_FILE} cannot be written, the next `up` may take other ports: {error.strerror}")
         if as_json:
             print(json.dumps(_where(wish, supervisor.ports)), flush=True)
         else:

@@ -20,6 +20,7 @@ from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.wire import rpc
+from tfquiver.wire.patient_calls import until_answered
 
 T = TypeVar("T")
 _SAY_EVERY_S = 5
@@ -104,7 +105,9 @@ class Registrar:
                 yield part
 
         return self._retry(
-            lambda: self._coordinator.RegisterDataset(parts(), metadata=self._metadata, timeout=self._deadline_s),
+            lambda: self._coordinator.RegisterDataset.future(
+                parts(), metadata=self._metadata, timeout=self._deadline_s
+            ),
             f"registering {path} with the coordinator at {self._address}",
         )
 
@@ -112,7 +115,7 @@ class Registrar:
         """None when the coordinator does not know it."""
         try:
             return self._retry(
-                lambda: self._coordinator.FindDataset(request, metadata=self._metadata, timeout=CALL_S),
+                lambda: self._coordinator.FindDataset.future(request, metadata=self._metadata, timeout=CALL_S),
                 f"asking the coordinator at {self._address}",
             )
         except errors.NotFoundError:
@@ -138,8 +141,9 @@ class Registrar:
         with rpc.channel(self._control) as channel:
             stub = node_pb2_grpc.NodeStub(channel)
             reply = self._retry(
-                lambda: stub.Status(node_pb2.StatusRequest(), metadata=self._metadata, timeout=CALL_S),
+                lambda: stub.Status.future(node_pb2.StatusRequest(), metadata=self._metadata, timeout=CALL_S),
                 f"asking the node at {self._control}",
+                self._control,
             )
         return int(reply.node.quota_bytes)
 
@@ -147,13 +151,13 @@ class Registrar:
         """Sessions of this key are those of the token's name: nodes open them for whoever has the key."""
         request = coordinator_pb2.ClaimSessionRequest(session_key=session_key, digest_id=digest_id)
         self._retry(
-            lambda: self._coordinator.ClaimSession(request, metadata=self._metadata, timeout=CALL_S),
+            lambda: self._coordinator.ClaimSession.future(request, metadata=self._metadata, timeout=CALL_S),
             f"claiming a session at the coordinator at {self._address}",
         )
 
     def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:
         return self._retry(
-            lambda: self._coordinator.Resume(request, metadata=self._metadata, timeout=CALL_S),
+            lambda: self._coordinator.Resume.future(request, metadata=self._metadata, timeout=CALL_S),
             f"asking the coordinator at {self._address} where job {request.job!r} was",
         )
 
@@ -162,7 +166,7 @@ class Registrar:
         request = coordinator_pb2.GetPositionRequest(session_key=session_key)
         try:
             return self._retry(
-                lambda: self._coordinator.GetPosition(request, metadata=self._metadata, timeout=CALL_S),
+                lambda: self._coordinator.GetPosition.future(request, metadata=self._metadata, timeout=CALL_S),
                 f"asking the coordinator at {self._address}",
             )
         except errors.NotFoundError:
@@ -170,7 +174,7 @@ class Registrar:
 
     def _nodes(self) -> Sequence[types_pb2.NodeInfo]:
         reply = self._retry(
-            lambda: self._coordinator.ListNodes(
+            lambda: self._coordinator.ListNodes.future(
                 coordinator_pb2.ListNodesRequest(), metadata=self._metadata, timeout=CALL_S
             ),
             f"asking the coordinator at {self._address}",
@@ -243,15 +247,9 @@ class Registrar:
                 wanted.set()
                 call.cancel()
 
-    def _retry(self, call: Callable[[], T], what: str) -> T:
-        give_up_at = time.monotonic() + self._deadline_s
-        while True:
-            try:
-                return call()
-            except grpc.RpcError as error:
-                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
-                    raise rpc.from_rpc_error(error, what) from error
-                time.sleep(_PAUSE_S)
+    def _retry(self, start: Callable[[], grpc.Future[T]], what: str, address: str = "") -> T:
+        """`address`: of whom it asks; "": of the coordinator."""
+        return until_answered(start, what, address or self._address, self._deadline_s)
 
 
 def file_parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:

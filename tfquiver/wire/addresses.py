@@ -60,6 +60,15 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+def is_number(host: str) -> bool:
+    """Whether it needs no look-up."""
+    try:
+        ipaddress.ip_address(bare(host).partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def towards(host: str, port: int) -> str:
     """This machine's address on the way to a host: what the hosts there can use. Nothing is sent.
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -51,24 +49,6 @@ def aio_channel(address: str) -> grpc.aio.Channel:
 
 def channel(address: str) -> grpc.Channel:
     return grpc.insecure_channel(address, options=_OPTIONS)
-
-
-def check_answers(address: str, timeout_s: float, what: str) -> None:
-    """Raises UnavailableError, beginning with `what`, unless a gRPC server answers at host:port in time.
-
-    A port that is open is not enough: the kernel keeps that of a stopped process open.
-    """
-    host, _, port = address.rpartition(":")
-    give_up_at = time.monotonic() + timeout_s
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
-    except (OSError, OverflowError) as error:
-        raise errors.UnavailableError(f"{what} does not answer: {error}") from error
-    with channel(address) as connection:
-        try:
-            grpc.channel_ready_future(connection).result(max(0.0, give_up_at - time.monotonic()))
-        except grpc.FutureTimeoutError as error:
-            raise errors.UnavailableError(f"{what} does not answer within {timeout_s:g} s") from error
 
 
 def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:

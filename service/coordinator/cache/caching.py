@@ -14,6 +14,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
+from tfquiver.service.coordinator.cache.resident_share import LastShares, ResidentShare
 from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
@@ -47,6 +48,7 @@ class Caching:
         self._met_at = 0.0
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
+        self._last = LastShares()
 
     # Data sets.
 
@@ -87,6 +89,12 @@ class Caching:
                 for at, name in zip(wanted, found, strict=True):
                     names[at] = name
         return names
+
+    def share(self, digest_id: bytes) -> ResidentShare | None:
+        """How much of it is resident, or was when it was last followed. None: nobody has read it yet."""
+        if digest_id not in self.residency:
+            return self._last.find(digest_id, self._clock.now())
+        return ResidentShare.of(self.residency.table(digest_id), self.rotations.board(digest_id))
 
     # Settings.
 
@@ -141,6 +149,7 @@ class Caching:
         """A data set has been removed; its sessions have been forgotten before."""
         self.placement.settings.pop(digest_id, None)
         self._used_at.pop(digest_id, None)
+        self._last.forget(digest_id)
         self.set(digest_id, None)
         if digest_id in self.residency:
             self.residency.close(digest_id)
@@ -179,6 +188,8 @@ class Caching:
             if digest_id in in_use:
                 self._used_at[digest_id] = now
             elif digest_id not in self.rotations or self._used_at.setdefault(digest_id, now) + _KEPT_S <= now:
+                if was := self.share(digest_id):
+                    self._last.remember(digest_id, was, now)
                 self._used_at.pop(digest_id, None)
                 self._plans.pop(digest_id, None)
                 self.rotations.stop(digest_id)

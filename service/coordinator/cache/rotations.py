@@ -111,6 +111,11 @@ class Rotations:
         """None: it does not rotate, or not yet."""
         return self._plans.get(digest_id)
 
+    def board(self, digest_id: bytes) -> Board | None:
+        """None: it does not rotate, or not yet."""
+        cache = self._caches.get(digest_id)
+        return cache.board if cache else None
+
     def allocate(self, digest_id: bytes, share: float) -> None:
         """So much of its allocation there is room for now; two chunks always are."""
         cache = self._caches[digest_id]

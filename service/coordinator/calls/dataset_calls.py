@@ -84,7 +84,15 @@ class DatasetCalls(Callers):
 
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
-        return pb2.ListDatasetsReply(datasets=self._coordinator.visible.all(caller()))
+        reply = pb2.ListDatasetsReply(datasets=self._coordinator.visible.all(caller()))  # copies: they may be changed
+        for one in reply.datasets:
+            share = self._coordinator.caching.share(one.digest_id)
+            if share is not None:
+                one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards
+                one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
+                one.resident_age_ms = int(1000 * share.age_s)
+                await asyncio.sleep(0)  # of millions of shards it takes some ms
+        return reply
 
     @handled
     async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:

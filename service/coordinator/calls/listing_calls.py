@@ -6,10 +6,12 @@ import asyncio
 import bisect
 from typing import Any
 
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
+from tfquiver.service.coordinator.sessions.progress import read_shards
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.wire.rpc import caller, handled
@@ -72,8 +74,18 @@ class ListingCalls(Callers):
         )
         if session.digest_id in coordinator.residency:
             info.disk_bytes = coordinator.residency.table(session.digest_id).disk_bytes
+        info.read = self._read(session)
         self._add_measured(info, session)
         return info
+
+    def _read(self, session: Session) -> int:
+        coordinator = self._coordinator
+        try:
+            size_bytes = coordinator.registry.find(session.digest_id).size_bytes
+        except errors.NotFoundError:  # removed meanwhile
+            return session.acked_shards
+        meters, reads = coordinator.meters, session.reads
+        return read_shards(session, size_bytes, lambda reader_id: meters.delivered_bytes(reads, reader_id))
 
     def _add_measured(self, info: pb2.SessionInfo, session: Session) -> None:
         coordinator, meters = self._coordinator, self._coordinator.meters
@@ -98,8 +110,9 @@ class ListingCalls(Callers):
         info.bytes_per_s, info.stall_share = int(measured.bytes_per_s), measured.stall_share
         if measured.hit_share is not None:
             info.hit_share = measured.hit_share
-        if could := could_read(measured, coordinator.probes.result(*session.reads), steps):
-            info.ideal_bytes_per_s = int(min(could, _MOST))
+        probed = coordinator.probes.result(*session.reads)
+        if could := could_read(measured, probed, steps):
+            info.ideal_bytes_per_s, info.ideal_guessed = int(min(could, _MOST)), is_guess(measured, probed, steps)
 
 
 def _number(session: Session) -> int:

@@ -111,6 +111,11 @@ class JobMeter:
         self._measured = made if self._windows else None
         return made
 
+    def delivered_bytes(self, reader_id: str) -> int:
+        """As it said last; 0: it is not known."""
+        reader = self._readers.get(reader_id)
+        return reader.last.size_bytes if reader else 0
+
     def _add(self, reading: Reading, reader: _Reader, within_s: float) -> None:
         before = reader.last
         elapsed_s = reading.elapsed_s - before.elapsed_s

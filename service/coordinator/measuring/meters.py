@@ -71,6 +71,11 @@ class JobMeters:
             return None
         return meter.measured()
 
+    def last(self, key: JobKey) -> Measured | None:
+        """As `measured_of`, however long ago that was."""
+        meter = self._meters.get(key)
+        return meter.measured() if meter else None
+
     def _named(self, key: JobKey, name: str) -> None:
         self._names[key] = name
         self._keys.setdefault(name, set()).add(key)
@@ -86,6 +91,11 @@ class JobMeters:
         """Since it was first heard of; None: it is not known, or not any more."""
         meter = self._meters.get(key)
         return meter.totals if meter else None
+
+    def delivered_bytes(self, key: JobKey, reader_id: str) -> int:
+        """To its pipeline, since its first draw, as that reader says; 0: nothing is known of it."""
+        meter = self._meters.get(key)
+        return meter.delivered_bytes(reader_id) if meter else 0
 
     def __iter__(self) -> Iterator[tuple[JobKey, JobMeter]]:
         return iter(list(self._meters.items()))

@@ -25,7 +25,7 @@ from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
-from tfquiver.service.coordinator.probing.ideal import could_read
+from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -66,15 +66,18 @@ class ClusterViews:
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
 
-    def note(self) -> None:
-        """Who reads what. Call it now and then."""
-        now = self._clock.now()
+    def note(self) -> dict[tuple[str, bytes], float]:
+        """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
+        now, gone = self._clock.now(), dict[tuple[str, bytes], float]()
         for session in self._sessions:
             if session.readers:
                 self.reading[session.reads] = now
         for key, seen_at in list(self.reading.items()):
             if seen_at + GONE_S <= now or key[1] not in self._registry:
                 del self.reading[key]
+                if key[1] in self._registry:
+                    gone[key] = seen_at
+        return gone
 
     def facts(self) -> object:
         """Another value whenever a new plan should be made at once."""
@@ -131,6 +134,8 @@ class ClusterViews:
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
             accelerators=steps.accelerators if steps else 1,
             hit_ratio=measured.hit_share if measured else None,
+            reads_bytes_per_s=_rate(measured.bytes_per_s if measured else None),
+            ideal_guessed=measured is not None and is_guess(measured, probed, steps),
             remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
         )
 

@@ -10,6 +10,7 @@ from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.performance.closed_form import hit_ratio
 from tfquiver.service.coordinator.performance.demand import demands, expected_rates, reading_rates
+from tfquiver.service.coordinator.performance.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView
 
@@ -22,9 +23,10 @@ class Share:
 
     allocation: Allocation  # of the data set
     hit_ratio: float  # what a reader finds in the cache
-    reads_bytes_per_s: float
+    reads_bytes_per_s: float  # as far as it was measured
     remote_bytes_per_s: float  # of that, from the store
     limited_to_bytes_per_s: float | None  # of the store; None: no limit
+    known: bool = True  # False: a job has only been seen to wait, and reads at least that, as it does now
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Explanation:
     history: tuple[dict[str, Any], ...]  # what was decided and refused, oldest first
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by job: what was measured, or why not yet
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # of jobs whose training processes say something
+    resident: dict[str, Any] | None = None  # of the data set, by ResidentShare; None: not known
+    finished: dict[str, Any] | None = None  # nobody reads it any more: since when, and what it had read
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,6 +70,10 @@ def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Expla
     dataset = name if name in datasets else jobs[name].dataset
     names = [job.name for job in view.jobs if job.dataset == dataset] if name in datasets else [name]
     reasons = {key: planner.plan.reasons[key] for key in (dataset, *names) if key in planner.plan.reasons}
+    waiting = [name for name in names if jobs[name].ideal_guessed]
+    if waiting and dataset in reasons:
+        have = "has" if len(waiting) == 1 else "have"
+        reasons[dataset] += f"; {len(waiting)} of {len(names)} {have} only been seen to wait: plans guess their rates"
     more = [(scale, 1.0) for scale in MORE]
     if view.remote_bytes_per_s is not None:
         more += [(1.0, scale) for scale in MORE]
@@ -113,12 +121,15 @@ def _share(
     reads, lacks, alone = expected_rates(view, allocations, limits), demands(view, allocations), reading_rates(view)
     own = [limits[name] for name in names if name in limits]
     allocation = allocations.get(dataset, Allocation())
+    missing = {name: lacks[name] / alone[name] for name in names}
+    shown = {job.name: supported(job, missing[job.name], reads[job.name]) for job in view.jobs if job.name in missing}
     return Share(
         allocation,
         hit_ratio(allocation, next(one.size_bytes for one in view.datasets if one.name == dataset)),
-        sum(reads[name] for name in names),
-        sum(lacks[name] * reads[name] / alone[name] for name in names),
+        sum(rate.bytes_per_s for rate in shown.values()),
+        sum(missing[name] * rate.bytes_per_s for name, rate in shown.items()),
         sum(own) if own else None,
+        all(rate.known for rate in shown.values()),
     )
 
 

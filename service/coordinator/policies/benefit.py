@@ -79,6 +79,7 @@ class _Demand:
     measured: int
     jobs: int
     rated: bool  # what at least one of them reads is measured
+    guessed: bool  # at least one has only been seen to wait
     irregular: bool
 
     def spared(self, allocation: Allocation, size_bytes: int) -> float:
@@ -120,6 +121,7 @@ def _demand(
         sum(job.name in measured for job in jobs),
         len(jobs),
         any(job.ideal_bytes_per_s or job.hit_bytes_per_s for job in jobs),
+        any(job.ideal_guessed for job in jobs),
         any(job.irregular for job in jobs),
     )
 
@@ -149,8 +151,11 @@ def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
         return f"benefit: {what}: no job reads it, what others leave is its"
     per_gb = of_rate(demand.fastest / max(1, dataset.size_bytes) * _GB)
     jobs = f"{demand.jobs} job{'s' * (demand.jobs > 1)} ({demand.measured} probed)"
+    if demand.guessed or not demand.rated:
+        mean = "" if demand.rated else "; taken as the mean of all jobs"
+        return f"benefit: {what}: how much faster {jobs} would read from a cache is not known yet{mean}"
+    most = "" if demand.measured == demand.jobs else "at most "
     return (
-        f"benefit: {what}, spares {of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
-        f"{of_rate(demand.all_together)} faster from a cache; a GB more: {per_gb}"
-        f"{'' if demand.rated else '; not measured yet: taken as the mean of all jobs'}"
+        f"benefit: {what}, spares {most}{of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
+        f"{most}{of_rate(demand.all_together)} faster from a cache; a GB more: {most}{per_gb}"
     )

@@ -45,6 +45,8 @@ class JobView:
     cooperative_bytes_per_s: float | None = None  # measured while its data set was cached so, in step with its others
     # Of what it reads now: less than what is resident where that came after the job had passed it (SiloD section 6).
     hit_ratio: float | None = None
+    reads_bytes_per_s: float | None = None  # now
+    ideal_guessed: bool = False  # it has only been seen to wait: `ideal_bytes_per_s` is tried, not measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,3 +40,8 @@ def could_read(measured: Measured, probed: ProbeResult | None, steps: Steps | No
     if probed and probed.basis == "hit":
         could = min(could, probed.hit_bytes_per_s)
     return could or None
+
+
+def is_guess(measured: Measured, probed: ProbeResult | None, steps: Steps | None = None) -> bool:
+    """What `could_read` says has not been measured: for plans it will do, as a promise it would not."""
+    return ideal_bytes_per_s(measured, steps) is None and not (probed and probed.basis == "hit")

@@ -14,6 +14,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import Steps
@@ -63,6 +64,10 @@ class Probes:
 
     def measured(self, job: str, digest_id: bytes) -> Measured | None:
         return self._meters.measured_of((job, digest_id))
+
+    def last(self, job: str, digest_id: bytes) -> tuple[Counters | None, Measured | None]:
+        """What it has read, and how fast at last; also of a job that has finished."""
+        return self._meters.totals((job, digest_id)), self._meters.last((job, digest_id))
 
     def steps(self, job: str, digest_id: bytes) -> Steps | None:
         return self._step_meters.of((job, digest_id))

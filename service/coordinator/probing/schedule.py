@@ -169,7 +169,8 @@ class ProbeSchedule:
         allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
         allowed_bytes -= one.extra_store_bytes
         if need_bytes > allowed_bytes:
-            return 0, f"missing may cost {allowed_bytes} bytes by now, and would cost {need_bytes}"
+            allowed, need = (f"{size_bytes / 1e6:,.1f} MB" for size_bytes in (allowed_bytes, need_bytes))
+            return 0, f"missing may cost {allowed} by now, and would cost {need}"
         return min(most_bytes, max(allowed_bytes, 0)), ""
 
     def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:

@@ -78,6 +78,7 @@ class Reader:
     deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of
     sequence: int = 0  # of the last lease request that was answered; 0: none yet
     reply: LeaseResult | None = None
+    acked: int = 0  # shards that were its own, as far as this process knows: for `progress` only
 
 
 class Session:
@@ -221,7 +222,7 @@ class Session:
         """In place of its predecessor of the same id, if any, the leases of which it inherits."""
         before = self.readers.get(reader.reader_id)
         if before:
-            reader.leases = before.leases
+            reader.leases, reader.acked = before.leases, before.acked
             for shard in reader.leases:
                 self._holders[shard] = reader
         self.readers[reader.reader_id] = reader
@@ -297,10 +298,14 @@ class Session:
             self.presumed.update(fresh)
         else:
             self.presumed.difference_update(shards)
+        # Read from the log again, nobody holds anything; who reads alone has acked it.
+        alone = next(iter(self.readers.values())) if len(self.readers) == 1 else None
         for shard in fresh:
             holder = self._holders.pop(shard, None)
             if holder:
                 holder.leases.discard(shard)
+            if by := holder or alone:
+                by.acked += 1
         if self.sampler:
             self.sampler.remove(fresh)
         if self.ended and not self.readers:

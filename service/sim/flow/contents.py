@@ -21,7 +21,9 @@ MODES = {"none": NONE, "uniform": UNIFORM, "cooperative": COOPERATIVE, "lru": LR
 
 
 class Contents:
-    def __init__(self, sizes: Floats, names: Mapping[str, int], jobs: int, disk: Floats | None = None) -> None:
+    def __init__(
+        self, sizes: Floats, names: Mapping[str, int], jobs: int, disk: Floats | None = None, cache_bytes: float = 0.0
+    ) -> None:
         """`sizes`: bytes of records; `disk`: what all of each takes in a cache. None: as much."""
         self._names = names
         self.disk_bytes_each = np.ones_like(sizes) if disk is None else disk / sizes  # of a byte of records
@@ -30,6 +32,8 @@ class Contents:
         self.allocated = np.zeros(len(sizes))
         self.resident = np.zeros(len(sizes))
         self.effective = np.zeros(jobs)
+        self._cache_bytes = cache_bytes
+        self._share_pool()
 
     def apply(self, allocations: Mapping[str, Allocation], dataset_of: Ints, spare_bytes: float = 0.0) -> None:
         """What is over an allocation goes at once, drawn at random.
@@ -54,6 +58,14 @@ class Contents:
         if (left < 1).any():
             self.effective *= left[dataset_of]
         self.mode, self.allocated, self.resident = mode, allocated, kept
+        self._share_pool()
+
+    def _share_pool(self) -> None:
+        lru = self.mode == LRU
+        self.some_lru = bool(lru.any())
+        left_bytes = self._cache_bytes - float((self.allocated * self.disk_bytes_each)[~lru].sum())
+        # What all data sets under LRU have together, as bytes of records.
+        self.pool_bytes = left_bytes / float(self.disk_bytes_each[lru].mean()) if self.some_lru else left_bytes
 
     def hold(self, resident: Floats) -> None:
         """What the LRU window says of its data sets."""
@@ -64,17 +76,16 @@ class Contents:
 
     def advance(self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool) -> None:
         """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
-        brought = np.bincount(datasets, fetched, len(self.sizes))
-        absent = self.sizes - self.resident
-        resident = np.minimum(self.resident + brought, np.maximum(self.allocated, self.resident))
-        resident = np.where(self.mode == LRU, self.resident, resident)
+        held, sizes, mode = self.resident[datasets], self.sizes[datasets], self.mode[datasets]
+        total = np.bincount(datasets, fetched, len(self.sizes))[datasets] if shared else fetched
+        resident = np.minimum(held + total, np.maximum(self.allocated[datasets], held))
+        resident = np.where(mode == LRU, held, resident)
         if shared:
-            total = brought[datasets]
+            absent = sizes - held
             by_others = np.divide(total - fetched, total, out=np.zeros_like(total), where=total > 0)
-            left = np.divide(self.sizes - resident, absent, out=np.ones_like(absent), where=absent > 0)[datasets]
-            mode = self.mode[datasets]
+            left = np.divide(sizes - resident, absent, out=np.ones_like(absent), where=absent > 0)
             apart = (mode == COOPERATIVE) & (fetched == 0)  # one that takes no part finds what the others bring in
             planned = ((mode == UNIFORM) | apart) & (by_others > 0)
             grown = 1 - (1 - self.effective[jobs]) * left**by_others
             self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
-        self.resident = resident
+        self.resident[datasets] = resident

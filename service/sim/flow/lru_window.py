@@ -17,7 +17,7 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.sim.flow.sharing import Floats, Ints
+from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
 
 _ALMOST_ALL, _EXACT = 1 - 1e-12, 1e-6
 STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps while the window passes once
@@ -40,13 +40,14 @@ class LruWindow:
         last = self._rows[-1][0]
         if now > last:
             self._rows.append((now, done.copy()))
-        self._seen = np.union1d(self._seen, running)
+        self._notice(running)
         self._move(done, parts, capacity)
+        self.resident = self._resident(self._at(self._start, self._seen), done, parts)
         self._forget(done)
 
     def hit_parts(self, jobs: Ints, done: Floats, parts: Floats) -> Floats:
         """Of the next bytes that each of `jobs` reads."""
-        self._seen = np.union1d(self._seen, jobs)
+        self._notice(jobs)
         back = self._at(self._start, self._seen)
         sizes, seen_done = self._sizes[self._seen], done[self._seen]
         own = _found(seen_done, back, sizes, parts[self._seen])
@@ -62,12 +63,19 @@ class LruWindow:
         short against that holds next to nothing that is needed, however it moves."""
         return max((now - self._start) / STEPS_A_WINDOW, epoch_s / STEPS_AN_EPOCH) if self.full else inf
 
-    def epoch_counts(self, jobs: Ints, done: Floats, parts: Floats) -> Ints:
-        """Those of `jobs` whose hits change when their epoch ends."""
+    def epoch_counts(self, jobs: Ints, done: Floats, parts: Floats) -> Bools:
+        """Of which of `jobs` hits change when their epoch ends."""
         back = self._at(self._start, jobs)
         begun = np.floor(done[jobs] / self._sizes[jobs]) * self._sizes[jobs]
-        counted: Ints = jobs[(begun - back < self._sizes[jobs]) & (parts[jobs] == 0)]
-        return counted
+        counts: Bools = (begun - back < self._sizes[jobs]) & (parts[jobs] == 0)
+        return counts
+
+    def _notice(self, jobs: Ints) -> None:
+        """`jobs`, in order, nearly always the same, may have something resident."""
+        at = np.searchsorted(self._seen, jobs)
+        if not at.size or (at[-1] < len(self._seen) and np.array_equal(self._seen[at], jobs)):
+            return
+        self._seen = np.union1d(self._seen, jobs)
 
     def _move(self, done: Floats, parts: Floats, capacity: float) -> None:
         """The window's start to where what it holds just fits."""
@@ -112,8 +120,11 @@ class LruWindow:
         return read
 
     def _bytes_since(self, when: float, done: Floats, parts: Floats) -> float:
-        self.resident = self._resident(self._at(when, self._seen), done, parts)
-        return float(self.resident.sum())
+        back = self._at(when, self._seen)
+        if self._shared:
+            return float(self._resident(back, done, parts).sum())
+        sizes = self._sizes[self._seen]
+        return float(self._covered(done[self._seen], back, sizes, parts[self._seen]) @ sizes)
 
     def _resident(self, back: Floats, done: Floats, parts: Floats) -> Floats:
         sizes, of = self._sizes[self._seen], self._dataset_of[self._seen]

@@ -69,7 +69,7 @@ class _Simulation:
         shared = len(set(jobs.dataset.tolist())) < len(jobs.dataset)
         self._shared = shared
         disk = np.array([workload.disk_bytes(name) for name in workload.datasets], np.float64)
-        self._contents = Contents(sizes, names, len(jobs.all), disk)
+        self._contents = Contents(sizes, names, len(jobs.all), disk, cluster.cache_bytes)
         self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
         self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
@@ -164,7 +164,7 @@ class _Simulation:
         self._queue.fill()
         self._to_round = False
         jobs = self._jobs
-        begun = np.setdiff1d(jobs.running, before)
+        begun = before[:0] if jobs.running is before else np.setdiff1d(jobs.running, before)
         self._contents.begin_epoch(begun, jobs.dataset[begun])
         self._to_plan |= bool(begun.size)
         if begun.size and self._sight.measured:
@@ -179,20 +179,12 @@ class _Simulation:
             self._sample()
         self._flows += 1
         wait_s = steps.next_change_s(
-            jobs, self._contents, self._window, self._rates, now, self._pool_bytes(), self._shared
+            jobs, self._contents, self._window, self._rates, now, self._contents.pool_bytes, self._shared
         )
         if self._to_plan:
             wait_s = min(wait_s, self._planned_at + self._least_gap_s - now)
         if wait_s < inf:
             self._engine.after(wait_s, partial(self._wake, self._flows))
-
-    def _pool_bytes(self) -> float:
-        """What all data sets under LRU have together."""
-        contents, planned = self._contents, self._contents.mode != LRU
-        left_bytes = self._cluster.cache_bytes - float((contents.allocated * contents.disk_bytes_each)[planned].sum())
-        if planned.all():
-            return left_bytes
-        return left_bytes / float(contents.disk_bytes_each[~planned].mean())  # of records
 
     def _hits(self) -> Floats:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
@@ -245,8 +237,8 @@ class _Simulation:
         self._contents.begin_epoch(ended, jobs.dataset[ended])
         self._probing.begin_epoch(ended)
         jobs.pace()
-        if (self._contents.mode == LRU).any():
-            self._window.read(now, jobs.done, jobs.parts, running, self._pool_bytes())
+        if self._contents.some_lru:
+            self._window.read(now, jobs.done, jobs.parts, running, self._contents.pool_bytes)
             self._contents.hold(self._window.resident)
         self._end(now)
 

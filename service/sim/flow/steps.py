@@ -58,7 +58,8 @@ def _lru_change_s(
 ) -> float:  # fmt: skip
     waits = [window.step_s(now, float((jobs.size[running] / read).min()))]
     lru = contents.mode[jobs.dataset[running]] == LRU
-    counted = np.isin(running, window.epoch_counts(running[lru], jobs.done, jobs.parts))
+    counted = np.zeros(len(running), bool)
+    counted[lru] = window.epoch_counts(running[lru], jobs.done, jobs.parts)
     if counted.any():
         sizes, done = jobs.size[running], jobs.done[running]
         waits.append(float(((sizes - done % sizes) / read)[counted].min()))

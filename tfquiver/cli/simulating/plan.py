@@ -17,6 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.simulating import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.simulating.plan_view import Point
 from tfquiver.service.coordinator.schedulers import registry as schedulers
+from tfquiver.service.sim.flow.outcome import bound
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
@@ -107,16 +108,17 @@ def _run(arguments: argparse.Namespace) -> int:
                     prices.month(cluster, pace) if any(asdict(prices).values()) else None,
                 )
             )
+    cold_bytes = bound(workload, own).store_bytes
     if arguments.plot:
         plan_view.draw(points, arguments.plot)
     if arguments.json:
-        told = {"policy": policy, "seed": seed, "assumed": assumed}
+        told = {"policy": policy, "seed": seed, "assumed": assumed, "first_read_bytes": cold_bytes}
         print(json.dumps(told | {"points": [asdict(point) for point in points]}))
     else:
         print(f"{len(workload.jobs)} jobs, policy {policy}" + (f", drawn with seed {seed}" if seed is not None else ""))
         if assumed:
             print(assumed)
-        plan_view.show(points, calls.console())
+        plan_view.show(points, cold_bytes, calls.console())
     return 0
 
 

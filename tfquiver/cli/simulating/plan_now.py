@@ -21,7 +21,7 @@ from tfquiver.service.sim.workloads.files import Scenario
 from tfquiver.service.sim.workloads.recorded import as_now
 from tfquiver.service.sim.workloads.recording import REPLAN_S
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
-from tfquiver.wire import addresses, rpc
+from tfquiver.wire import addresses
 
 EPOCHS = 10.0
 _POLICY = "benefit"
@@ -63,7 +63,7 @@ def _is_directory(path: Path) -> bool:
 def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload, str]:
     """Raises TfquiverError: it does not answer, or nobody reads there."""
     address = coordinator_address(where)
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
     workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)

@@ -16,7 +16,7 @@ from tfquiver.cli.simulating.sim_view import COLOURS, lasting
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. from store: what "
-    "left it."
+    "left it, first reads included."
 )
 _COST_LEGEND = "a month: the cache, the rate, and what leaves the store in 30 days at this pace."
 
@@ -31,7 +31,8 @@ class Point:
     cost_a_month: float | None  # None: nobody said what anything costs
 
 
-def show(points: Sequence[Point], console: Console) -> None:
+def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
+    """`cold_bytes`: of what jobs read each byte once: the cache is empty when they begin."""
     costs = points[0].cost_a_month is not None
     made = table("cache", "store", "JCT", "makespan", "from store", *(["a month"] if costs else []))
     for point in points:
@@ -42,6 +43,11 @@ def show(points: Sequence[Point], console: Console) -> None:
         )  # fmt: skip
     console.print(made)
     console.print(f"{_LEGEND} {_COST_LEGEND}" if costs else _LEGEND)
+    if cold_bytes:
+        console.print(
+            f"first reads: the cache is empty when the jobs begin, so that each byte they read leaves the store once, "
+            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that can be saved."
+        )
 
 
 def rate(bytes_per_s: float) -> str:

@@ -20,7 +20,6 @@ from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.sim.workloads.recording import Recorder
-from tfquiver.wire import rpc
 
 _ABOUT = """Records which jobs read which data sets, and how fast they could, until Ctrl-C, SIGTERM, or --for is over;
 then `tfquiver sim FILE` and `tfquiver plan FILE` say what another policy, cache or store would have made of them. The
@@ -48,7 +47,7 @@ def _record(arguments: argparse.Namespace) -> int:
     address, token = coordinator_address(calls.where(arguments)), calls.token(arguments)
     whom, recorder, path = f"coordinator {address}", Recorder(), arguments.file
     _check_new(path)
-    with _stopped() as stop, rpc.channel(address) as channel:
+    with _stopped() as stop, calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         began, asking = time.monotonic(), reading_jobs.Asking(stub, token, whom)
         cluster = asking.ask(_BEFORE_S)

@@ -2036,6 +2036,8 @@ class SessionInfo(_message.Message):
     HIT_BYTES_FIELD_NUMBER: _builtins.int
     MISSED_BYTES_FIELD_NUMBER: _builtins.int
     DISK_BYTES_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    IDEAL_GUESSED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -2081,6 +2083,13 @@ class SessionInfo(_message.Message):
     missed_bytes: _builtins.int
     disk_bytes: _builtins.int
     """what all of the data set takes on nodes' disks, not compressed; 0: not known now"""
+    read: _builtins.int
+    """For people: how many shards' worth its readers have given to the pipelines behind them. Those that are acked, and as
+    far as readers tell it those whose acks are held back; so acked <= read <= acked + leased, and it may fall when a reader
+    is lost. Promises nothing. Unset: from coordinators that do not know this field.
+    """
+    ideal_guessed: _builtins.bool
+    """it has only been seen to wait: ideal_bytes_per_s is what plans try, and no promise"""
     def __init__(
         self,
         *,
@@ -2112,10 +2121,12 @@ class SessionInfo(_message.Message):
         hit_bytes: _builtins.int | None = ...,
         missed_bytes: _builtins.int | None = ...,
         disk_bytes: _builtins.int = ...,
+        read: _builtins.int | None = ...,
+        ideal_guessed: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read", b"read", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
     _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015
@@ -2129,6 +2140,8 @@ class SessionInfo(_message.Message):
     _WhichOneofArgType__ideal_bytes_per_s: _TypeAlias = _typing.Literal["_ideal_bytes_per_s", b"_ideal_bytes_per_s"]  # noqa: Y015
     _WhichOneofReturnType__missed_bytes: _TypeAlias = _typing.Literal["missed_bytes"]  # noqa: Y015
     _WhichOneofArgType__missed_bytes: _TypeAlias = _typing.Literal["_missed_bytes", b"_missed_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__read: _TypeAlias = _typing.Literal["read"]  # noqa: Y015
+    _WhichOneofArgType__read: _TypeAlias = _typing.Literal["_read", b"_read"]  # noqa: Y015
     _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
     _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015
     _WhichOneofReturnType__stall_share: _TypeAlias = _typing.Literal["stall_share"]  # noqa: Y015
@@ -2147,6 +2160,8 @@ class SessionInfo(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ideal_bytes_per_s) -> _WhichOneofReturnType__ideal_bytes_per_s | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__missed_bytes) -> _WhichOneofReturnType__missed_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read) -> _WhichOneofReturnType__read | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__read_bytes) -> _WhichOneofReturnType__read_bytes | None: ...
     @_typing.overload

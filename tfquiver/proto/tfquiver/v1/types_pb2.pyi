@@ -119,6 +119,11 @@ class Dataset(_message.Message):
     OWNERS_FIELD_NUMBER: _builtins.int
     SHARED_WITH_FIELD_NUMBER: _builtins.int
     EVERYBODY_FIELD_NUMBER: _builtins.int
+    RESIDENT_BYTES_FIELD_NUMBER: _builtins.int
+    RESIDENT_SHARDS_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    RESIDENT_CHUNKS_FIELD_NUMBER: _builtins.int
+    RESIDENT_AGE_MS_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     """names this copy: content and locations"""
     content_root: _builtins.bytes
@@ -131,6 +136,17 @@ class Dataset(_message.Message):
     """raw TFRecord bytes, framing included"""
     everybody: _builtins.bool
     """may read it"""
+    resident_bytes: _builtins.int
+    """In replies of ListDatasets only: what of it some live node holds. Unset: not known, for nobody has read it since the
+    coordinator was started; also from coordinators that do not know these fields.
+    of size_bytes
+    """
+    resident_shards: _builtins.int
+    chunks: _builtins.int
+    """Where it is cached by chunks: how many there are, and of how many all is there. 0: it is not."""
+    resident_chunks: _builtins.int
+    resident_age_ms: _builtins.int
+    """how long ago that was so: what nobody reads is not followed. 0: it is so now"""
     @_builtins.property
     def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """In replies only, and only where tokens are asked for."""
@@ -149,12 +165,19 @@ class Dataset(_message.Message):
         owners: _abc.Iterable[_builtins.str] | None = ...,
         shared_with: _abc.Iterable[_builtins.str] | None = ...,
         everybody: _builtins.bool = ...,
+        resident_bytes: _builtins.int | None = ...,
+        resident_shards: _builtins.int = ...,
+        chunks: _builtins.int = ...,
+        resident_chunks: _builtins.int = ...,
+        resident_age_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "resident_bytes", b"resident_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "name", b"name", "owners", b"owners", "records", b"records", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "chunks", b"chunks", "content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "name", b"name", "owners", b"owners", "records", b"records", "resident_age_ms", b"resident_age_ms", "resident_bytes", b"resident_bytes", "resident_chunks", b"resident_chunks", "resident_shards", b"resident_shards", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__resident_bytes: _TypeAlias = _typing.Literal["resident_bytes"]  # noqa: Y015
+    _WhichOneofArgType__resident_bytes: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resident_bytes) -> _WhichOneofReturnType__resident_bytes | None: ...
 
 Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
 

@@ -9,7 +9,6 @@ from tfquiver.cli import calls
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 _ABOUT = """Says which policy decides how much cache each data set gets that nobody has set; with a name, that one does
 from now on, also after the coordinator was started again, until it is started with another --policy than it has now."""
@@ -25,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         request = coordinator_pb2.SetPolicyRequest(policy=arguments.policy)
         told = calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}")

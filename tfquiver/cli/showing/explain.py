@@ -11,19 +11,21 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
+from tfquiver import errors
 from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
 _LEGEND = (
     "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
-    "kept. hits: found in the cache. from store: of what it reads. limit: of that (tfquiver limit)."
+    "kept. hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only been seen to "
+    "wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
 )
+_LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
 _LAST = 10  # decisions
 
 
@@ -37,15 +39,26 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        request = coordinator_pb2.ExplainRequest(name=arguments.name)
-        told = calls.ask(stub.Explain, request, calls.token(arguments), f"coordinator {address}").json
+        told = _ask(stub, arguments.name, calls.token(arguments), f"coordinator {address}")
     if arguments.json:
         print(told)
     else:
         show(json.loads(told), calls.console())
     return 0
+
+
+def _ask(stub: Any, name: str, token: str, whom: str) -> str:
+    """By a name that the coordinator knows, or that `tfquiver status` shows of a job without one."""
+    try:
+        return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=name), token, whom).json)
+    except errors.NotFoundError:
+        sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
+        meant = {info.job for info in sessions if info.job != name and words.job(calls.plain(info)) == name}
+        if len(meant) != 1:
+            raise
+    return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=meant.pop()), token, whom).json)
 
 
 def show(told: Mapping[str, Any], console: Console) -> None:
@@ -56,6 +69,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    if resident := told.get("resident"):
+        console.print(f"  {_resident(resident)}", highlight=False)
     if store := words.store(told.get("store") or {}):
         console.print(f"  {store}", highlight=False)
     for job, probe in told.get("probes", {}).items():
@@ -63,13 +78,14 @@ def show(told: Mapping[str, Any], console: Console) -> None:
     for job, steps in told.get("steps", {}).items():
         console.print(f"  {_steps(plain(job), steps)}", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
-    shares.add_row("now", *_cells(told["gets"]))
+    finished = bool(told.get("finished"))
+    shares.add_row("at last" if finished else "now", *_cells(told["gets"]))
     for more in told["with_more"]:
         what = f"{more['cache']:g} x cache" if more["cache"] != 1 else f"{more['remote']:g} x bandwidth"
         shares.add_row(what, *_cells(more["share"]))
     console.print()
     console.print(shares)
-    console.print(_LEGEND)
+    console.print(_LEGEND_FINISHED if finished else _LEGEND)
     if told["history"]:
         console.print()
         for one in told["history"][-_LAST:]:
@@ -86,6 +102,14 @@ def _probe(job: str, probe: Mapping[str, Any]) -> str:
         f"{job}: probed: {benefit['value']:.2f} x as fast from the cache ({benefit['low']:.2f} to "
         f"{benefit['high']:.2f}; {rates}, by {how}){waits}"
     )
+
+
+def _resident(resident: Mapping[str, Any]) -> str:
+    """Of the data set, by ResidentShare."""
+    here, whole = resident["resident_bytes"], resident["size_bytes"]
+    chunks = f", {resident['resident_chunks']} of {resident['chunks']} chunks whole" if resident["chunks"] else ""
+    when = "cached now" if not resident["age_s"] else "cached when it was last read"
+    return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
 
 
 def _steps(job: str, steps: Mapping[str, Any]) -> str:
@@ -108,8 +132,8 @@ def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         _allocation(share["allocation"]),
         f"{share['hit_ratio']:.0%}",
-        _rate(share["reads_bytes_per_s"]),
-        _rate(share["remote_bytes_per_s"]),
+        _expected(share["reads_bytes_per_s"], known := share.get("known", True)),
+        _expected(share["remote_bytes_per_s"], known or share["hit_ratio"] >= 1),
         "-" if limit is None else _rate(limit),
     )
 
@@ -128,6 +152,13 @@ def _value(value: Any) -> str:
 
 def _rate(bytes_per_s: float) -> str:
     return f"{decimal(int(bytes_per_s))}/s"
+
+
+def _expected(bytes_per_s: float, known: bool) -> str:
+    rate = f"{words.size(int(bytes_per_s))}/s"  # short: the table is read in 80 columns
+    if known:
+        return rate
+    return f">= {rate}" if bytes_per_s else "not known"
 
 
 def _allocation(allocation: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.cli import calls, words, workers_view
+from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
+from tfquiver.cli.showing import workers_view
 from tfquiver.cli.words import count, job, short, size
 
 _NODES_LEGEND = (
@@ -20,9 +21,10 @@ _NODES_LEGEND = (
     "all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
 )
 _DATASETS_LEGEND = (
-    "cache: full: what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all "
-    "jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain says why). tfquiver dataset "
-    "set-cache changes it."
+    "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read; -: "
+    "nobody has read it since the coordinator was started. cache: full: what comes first is kept until the quota is "
+    "used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy "
+    "(tfquiver explain says why). tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -33,8 +35,9 @@ _STEPS_LEGEND = (
     " step, between: of the average training step, and until the next, as the job itself says. acc.: its accelerators."
 )
 _SESSIONS_LEGEND = (
-    "A session is one epoch of one job. done: shards read. unread: shards whose reader was lost after the end, perhaps "
-    "not delivered. again: shards handed out more than once."
+    "A session is one epoch of one job. read: of its shards, given to the job's pipeline. sure: known to have come "
+    "through it; the rest would be read again if a reader were lost. unread: shards whose reader was lost after the "
+    "end, perhaps not delivered. again: shards handed out more than once."
 )
 _REMOTE_IO_LEGEND = (
     "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. set "
@@ -135,15 +138,15 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         its = _steps(info) if steps else ()
         reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits, *its)
     _print(console, reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
-    sessions = table("job", "data set", "epoch", "state", "done", "readers", "hits", "unread", "again")
+    sessions = table("job", "data set", "epoch", "state", "read", "sure", "readers", "hits", "unread", "again")
     for info in status["sessions"]:
         leases = info["resident_leases"] + info["missing_leases"]
         hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
-        done = f"{info['acked'] / max(info['shards'], 1):.0%}"
+        done = (words.share(shards, info["shards"]) for shards in (info.get("read", info["acked"]), info["acked"]))
         counts = (str(info[key]) for key in ("shortfall", "reread"))
-        dataset = cut(info["dataset"], 14) or info["digest_id"][:8]
+        dataset = cut(info["dataset"], 11) or info["digest_id"][:8]
         readers = str(info["readers"])
-        sessions.add_row(cut(job(info), 13), dataset, str(info["epoch"]), info["state"], done, readers, hits, *counts)
+        sessions.add_row(cut(job(info), 11), dataset, str(info["epoch"]), info["state"], *done, readers, hits, *counts)
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:

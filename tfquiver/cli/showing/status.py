@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls, cold, status_view, words
+from tfquiver.cli import calls, words
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_view import saved
+from tfquiver.cli.showing import cold, status_view
+from tfquiver.cli.showing.status_view import saved
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
@@ -62,7 +63,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
     address = coordinator_address(where)
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes

@@ -11,7 +11,6 @@ from tfquiver import errors, plain_text, sizes
 from tfquiver.cli import calls
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 _NONE = "none"
 _ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
@@ -30,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     bytes_per_s = _bytes_per_s(arguments.rate)
     address = coordinator_address(calls.where(arguments))
-    with rpc.channel(address) as channel:
+    with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         request = coordinator_pb2.AllocateRemoteIORequest(job=arguments.job, bytes_per_s=bytes_per_s)
         calls.ask(stub.AllocateRemoteIO, request, calls.token(arguments), f"coordinator {address}")

@@ -1,0 +1,109 @@
+"""Jobs that read no more: who they were, and their last numbers, for a while. Pure.
+
+In memory only; a coordinator that was restarted knows of none. Bounded: whoever opens thousands of jobs makes the
+oldest forgotten, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tfquiver.clock import Clock
+from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.planning.explain import Explanation, Share
+from tfquiver.service.coordinator.planning.names import Reads
+from tfquiver.service.coordinator.policies.interface import Allocation
+
+MOST_JOBS = 256
+KEPT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedJob:
+    """What one job read of one data set. `totals` and `measured`: None: no reader has ever reported."""
+
+    name: str  # as plans called it: unlike every other then, not since
+    job: str
+    dataset: str
+    seen_at: float  # when it was last seen to read
+    allocation: Allocation  # of the data set, at the end
+    totals: Counters | None = None
+    measured: Measured | None = None
+    epoch: int = 0  # of its last session; 0 is the first
+    acked: int = 0
+    shards: int = 0
+    whole: bool = False  # it has read its last epoch to the end
+
+
+class FinishedJobs:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jobs: OrderedDict[Reads, FinishedJob] = OrderedDict()  # who finished last, last
+
+    def remember(self, key: Reads, job: FinishedJob) -> None:
+        self._jobs[key] = job
+        self._jobs.move_to_end(key)
+        while len(self._jobs) > MOST_JOBS:
+            self._jobs.popitem(last=False)
+
+    def forget(self, key: Reads) -> None:
+        """It reads again."""
+        self._jobs.pop(key, None)
+
+    def all(self, owns: Callable[[str], bool]) -> list[FinishedJob]:
+        """Those that `owns` says yes to by their job; who finished last, first."""
+        now = self._clock.now()
+        while self._jobs and next(iter(self._jobs.values())).seen_at + KEPT_S <= now:
+            self._jobs.popitem(last=False)
+        return [one for one in reversed(self._jobs.values()) if owns(one.job)]
+
+    def find(self, name: str, owns: Callable[[str], bool]) -> FinishedJob | None:
+        """By the name that plans gave it, or else the last of that job."""
+        known = self.all(owns)
+        return next((one for one in known if one.name == name), None) or next(
+            (one for one in known if one.job == name), None
+        )
+
+    def explain(self, job: FinishedJob, policy: str, history: tuple[dict[str, Any], ...]) -> Explanation:
+        ago_s, measured, totals = self._clock.now() - job.seen_at, job.measured, job.totals
+        handed_bytes = totals.hit_bytes + totals.missed_bytes if totals else 0
+        hits = totals.hit_bytes / handed_bytes if totals and handed_bytes else 0.0
+        rate = measured.bytes_per_s if measured else 0.0
+        told = {
+            "ago_s": ago_s, "dataset": job.dataset, "epoch": job.epoch, "whole": job.whole,
+            "acked": job.acked, "shards": job.shards,
+        }  # fmt: skip
+        if totals:
+            told |= {
+                "read_bytes": totals.size_bytes,
+                "hit_bytes": totals.hit_bytes,
+                "missed_bytes": totals.missed_bytes,
+            }
+        share = Share(job.allocation, hits, rate, rate * (1 - hits), None, measured is not None)
+        reasons = {job.name: _sentence(job, ago_s)}
+        return Explanation("job", job.name, policy, share, reasons, "", (), history, finished=told)
+
+
+def _sentence(job: FinishedJob, ago_s: float) -> str:
+    how = "finished" if job.whole else f"left in epoch {job.epoch} with {job.acked} of {job.shards} shards confirmed,"
+    said = f"{how} {_ago(ago_s)} ago"
+    if totals := job.totals:
+        said += (
+            f": had read {of_bytes(totals.size_bytes)} of {job.dataset}, {of_bytes(totals.missed_bytes)} from the store"
+        )
+    if job.measured:
+        said += f", at last {of_rate(job.measured.bytes_per_s)}, waiting for {job.measured.stall_share:.0%} of its time"
+    return said
+
+
+def _ago(seconds: float) -> str:
+    for name, unit_s in (("hour", 3600.0), ("minute", 60.0)):
+        if seconds >= unit_s:
+            many = int(seconds / unit_s)
+            return f"{many} {name}{'s' if many > 1 else ''}"
+    return f"{max(0, int(seconds))} seconds"

@@ -1,0 +1,40 @@
+"""How much of a data set is resident, by shards and chunks; and of those that nobody reads, as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.support.digests import numbered_digest
+from tfquiver.service.coordinator.cache.board import Board
+from tfquiver.service.coordinator.cache.resident_share import MOST_REMEMBERED, LastShares, ResidentShare
+from tfquiver.service.coordinator.residency.residency import Table
+
+DATA = numbered_digest(20, "data")
+
+
+def test_bytes_and_shards_and_whole_chunks() -> None:
+    table = Table(DATA)
+    assert ResidentShare.of(table, None) == ResidentShare(0, int(DATA.lengths.sum()), 0, 0, 0)
+    table.set(np.arange(5, dtype=np.uint32), 1)
+    board = Board([10, 10, 10], 30)
+    board.shard_resident(0, 10)
+    board.shard_resident(1, 9)
+    there = int(DATA.lengths[:5].sum())
+    assert ResidentShare.of(table, board) == ResidentShare(there, int(DATA.lengths.sum()), 5, 3, 1)
+
+
+def test_what_was_is_told_with_its_age_and_bounded() -> None:
+    last, share = LastShares(), ResidentShare(1, 2, 1, 0, 0)
+    for number in range(MOST_REMEMBERED + 10):
+        last.remember(number.to_bytes(4, "big"), share, float(number))
+    assert last.find((9).to_bytes(4, "big"), 0.0) is None
+    newest = (MOST_REMEMBERED + 9).to_bytes(4, "big")
+    found = last.find(newest, MOST_REMEMBERED + 12.0)
+    assert found is not None
+    assert found.age_s == 3.0
+    back = last.find(newest, 0.0)
+    assert back is not None
+    assert back.age_s > 0, "a clock that jumps back makes nothing of it a thing of now"
+    last.forget(newest)
+    last.forget(newest)
+    assert last.find(newest, 0.0) is None

@@ -1,0 +1,110 @@
+"""Says when a server that data sets of this process are read through does not answer any more.
+
+TensorFlow's client of tf.data service asks for ever and, as most people run it, without a word; nothing of ours stands
+in its way. So a thread looks at each server's port now and then, for as long as there is a data set that needs it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from tfquiver.client.lifetimes import user_of
+from tfquiver.client.outages import Outage
+from tfquiver.wire import addresses, grpc_answers
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_LOOK_S, _LOOK_AGAIN_S = 3.0, 1.0  # while it answers, and while it does not
+_ANSWER_S = 2.0
+_END_S = 2 * _ANSWER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """`kind`: of server, for people. `then`: what happens without it and what to do."""
+
+    address: str
+    kind: str
+    then: str
+
+
+@dataclass(slots=True)
+class _Watch:
+    thread: threading.Thread
+    stop: threading.Event = field(default_factory=threading.Event)
+    users: int = 0
+
+
+_lock = threading.RLock()  # re-entrant: `_release` is called by the garbage collector, wherever it happens to run
+_watches: dict[Watched, _Watch] = {}
+
+
+def watch(server: Watched, made: tf.data.Dataset) -> None:
+    """Until the data set is gone. One thread for each server, whoever needs it. Nothing here stops a training."""
+    if not addresses.is_host_port(server.address):
+        return
+    with _lock:
+        if (found := _watches.get(server)) is None:
+            stop = threading.Event()
+            thread = threading.Thread(
+                target=_look, args=(server, stop), name=f"tfquiver watches {server.address}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # no thread more
+                logging.warning("%s at %s is not watched: %s", server.kind, server.address, error)
+                return
+            found = _watches[server] = _Watch(thread, stop)
+        found.users += 1
+    weakref.finalize(user_of(made), _release, server).atexit = False
+
+
+def _release(server: Watched) -> None:
+    with _lock:
+        if (found := _watches.get(server)) is None:
+            return
+        found.users -= 1
+        if not found.users:
+            del _watches[server]
+            found.stop.set()
+
+
+def _look(server: Watched, stop: threading.Event) -> None:
+    outage = Outage(f"the {server.kind} at {server.address}", server.then)
+    while not stop.wait(_LOOK_AGAIN_S if outage.is_on else _LOOK_S):
+        trouble = grpc_answers.trouble(server.address, _ANSWER_S)
+        if told := outage.seen(trouble, time.monotonic()):
+            if stop.is_set():
+                return
+            logging.warning("%s", told)
+
+
+def close_all() -> None:
+    """Returns when the threads have ended."""
+    with _lock:
+        ending = list(_watches.values())
+        _watches.clear()
+    for one in ending:
+        one.stop.set()
+    for one in ending:
+        one.thread.join(_END_S)
+
+
+def _leave_to_parent() -> None:
+    """In a forked child: the threads are the parent's, and one may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _watches.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+atexit.register(close_all)

@@ -1,0 +1,63 @@
+"""Whether a server is there at all, and who waits for it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import grpc
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.wire import addresses, rpc, unreached
+from tfquiver.wire.reminders import FIRST_S, Reminders
+
+_LEAST_S = 0.05
+
+
+def check_answers(address: str, timeout_s: float, what: str) -> None:
+    """Raises UnavailableError, beginning with `what`, unless a gRPC server answers at host:port in time.
+
+    At once where the connection is refused. A port that is open is not enough: the kernel keeps that of a stopped
+    process open.
+    """
+    try:
+        socket.create_connection(addresses.split(address), min(timeout_s, FIRST_S)).close()
+    except TimeoutError:
+        pass  # what follows says so
+    except (OSError, OverflowError) as error:
+        reason = unreached.why(address, str(error))
+        raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from error
+    with rpc.channel(address) as channel:
+        await_ready(channel, address, timeout_s, what, logging.warning)
+
+
+def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str, say: Callable[[str], object]) -> None:
+    """Returns when a server answers there. `say` is told after two seconds, and then ever more rarely, that it waits.
+
+    Args:
+      channel: to `address`.
+      what: begins what is said, and the error.
+
+    Raises UnavailableError: nobody answers within `timeout_s`.
+    """
+    began_s = time.monotonic()
+    reminders = Reminders(began_s)
+    ready = grpc.channel_ready_future(channel)
+    silent = "no server answers there"
+    try:
+        while (left_s := began_s + timeout_s - time.monotonic()) > 0:
+            try:
+                ready.result(min(left_s, max(_LEAST_S, reminders.left_s(time.monotonic()))))
+                return
+            except grpc.FutureTimeoutError:
+                now_s = time.monotonic()
+                left_s = began_s + timeout_s - now_s
+                if left_s > 0 and reminders.is_due(now_s):
+                    reason = unreached.why(address, silent)
+                    say(f"{what}: {reason}; waiting for it {unreached.until(left_s)}")
+    finally:
+        ready.cancel()
+    reason = unreached.why(address, silent)
+    raise errors.UnavailableError(f"{what} does not answer within {timeout_s:g} s: {reason}; {unreached.CHECK}")
