@@ -13,7 +13,7 @@ else, so that the call itself and waiting for a core are in it; heartbeats witho
 a burst: 200 jobs, 16 at a time, lease and acknowledge as fast as they can, with all else going on: leases a second, and
 a second of the CPU time that the coordinator takes more than before. Memory is the resident set of the server: with one
 session of each data set, with all of them reading, and at the end; what lies between the first two is the sessions',
-and whatever else has come meanwhile.
+as far as it is seen, and whatever else has come meanwhile.
 
     python -m tests.bench.coordinator_thousand [--quick] [--patient] [--scale NODES,JOBS,DATA_SETS,SHARDS]
 
@@ -50,6 +50,9 @@ PLAN_S, LAG_MS, LEASES_PER_S = 1.0, 50.0, 20_000
 # What sessions may take: a byte of each shard is 5 GB for a thousand over 5 million, instead of 40; and what each takes
 # however little it reads: its meters, two windows of its sampler, a call that waits.
 SESSION_BYTES_A_SHARD, SESSION_BYTES = 1.0, 256 << 10
+# And all the rest: digests, tables, chunks, what nodes hold; and what making them took and the allocator has kept, in
+# which sessions may have found room without any more being seen of them.
+SHARD_BYTES_OF_RSS = 400
 
 
 def say(what: str) -> None:
@@ -140,10 +143,13 @@ async def measure(
     sizes = scale.sizes
     others = sum(sizes[number % scale.datasets] for number in range(scale.datasets, scale.jobs))
     leased, burst_s = sum(one["leased"] for one in bursts), max(one["took_s"] for one in bursts)
+    sessions_mib_most = (SESSION_BYTES_A_SHARD * others + SESSION_BYTES * scale.jobs) / (1 << 20)
     log = server.log.read_text(errors="replace")
     return figures | {
         "background_leases_per_s": sum(one["leased"] for one in steady) / took_s,
         "heartbeats_per_s": sum(one["heartbeats"] for one in steady) / took_s,
+        "orders_per_s": sum(one["orders"] for one in steady) / took_s,
+        "orders_mib_per_s": sum(one["orders_bytes"] for one in steady) / took_s / (1 << 20),
         "shards_told_per_s": sum(one["shards_told"] for one in steady) / took_s,
         "heartbeat_ms_p50": statistics.median(one["heartbeat_ms_p50"] for one in steady),
         "heartbeat_ms_p99": max(one["heartbeat_ms_p99"] for one in last),
@@ -161,7 +167,8 @@ async def measure(
         "burst_leases": leased, "burst_jobs": sum(one["jobs"] for one in bursts),
         "session_bytes_a_shard": (after_mib - before_mib) * (1 << 20) / others,
         "sessions_mib": after_mib - before_mib,
-        "sessions_mib_most": (SESSION_BYTES_A_SHARD * others + SESSION_BYTES * scale.jobs) / (1 << 20),
+        "sessions_mib_most": sessions_mib_most,
+        "rss_mib_most": figures["rss_mib_empty"] + sessions_mib_most + SHARD_BYTES_OF_RSS * scale.shards / (1 << 20),
     }  # fmt: skip
 
 
@@ -175,6 +182,7 @@ def bars(figures: dict[str, Any]) -> list[Bar]:
         Bar("leases_per_s", figures["leases_per_s"], LEASES_PER_S),
         Bar("leases_per_cpu_s", figures["leases_per_cpu_s"], LEASES_PER_S),
         Bar("sessions_mib", figures["sessions_mib"], figures["sessions_mib_most"], at_most=True),
+        Bar("rss_mib_end", figures["rss_mib_end"], figures["rss_mib_most"], at_most=True),
     ]
 
 

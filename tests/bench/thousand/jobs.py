@@ -106,12 +106,16 @@ async def burst(jobs: list[Job], shards: int, at_once: int) -> int:
         nonlocal left, idle
         while left > 0 and idle < 2 * len(jobs) and turns:
             job = turns.popleft()
-            await job.ack()
-            leased = await job.lease(0)
+            try:
+                await job.ack()
+                leased = await job.lease(0)
+            except grpc.RpcError:  # its node was lost, say; it has no turn any more
+                job.failed += 1
+                continue
             left -= leased
             idle = 0 if leased else idle + 1
             turns.append(job)
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
-    await asyncio.gather(*(job.ack() for job in jobs))
+    await asyncio.gather(*(job.ack() for job in turns))
     return shards - left

@@ -38,6 +38,7 @@ class Nodes:
         self._interval_s = 1.0
         self.took_ms: list[float] = []  # heartbeats
         self.missed = self.again = self.changes = 0  # no answer; everything asked for again; shards told of
+        self.orders = self.orders_bytes = 0  # replies with news
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
@@ -53,6 +54,7 @@ class Nodes:
 
     def forget_figures(self) -> None:
         self.took_ms, self.missed, self.again, self.changes = [], 0, 0, 0
+        self.orders = self.orders_bytes = 0
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -134,6 +136,7 @@ class Nodes:
             if reply.version == version:
                 continue
             version = reply.version
+            self.orders, self.orders_bytes = self.orders + 1, self.orders_bytes + reply.ByteSize()
             await self._obey(reply)
             await asyncio.sleep(SOONEST_S * (self._scale.nodes // SOONEST_NODES))
 
