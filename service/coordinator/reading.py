@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence, Set
 
 from tfquiver import errors
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
 from tfquiver.service.coordinator.budgets.budgets import Budgets
@@ -38,6 +39,7 @@ class Reading:
         self._caching, self._sessions, self._waiting = caching, sessions, waiting
         self._residency, self._budgets = caching.residency, budgets
         self._opening: dict[bytes, asyncio.Lock] = {}
+        self._preparing = asyncio.Lock()
         self._stopping = False
 
     @property
@@ -176,16 +178,21 @@ class Reading:
             async with lock:
                 while digest_id not in self._caching:
                     digest = await self._registry.digest(digest_id)
-                    for _ in self._residency.merge():
-                        await asyncio.sleep(0)
-                    opening = self._residency.opening()
-                    try:
-                        prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)
-                        for _ in self._residency.catch_up(prepared[0], opening):
-                            await asyncio.sleep(0)
-                        if digest_id not in self._caching:
-                            self._caching.open(opening, *prepared)
-                    finally:
-                        self._residency.finish(opening)
+                    async with self._preparing:
+                        await self._prepare(digest)
         finally:
             self._opening.pop(digest_id, None)
+
+    async def _prepare(self, digest: Digest) -> None:
+        """One data set at a time: of threads that are in the interpreter together the loop has to wait for each."""
+        for _ in self._residency.merge():
+            await asyncio.sleep(0)
+        opening = self._residency.opening()
+        try:
+            prepared = await asyncio.to_thread(self._caching.prepare, digest, opening)
+            for _ in self._residency.catch_up(prepared[0], opening):
+                await asyncio.sleep(0)
+            if digest.digest_id not in self._caching:
+                self._caching.open(opening, *prepared)
+        finally:
+            self._residency.finish(opening)

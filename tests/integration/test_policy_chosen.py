@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.cluster import Server
+from tests.support.cluster import Server, wait_until
 from tfquiver.cli.main import main
 from tfquiver.cli.showing import status
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.wire import rpc
 
 
 def asked(server: Server, capsys: pytest.CaptureFixture[str], *chosen: str) -> str:
@@ -42,5 +46,27 @@ def test_a_choice_outlives_a_coordinator_that_is_killed_and_gives_way_to_another
         }  # fmt: skip
         assert main(["status", server.address]) == 0
         assert "store: --store_bytes_per_s: 200 MB/s" in capsys.readouterr().out
+    finally:
+        server.stop()
+
+
+def test_it_tells_what_planning_takes(tmp_path: Path) -> None:
+    """With default flags: nobody reads yet, a plan is made as soon as there is a node with room."""
+    flags = ["--port=0", f"--work_dir={tmp_path / 'work'}"]
+    server = Server("tfquiver.service.coordinator.main", flags, tmp_path / "log").start()
+    try:
+        with rpc.channel(server.address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            assert stub.SetPolicy(pb.SetPolicyRequest(), timeout=10.0).times == pb.PlanTimes()
+            info = pb.HeartbeatRequest(incarnation="1")
+            info.node.node_id, info.node.quota_bytes = "a", 1 << 30
+
+            def times() -> pb.PlanTimes:
+                stub.Heartbeat(info, timeout=10.0)
+                told: pb.PlanTimes = stub.SetPolicy(pb.SetPolicyRequest(), timeout=10.0).times
+                return told
+
+            wait_until(lambda: times().plans > 0, "a plan")
+            assert 0 < times().longest_policy_s < times().longest_s < 10
     finally:
         server.stop()

@@ -128,3 +128,25 @@ def test_evictions_are_looked_for_at_all_nodes_only_where_three_had_them(monkeyp
     assert evicted("b", 2) == [] and subject.holder(table, 2) == "c"
     assert asked > 0
     assert evicted("c", 2) == [2]
+
+
+def test_what_many_nodes_hold_is_entered_at_once_as_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some shards have the same bytes, some are held by nobody, some by many; and there are other data sets."""
+    monkeypatch.setattr(residency, "_ENTERED_AT_ONCE", 100)
+    rng = np.random.default_rng(3)
+    digest = digest_of([bytes([shard % 90]) * 32 for shard in range(100)])
+    values = np.unique(Table(digest).prefixes)
+    others = rng.integers(0, 2**63, 50, np.uint64)
+    held = [rng.permutation(np.concatenate((rng.choice(values, n, replace=False), others))) for n in (0, 5, 40, 70, 20)]
+    opening = residency.Opening(list(enumerate(held)))
+    at_once, one_by_one = Table(digest), Table(digest)
+    at_once.enter(opening)
+    for number, its in opening.inventories:
+        one_by_one.set(one_by_one.find(its), number)
+    for column in ("holder", "second", "more"):
+        assert np.array_equal(getattr(at_once, column), getattr(one_by_one, column)), column
+    assert at_once.resident == one_by_one.resident
+    assert at_once.more.any() and (at_once.second != -1).any() and 0 in at_once.resident
+    empty = Table(digest)
+    empty.enter(residency.Opening([]))
+    assert not any(empty.resident)

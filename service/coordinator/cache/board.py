@@ -6,7 +6,9 @@ harm.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,16 @@ class Needs:
         self.using: set[int] = set()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What the board says of each chunk, for those who look at all at once: the same memory, not to be changed."""
+
+    sizes: npt.NDArray[np.int64]
+    resident: npt.NDArray[np.int64]
+    wanted: npt.NDArray[np.int64]
+    needed_bytes: npt.NDArray[np.int64]
+
+
 class Board:
     """Invariants: 0 <= resident[c] <= sizes[c]; readers[c] = sessions with c in `using`; wanted[c] = sessions with
     something of c pending; needed_bytes[c] = what all sessions have pending of c.
@@ -36,10 +48,10 @@ class Board:
     def __init__(self, sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
         self.sizes = tuple(int(size) for size in sizes_bytes)
         self.allocation_bytes = allocation_bytes
-        self.resident = [0] * len(self.sizes)
+        self.resident, self.wanted, self.needed_bytes = (_zeros(len(self.sizes)) for _ in range(3))
+        views = (np.frombuffer(of_each, np.int64) for of_each in (self.resident, self.wanted, self.needed_bytes))
+        self.columns = Columns(np.array(self.sizes, np.int64), *views)
         self.readers = [0] * len(self.sizes)
-        self.wanted = [0] * len(self.sizes)
-        self.needed_bytes = [0] * len(self.sizes)
         self.finishes = [0] * len(self.sizes)  # uses that ended with nothing of the chunk pending; only grows
         self.sessions: dict[str, Needs] = {}
         self.version = 0
@@ -87,9 +99,7 @@ class Board:
         if row == len(self._pending):
             self._pending = np.concatenate((self._pending, np.zeros_like(self._pending)))
         self._pending[row] = pending
-        for chunk, size_bytes in enumerate(pending):
-            self.wanted[chunk] += size_bytes > 0
-            self.needed_bytes[chunk] += size_bytes
+        self._count(row, 1)
         self.version += 1
 
     def took(self, session: str, chunk: int, size_bytes: int) -> None:
@@ -143,12 +153,20 @@ class Board:
             return
         for chunk in tuple(needs.using):
             self.use_ended(session, chunk)
-        for chunk, size_bytes in enumerate(needs.pending):
-            self.wanted[chunk] -= size_bytes > 0
-            self.needed_bytes[chunk] -= size_bytes
         del self.sessions[session]
         row, last = self._row.pop(session), self.names.pop()
+        self._count(row, -1)
         if last != session:  # it takes the place that has become free
             self.names[row], self._row[last] = last, row
             self._pending[row] = self._pending[len(self.names)]
         self.version += 1
+
+    def _count(self, row: int, sessions: int) -> None:
+        """So many more need what this row of `pending` says."""
+        pending, columns = self._pending[row], self.columns
+        np.add(columns.wanted, sessions * (pending > 0), out=columns.wanted)
+        np.add(columns.needed_bytes, sessions * pending, out=columns.needed_bytes)
+
+
+def _zeros(chunks: int) -> array[int]:
+    return array("q", bytes(8 * chunks))

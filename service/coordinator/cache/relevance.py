@@ -80,12 +80,15 @@ class Relevance:
         return Decision(tuple(load), urgent, room.leaving)
 
     def menu(self, session: str) -> Menu:
-        board, needs = self._board, self._board.sessions[session]
-        hits = [chunk for chunk in self._room.stays if needs.pending[chunk]]
-        hits.sort(key=lambda chunk: (chunk not in needs.using, board.wanted[chunk]))
-        misses = [chunk for chunk in hits if not board.complete(chunk)]
-        direct = [chunk for chunk, size in enumerate(needs.pending) if size and self._is_remnant(chunk)]
-        return Menu(tuple(hits), tuple(misses), tuple(direct))
+        board, columns, using = self._board, self._board.columns, self._board.sessions[session].using
+        pending = board.pending[board.row(session)] > 0
+        stays = self._stays
+        hits, unused = stays[pending[stays]], np.ones_like(pending)
+        unused[list(using)] = False
+        hits = hits[np.lexsort((columns.wanted[hits], unused[hits]))]
+        misses = hits[columns.resident[hits] != columns.sizes[hits]]
+        direct = np.flatnonzero(pending & self._remnants())
+        return Menu(tuple(hits.tolist()), tuple(misses.tolist()), tuple(direct.tolist()))
 
     def _shrink(self) -> None:
         """Nodes have gone, and room with them. What is in part elsewhere, or here no longer, goes first."""
@@ -126,10 +129,10 @@ class Relevance:
 
     def _most_wanted(self, pending: npt.NDArray[np.int64]) -> int | None:
         """Of what these rows of the board's need, and what is neither here nor too little to be loaded."""
-        chunks: list[int] = np.flatnonzero((pending > 0).any(axis=0)).tolist()
-        here = {*self._room.stays, *self._room.spared}
-        absent = [chunk for chunk in chunks if chunk not in here and not self._is_remnant(chunk)]
-        return max(absent, key=lambda chunk: self._board.wanted[chunk], default=None)
+        absent: npt.NDArray[np.bool_] = np.any(pending > 0, axis=0)
+        absent[[*self._room.stays, *self._room.spared]] = False
+        chunks = np.flatnonzero(absent & ~self._remnants())
+        return int(chunks[self._board.columns.wanted[chunks].argmax()]) if len(chunks) else None
 
     def _least_wanted(self, now: float) -> int | None:
         """What some session still needs goes only for one that has next to nothing left to read."""
@@ -160,6 +163,14 @@ class Relevance:
         there = [chunk for chunk in self._room.stays if board.resident[chunk]]
         return np.flatnonzero(board.pending.any(axis=1) & ~board.pending[:, there].any(axis=1))
 
-    def _is_remnant(self, chunk: int) -> bool:
-        """So little of it is needed that reading just that costs less than loading the chunk."""
-        return chunk not in self._room.stays and 2 * self._board.needed_bytes[chunk] <= self._board.sizes[chunk]
+    @property
+    def _stays(self) -> npt.NDArray[np.int64]:
+        """Oldest first."""
+        return np.fromiter(self._room.stays, np.int64, len(self._room.stays))
+
+    def _remnants(self) -> npt.NDArray[np.bool_]:
+        """Of which so little is needed that reading just that costs less than loading the chunk: shape [chunks]."""
+        columns = self._board.columns
+        remnants: npt.NDArray[np.bool_] = 2 * columns.needed_bytes <= columns.sizes
+        remnants[self._stays] = False
+        return remnants

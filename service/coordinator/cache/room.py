@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from tfquiver import errors
 from tfquiver.service.coordinator.cache.board import Board
 from tfquiver.service.coordinator.cache.stay import Stay
@@ -81,12 +84,11 @@ class Room:
     @property
     def leaving(self) -> tuple[int, ...]:
         """What is to be evicted."""
-        kept = {*self.stays, *self.spared}
-        return tuple(c for c, resident in enumerate(self.board.resident) if resident and c not in kept)
+        return tuple(np.flatnonzero(self._leaving).tolist())
 
     @property
     def leaving_bytes(self) -> int:
-        return sum(self.board.resident[chunk] for chunk in self.leaving)
+        return int(self.board.columns.resident[self._leaving].sum())
 
     @property
     def free_bytes(self) -> int:
@@ -106,6 +108,13 @@ class Room:
     def loading(self) -> int:
         """How many chunks are coming in."""
         return sum(not stay.settled for stay in self.stays.values())
+
+    @property
+    def _leaving(self) -> npt.NDArray[np.bool_]:
+        """Shape [chunks]."""
+        leaving: npt.NDArray[np.bool_] = self.board.columns.resident != 0
+        leaving[[*self.stays, *self.spared]] = False
+        return leaving
 
     @property
     def _stay_bytes(self) -> int:

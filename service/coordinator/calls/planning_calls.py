@@ -40,7 +40,9 @@ class PlanningCalls(Callers):
         replanning = await self._replanning(context)
         if request.policy:
             await self._coordinator.choose_policy(request.policy)
-        return pb2.SetPolicyReply(policy=replanning.planner.policy_name, flag=replanning.chosen.flag)
+        return pb2.SetPolicyReply(
+            policy=replanning.planner.policy_name, flag=replanning.chosen.flag, times=replanning.times.told()
+        )
 
     async def _replanning(self, context: Any) -> Replanning:
         if self._coordinator.replanning is None:

@@ -30,9 +30,10 @@ class Heartbeats:
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
         self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
         self._reported, self._read = reported, read
+        self._news = pb2.HeartbeatReply()  # the last one with members: each of a thousand nodes is told the same
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
-        """Raises as Membership.heartbeat."""
+        """The reply is not to be changed. Raises as Membership.heartbeat."""
         node_id, membership = request.node.node_id, self._membership
         sighting = membership.heartbeat(request.node, request.incarnation)
         if sighting is not Sighting.KNOWN:
@@ -44,17 +45,30 @@ class Heartbeats:
         self._reported(request.readers)
         if request.HasField("store_reads"):
             self._read(node_id, request.incarnation, request.store_reads)
-        return pb2.HeartbeatReply(
-            nodes=() if request.members_version == membership.version else membership.live(),
-            members_version=membership.version,
-            resend_inventory=verdict is InventoryVerdict.GAP,
-            heartbeat_interval_ms=self._interval_ms,
-            coordinator_incarnation=self._incarnation,
-        )
+        gap = verdict is InventoryVerdict.GAP
+        if request.members_version == membership.version:
+            return self._reply(gap)
+        if self._news.members_version != membership.version:
+            self._news = self._reply(False)
+            self._news.nodes.extend(membership.live())
+        if not gap:
+            return self._news
+        again = pb2.HeartbeatReply()
+        again.CopyFrom(self._news)
+        again.resend_inventory = True
+        return again
 
     def gone(self, node_id: str) -> None:
         """It has left, or is lost: it holds nothing any more."""
         self._changed(self._residency.node_gone(node_id), False)
+
+    def _reply(self, resend: bool) -> pb2.HeartbeatReply:
+        return pb2.HeartbeatReply(
+            members_version=self._membership.version,
+            resend_inventory=resend,
+            heartbeat_interval_ms=self._interval_ms,
+            coordinator_incarnation=self._incarnation,
+        )
 
     def _apply(self, node_id: str, inventory: pb2.Inventory) -> None:
         added, removed = of_hashes(inventory.added), of_hashes(inventory.removed)

@@ -31,6 +31,7 @@ from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, all
 from tfquiver.service.coordinator.planning.explain import Explanation, explain
 from tfquiver.service.coordinator.planning.finished import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.planning.history import Decision
+from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probing.probes import Held, Probes
@@ -64,7 +65,7 @@ class Replanning:
         self.planner, self.chosen, self._journal = planner, ChosenPolicy(planner.policy_name), journal
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
-        self._store, self._finished = store, FinishedJobs(clock)
+        self._store, self.times, self._finished = store, PlanTimes(), FinishedJobs(clock)
         self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
         self._planned_for: object = None
         self._due = 0.0
@@ -240,10 +241,14 @@ class Replanning:
                 logging.exception("planning failed; the plan in force stays")
 
     async def _replan(self, now: float) -> None:
+        began_s = time.perf_counter()
         view = await self._views.view()
         if not view.cache_bytes:
             return  # nodes are still to come
+        seen_s = time.perf_counter()
         outcome = await asyncio.to_thread(self.planner.replan, view, now)
+        planned_s = time.perf_counter()
+        self.times.planned(seen_s - began_s, planned_s - seen_s)
         for decision in outcome.decisions:
             logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
             self._journal(_record(decision))
@@ -258,6 +263,7 @@ class Replanning:
             for _, digest_id in names.jobs
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
+        self.times.changed(time.perf_counter() - planned_s)
 
     def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:
         """What is to be set, room given back first. What the policy had set for data sets that nobody reads is taken

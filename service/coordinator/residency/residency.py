@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.residency.table_index import TableIndex
 
 _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
+_ENTERED_AT_ONCE = 500_000  # hashes: a fraction of a second, beside the loop
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 
 
@@ -58,22 +59,24 @@ class Table:
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""
-        values = np.sort(values)  # so that neighbours are looked for one after the other: a fourth of the time
-        first = np.searchsorted(self.sorted, values, "left")
-        counts = np.searchsorted(self.sorted, values, "right") - first
-        found = np.flatnonzero(counts)
-        if not len(found):
-            return np.empty(0, np.uint32)
-        counts = counts[found]
-        # first[0], first[0]+1, ... (counts[0] of them), first[1], ...
-        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
-        return shards
+        # Sorted, so that neighbours are looked for one after the other: a fourth of the time.
+        return self._look_up(np.sort(values))[0]
 
     def enter(self, opening: Opening) -> None:
-        """What the nodes held then. In the thread that made it."""
-        for number, values in opening.inventories:
-            self.set(self.find(values), number)
+        """What the nodes held then. In the thread that made it, and of a table in which there is nothing yet.
+
+        In few and long steps, in which numpy lets other threads run: with a few short ones for each of a thousand nodes
+        the loop would wait at every turn until the interpreter is free.
+        """
+        shards, numbers = [np.empty(0, np.uint32)], [np.empty(0, np.int32)]
+        for some in _parts(opening.inventories):
+            values = np.concatenate([held for _, held in some])
+            whose = np.repeat(np.array([number for number, _ in some], np.int32), [len(held) for _, held in some])
+            order = np.argsort(values, kind="stable")
+            found, at = self._look_up(values[order])
+            shards.append(found)
+            numbers.append(whose[order[at]])
+        self._enter(np.concatenate(shards), np.concatenate(numbers))
 
     def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
         """A node holds these. Returns those that none held before."""
@@ -93,6 +96,31 @@ class Table:
             self._owners, self._owners_among = Owners(node_ids), node_ids
         assert self._owners
         return self._owners.of(self.prefixes[np.asarray(shards, np.int64)])
+
+    def _look_up(self, values: Prefixes) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.intp]]:
+        """As `find`, of sorted ones; and at which of them each was found."""
+        first = np.searchsorted(self.sorted, values, "left")
+        counts = np.searchsorted(self.sorted, values, "right") - first
+        found = np.flatnonzero(counts)
+        if not len(found):
+            return np.empty(0, np.uint32), found
+        counts = counts[found]
+        # first[0], first[0]+1, ... (counts[0] of them), first[1], ...
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
+        return shards, np.repeat(found, counts)
+
+    def _enter(self, shards: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int32]) -> None:
+        """As `set` of one after the other: each of `shards` is held by the node of that place in `numbers`."""
+        order = np.argsort(shards, kind="stable")
+        shards, numbers = shards[order], numbers[order]
+        places = np.arange(len(shards))
+        begins = np.concatenate((places[:1] == 0, shards[1:] != shards[:-1]))
+        rank = places - np.maximum.accumulate(np.where(begins, places, 0))
+        self.holder[shards[rank == 0]] = numbers[rank == 0]
+        self.second[shards[rank == 1]] = numbers[rank == 1]
+        self.more[shards[rank > 1]] = True
+        _mark(self, shards, 1)
 
 
 class Residency:
@@ -227,6 +255,19 @@ class Residency:
                 doubtful = doubtful[~there]
         table.more[doubtful] = False
         return _mark(table, np.concatenate((gone, doubtful)), 0)
+
+
+def _parts(inventories: Sequence[tuple[int, Prefixes]]) -> Iterator[list[tuple[int, Prefixes]]]:
+    """Of nodes that hold half a million or so together: of all at once the sorting would take gigabytes."""
+    part, hashes = list[tuple[int, Prefixes]](), 0
+    for number, values in inventories:
+        part.append((number, values))
+        hashes += len(values)
+        if hashes >= _ENTERED_AT_ONCE:
+            yield part
+            part, hashes = [], 0
+    if part:
+        yield part
 
 
 def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:

@@ -790,22 +790,65 @@ class SetPolicyReply(_message.Message):
 
     POLICY_FIELD_NUMBER: _builtins.int
     FLAG_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
     flag: _builtins.str
     """what --policy says; empty: from coordinators that do not know this field"""
+    @_builtins.property
+    def times(self) -> Global___PlanTimes:
+        """unset: from coordinators that do not know this field"""
+
     def __init__(
         self,
         *,
         policy: _builtins.str = ...,
         flag: _builtins.str = ...,
+        times: Global___PlanTimes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPolicyReply: _TypeAlias = SetPolicyReply  # noqa: Y015
+
+@_typing.final
+class PlanTimes(_message.Message):
+    """What planning takes; since the coordinator was started. Seconds by the clock: a busy machine's waits are in them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANS_FIELD_NUMBER: _builtins.int
+    LAST_S_FIELD_NUMBER: _builtins.int
+    LONGEST_S_FIELD_NUMBER: _builtins.int
+    LONGEST_POLICY_S_FIELD_NUMBER: _builtins.int
+    LONGEST_CHANGE_S_FIELD_NUMBER: _builtins.int
+    plans: _builtins.int
+    """that the policy was asked for; the others are 0 with it"""
+    last_s: _builtins.float
+    """from looking at the cluster to the plan"""
+    longest_s: _builtins.float
+    longest_policy_s: _builtins.float
+    """of a plan, the policy and what weighs it: in a thread, beside the calls that are served"""
+    longest_change_s: _builtins.float
+    """from a plan until all that it changes is in force: sizes are fixed in a thread, one data set at a time"""
+    def __init__(
+        self,
+        *,
+        plans: _builtins.int = ...,
+        last_s: _builtins.float = ...,
+        longest_s: _builtins.float = ...,
+        longest_policy_s: _builtins.float = ...,
+        longest_change_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_s", b"last_s", "longest_change_s", b"longest_change_s", "longest_policy_s", b"longest_policy_s", "longest_s", b"longest_s", "plans", b"plans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanTimes: _TypeAlias = PlanTimes  # noqa: Y015
 
 @_typing.final
 class OrdersRequest(_message.Message):
