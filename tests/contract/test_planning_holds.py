@@ -26,6 +26,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.planning.explaining import MOST_JOBS
 from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
@@ -356,6 +357,20 @@ async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
         await plans(coordinator)
         assert (await asks("same")).name == f"same ({own.digest_id.hex()[:12]})"
         assert (await asks("me/job")).kind == "job"
+
+
+@on_loop
+async def test_of_a_data_set_with_very_many_jobs_some_are_told_one_by_one(tmp_path: Path) -> None:
+    """With their names of 500 bytes ten thousand were more than a message may be."""
+    async with coordinating(tmp_path, a=4 * FIRST_BYTES) as coordinator:
+        for number in range(MOST_JOBS + 7):
+            await reads(coordinator, f"{number:03} {'x' * 400}", FIRST)
+        planning = await plans(coordinator)
+        told = await planning.explain(FIRST.name)
+        assert len(told.probes) == MOST_JOBS and told.more_jobs == 7
+        last = f"{MOST_JOBS + 6} {'x' * 400}"
+        assert last not in told.probes
+        assert (await planning.explain(last)).probes.keys() == {last}
 
 
 @on_loop

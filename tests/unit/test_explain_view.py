@@ -49,6 +49,11 @@ def test_what_is_not_known_is_not_promised() -> None:
     assert explain._cells(share)[2] == "2.0 MB/s", "a coordinator of before"
 
 
+def test_who_is_left_out_is_counted() -> None:
+    assert "and 7 jobs more: tfquiver explain JOB" in shown(None, more_jobs=7)
+    assert "more" not in shown(None, more_jobs=0)
+
+
 def test_how_much_is_cached() -> None:
     here = {"resident_bytes": 10**9, "size_bytes": 2 * 10**9, "chunks": 40, "resident_chunks": 19, "age_s": 0.0}
     assert "cached now: 50% of the data set (1.0 GB of 2.0 GB), 19 of 40 chunks whole" in shown(None, resident=here)

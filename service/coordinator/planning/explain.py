@@ -48,6 +48,7 @@ class Explanation:
     history: tuple[dict[str, Any], ...]  # what was decided and refused, oldest first
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by job: what was measured, or why not yet
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # of jobs whose training processes say something
+    more_jobs: int = 0  # that read it, of which nothing is told here
     resident: dict[str, Any] | None = None  # of the data set, by ResidentShare; None: not known
     finished: dict[str, Any] | None = None  # nobody reads it any more: since when, and what it had read
 

@@ -10,16 +10,13 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import numpy as np
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.service.coordinator.budgets.budgets import Budgets
@@ -28,20 +25,18 @@ from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
-from tfquiver.service.coordinator.planning.explain import Explanation, explain
-from tfquiver.service.coordinator.planning.finished import FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.explain import Explanation
+from tfquiver.service.coordinator.planning.explaining import Explaining
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, Plan
 from tfquiver.service.coordinator.probing.probes import Held, Probes
-from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
 _AT_A_TIME = 256  # sessions: of all that there may be it takes a tenth of a second, and others want to be served
-_MOST_NAMED = 20  # in a message
 
 
 class Replanning:
@@ -65,8 +60,9 @@ class Replanning:
         self.planner, self.chosen, self._journal = planner, ChosenPolicy(planner.policy_name), journal
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
-        self._store, self.times, self._finished = store, PlanTimes(), FinishedJobs(clock)
+        self._store, self.times = store, PlanTimes()
         self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
+        self._explaining = Explaining(clock, self._unix_s, sessions, caching, probes, views, planner)
         self._planned_for: object = None
         self._due = 0.0
         self._planning = asyncio.Lock()
@@ -108,7 +104,7 @@ class Replanning:
 
     async def measure(self) -> None:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
-        self._note()
+        self._explaining.note()
         if not getattr(self.planner.policy, "probing", True):
             self._probes.tick({}, ())
             return
@@ -150,85 +146,13 @@ class Replanning:
         may_read: Callable[[bytes], bool] = lambda _: True,
         owns: Callable[[str], bool] = lambda _: True,
     ) -> Explanation:
-        """Of a data set or a job, by the names that plans have. Raises NotFoundError, InvalidArgumentError.
-
-        Args:
-          may_read: whether the caller may know of that data set; `owns`: of that job. Others are not there for them.
-        """
-        self._note()  # who has just begun is there, too
+        """As Explaining.explain."""
+        self._explaining.note()  # who has just begun is there, too
         async with self._planning:
             view, now = await self._views.view(), self._clock.now() + self._unix_s
-            names, reads_again = self._views.names, self._views.reading
-            for key in reads_again:
-                self._finished.forget(key)
-            datasets = [one for key, one in names.datasets.items() if may_read(key)]
-            jobs = [one for (job, _), one in names.jobs.items() if owns(job)]
-            full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
-                one for one in jobs if one == name
-            ]
-            if len(full) > 1:
-                raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
-            if not full:
-                return self._explain_finished(name, owns, [*jobs, *datasets])
-            told = await asyncio.to_thread(explain, self.planner, view, full[0], now)
-        theirs = {*datasets, *jobs}
-        digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
-        digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
-        shown = {
-            one: reads
-            for reads, one in names.jobs.items()
-            if one in theirs and told.name in (one, names.datasets[reads[1]])
-        }
-        return replace(
-            told,
-            reasons={key: why for key, why in told.reasons.items() if key in theirs},
-            probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
-            resident=self._resident(digest_of[told.name]),
-            steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
-        )
+            return await self._explaining.explain(name, view, now, may_read, owns)
 
     # Inside.
-
-    def _resident(self, digest_id: bytes) -> dict[str, Any] | None:
-        share = self._caching.share(digest_id)
-        return asdict(share) if share else None
-
-    def _explain_finished(self, name: str, owns: Callable[[str], bool], live: Sequence[str]) -> Explanation:
-        """Raises NotFoundError naming what there is: `live`, and who has finished."""
-        if job := self._finished.find(name, owns):
-            history = tuple(decision.to_record() for decision in self.planner.history.of(job.dataset, job.name))
-            return self._finished.explain(job, self.planner.policy_name, history)
-        known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
-        some = ", ".join(shortened(one) for one in known[:_MOST_NAMED])
-        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-        there = f"known are {some}{more}" if some else "nobody reads"
-        raise errors.NotFoundError(
-            f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
-            f"name is read or pinned: nothing is decided about it; {there}"
-        )
-
-    def _note(self) -> None:
-        """Those that read no more are remembered; when a sweep ends these are many, and sessions are more."""
-        if not (gone := self._views.note()):
-            return
-        newest = dict[tuple[str, bytes], Session]()
-        for session in self._sessions:
-            key = session.reads
-            if key in gone and (key not in newest or session.number > newest[key].number):
-                newest[key] = session
-        for key, seen_at in gone.items():
-            self._remember(key, seen_at, newest.get(key))
-
-    def _remember(self, key: tuple[str, bytes], seen_at: float, newest: Session | None) -> None:
-        job, digest_id = key
-        names, (totals, measured) = self._views.names, self._probes.last(*key)
-        setting = self._caching.placement.setting(digest_id)
-        dataset = names.datasets.get(digest_id) or self._views.names_of([digest_id]).datasets[digest_id]
-        size_bytes = self._views.size_bytes(digest_id) or setting.allocation_bytes
-        self._finished.remember(key, FinishedJob(
-            names.jobs.get(key, job), job, dataset, seen_at, allocation_of(setting, size_bytes), totals, measured,
-            *((newest.epoch, newest.acked_shards, newest.shards, newest.complete) if newest else ()),
-        ))  # fmt: skip
 
     async def _again(self, step: Callable[[], Awaitable[None]]) -> None:
         while True:

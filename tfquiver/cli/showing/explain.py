@@ -77,6 +77,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {_probe(plain(job), probe)}", highlight=False)
     for job, steps in told.get("steps", {}).items():
         console.print(f"  {_steps(plain(job), steps)}", highlight=False)
+    if more_jobs := told.get("more_jobs"):
+        console.print(f"  and {_number(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
     finished = bool(told.get("finished"))
     shares.add_row("at last" if finished else "now", *_cells(told["gets"]))

@@ -1,0 +1,136 @@
+"""What is told of a data set or a job: of who reads now with what was measured, of who has finished with what was known
+at last.
+
+On the coordinator's event loop; the plans that are tried ("with twice the cache") are made in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
+from tfquiver.service.coordinator.planning.explain import Explanation, explain
+from tfquiver.service.coordinator.planning.finished import FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.interface import ClusterView
+from tfquiver.service.coordinator.probing.probes import Probes
+from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+_MOST_NAMED = 20  # in a message
+MOST_JOBS = 100  # of a data set that are told of one by one: of ten thousand the reply would be more than a message
+
+
+class Explaining:
+    def __init__(
+        self,
+        clock: Clock,
+        unix_s: float,
+        sessions: Sessions,
+        caching: Caching,
+        probes: Probes,
+        views: ClusterViews,
+        planner: Planner,
+    ) -> None:
+        """`unix_s`: what is to be added to the clock for a date."""
+        self._unix_s, self._sessions, self._caching = unix_s, sessions, caching
+        self._probes, self._views, self._planner = probes, views, planner
+        self._finished = FinishedJobs(clock)
+
+    def note(self) -> None:
+        """Those that read no more are remembered; when a sweep ends these are many, and sessions are more."""
+        if not (gone := self._views.note()):
+            return
+        newest = dict[tuple[str, bytes], Session]()
+        for session in self._sessions:
+            key = session.reads
+            if key in gone and (key not in newest or session.number > newest[key].number):
+                newest[key] = session
+        for key, seen_at in gone.items():
+            self._remember(key, seen_at, newest.get(key))
+
+    async def explain(
+        self,
+        name: str,
+        view: ClusterView,
+        now: float,
+        may_read: Callable[[bytes], bool],
+        owns: Callable[[str], bool],
+    ) -> Explanation:
+        """Of a data set or a job, by the names that plans have; no plan may be made meanwhile.
+
+        Args:
+          view: what a policy would be shown now.
+          may_read: whether the caller may know of that data set; `owns`: of that job. Others are not there for them.
+
+        Raises NotFoundError, InvalidArgumentError.
+        """
+        names = self._views.names
+        for key in self._views.reading:
+            self._finished.forget(key)
+        datasets = [one for key, one in names.datasets.items() if may_read(key)]
+        jobs = [one for (job, _), one in names.jobs.items() if owns(job)]
+        full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
+            one for one in jobs if one == name
+        ]
+        if len(full) > 1:
+            raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+        if not full:
+            return self._explain_finished(name, owns, [*jobs, *datasets])
+        told = await asyncio.to_thread(explain, self._planner, view, full[0], now)
+        theirs = {*datasets, *jobs}
+        digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
+        digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
+        of_it = {
+            one: reads
+            for reads, one in names.jobs.items()
+            if one in theirs and told.name in (one, names.datasets[reads[1]])
+        }
+        shown = {one: of_it[one] for one in sorted(of_it)[:MOST_JOBS]}
+        untold = of_it.keys() - shown.keys()
+        return replace(
+            told,
+            reasons={key: why for key, why in told.reasons.items() if key in theirs and key not in untold},
+            probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
+            resident=self._resident(digest_of[told.name]),
+            steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
+            more_jobs=len(untold),
+        )
+
+    # Inside.
+
+    def _resident(self, digest_id: bytes) -> dict[str, Any] | None:
+        share = self._caching.share(digest_id)
+        return asdict(share) if share else None
+
+    def _explain_finished(self, name: str, owns: Callable[[str], bool], live: Sequence[str]) -> Explanation:
+        """Raises NotFoundError naming what there is: `live`, and who has finished."""
+        if job := self._finished.find(name, owns):
+            history = tuple(decision.to_record() for decision in self._planner.history.of(job.dataset, job.name))
+            return self._finished.explain(job, self._planner.policy_name, history)
+        known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
+        some = ", ".join(shortened(one) for one in known[:_MOST_NAMED])
+        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+        there = f"known are {some}{more}" if some else "nobody reads"
+        raise errors.NotFoundError(
+            f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
+            f"name is read or pinned: nothing is decided about it; {there}"
+        )
+
+    def _remember(self, key: tuple[str, bytes], seen_at: float, newest: Session | None) -> None:
+        job, digest_id = key
+        names, (totals, measured) = self._views.names, self._probes.last(*key)
+        setting = self._caching.placement.setting(digest_id)
+        dataset = names.datasets.get(digest_id) or self._views.names_of([digest_id]).datasets[digest_id]
+        size_bytes = self._views.size_bytes(digest_id) or setting.allocation_bytes
+        self._finished.remember(key, FinishedJob(
+            names.jobs.get(key, job), job, dataset, seen_at, allocation_of(setting, size_bytes), totals, measured,
+            *((newest.epoch, newest.acked_shards, newest.shards, newest.complete) if newest else ()),
+        ))  # fmt: skip
