@@ -76,6 +76,22 @@ def test_many_small_ones_that_make_more_of_each_byte_come_before_the_largest_gai
     assert choose(large | small, 100).chosen == {"large": 0, **dict.fromkeys(small, 1)}
 
 
+def test_several_small_ones_make_way_for_one_that_gains_more() -> None:
+    small = {f"small{at}": [Option("none", 0, 0.0), Option("whole", 1, gain)] for at, gain in enumerate((1.0, 0.25))}
+    choice = choose(small | {"large": [Option("none", 0, 0.0), Option("whole", 3, 3.0)]}, 3)
+    assert choice.chosen == {"small0": 0, "small1": 0, "large": 1}
+    assert choice.refused == dict.fromkeys(small, "whole: large makes more of that room")
+
+
+def test_who_takes_the_lesser_of_two_is_told_what_the_better_one_lacked() -> None:
+    first = [Option("none", 0, 0.0), Option("cooperative", 1, 0.0), Option("whole", 2, 2.0)]
+    second = [Option("none", 0, 0.0), Option("cooperative", 1, 1e-267), Option("whole", 2, 1.0)]
+    third = [Option("none", 0, 0.0), Option("cooperative", 1, 0.0), Option("whole", 4, 2.0)]
+    choice = choose({"first": first, "second": second, "third": third}, 7)
+    assert choice.chosen == {"first": 2, "second": 1, "third": 2}
+    assert choice.refused == {"second": "whole: takes 1 B more, 0 B were left"}
+
+
 @given(st.lists(options(), max_size=4), st.integers(0, 200))
 def test_nothing_that_fits_is_left_out(given_options: list[list[Option]], budget: int) -> None:
     named = {str(at): there for at, there in enumerate(given_options)}

@@ -42,7 +42,7 @@ class _Step:
 
 def choose(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> Choice:
     """Steps from option to option by gain to cost, each charged its increment only; then one exchange for each that
-    found no room: another data set steps down where that loses less than the step gains.
+    found no room: others step down where that loses less than the step gains. Half of the most is gained at least.
 
     Args:
       options: the first of each costs and gains nothing; costs and gains rise. Of equal steps the first named wins.
@@ -50,40 +50,73 @@ def choose(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> Choice
     choice = Choice(dict.fromkeys(options, 0), budget_bytes)
     steps = _all_steps(options)
     _take(options, choice, steps)
+    downs = _downs(options, choice)
     for step in steps:
-        _exchange(options, choice, step)
-    _take(options, choice, steps)
+        if _exchange(options, choice, step, downs):
+            downs = _downs(options, choice)
+    while _take(options, choice, steps):
+        pass  # who has taken a lesser step is told why not a better one, too
     return choice
 
 
-def _take(options: Mapping[str, Sequence[Option]], choice: Choice, steps: Sequence[_Step]) -> None:
+def _take(options: Mapping[str, Sequence[Option]], choice: Choice, steps: Sequence[_Step]) -> bool:
+    """Whether any was taken."""
+    taken = False
     for step in steps:
         if choice.chosen[step.dataset] != step.start:
             continue
         if step.cost_bytes <= choice.left_bytes:
             _apply(choice, step)
+            taken = True
         else:
-            choice.refused[step.dataset] = _short(options, choice, step)
+            choice.refused.setdefault(step.dataset, _short(options, choice, step))
+    return taken
 
 
-def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step) -> None:
+def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step, downs: Sequence[_Step]) -> bool:
+    """Whether it was made. `downs`: all steps that can be taken back, those that lose least of each byte first."""
     if choice.chosen[step.dataset] != step.start or step.cost_bytes <= choice.left_bytes:
-        return
+        return False
     short_bytes = step.cost_bytes - choice.left_bytes
-    downs = [
-        _between(name, options[name], lower, at)
-        for name, at in choice.chosen.items()
-        if name != step.dataset
-        for lower in range(at)
-        if options[name][at].cost_bytes - options[name][lower].cost_bytes >= short_bytes
-    ]
-    down = min(downs, key=lambda other: other.gain, default=None)
-    if down is None or down.gain >= step.gain:
-        return
-    choice.chosen[down.dataset] = down.start
-    choice.left_bytes += down.cost_bytes
-    choice.refused[down.dataset] = f"{options[down.dataset][down.end].name}: {step.dataset} makes more of that room"
+    others = [down for down in downs if down.dataset != step.dataset]
+    ways = [[down] for down in others if down.cost_bytes >= short_bytes]
+    ways = [min(ways, key=_lost), _several(others, short_bytes)] if ways else [_several(others, short_bytes)]
+    way = min((way for way in ways if way), key=_lost, default=None)
+    if way is None or _lost(way) >= step.gain:
+        return False
+    for down in way:
+        choice.chosen[down.dataset] = down.start
+        choice.left_bytes += down.cost_bytes
+        choice.refused[down.dataset] = f"{options[down.dataset][down.end].name}: {step.dataset} makes more of that room"
     _apply(choice, step)
+    return True
+
+
+def _several(downs: Sequence[_Step], short_bytes: int) -> list[_Step]:
+    """One of each data set, and no more than are needed; empty: all of them are too little."""
+    taken, freed_bytes = dict[str, _Step](), 0
+    for down in downs:
+        if down.dataset not in taken:
+            taken[down.dataset] = down
+            freed_bytes += down.cost_bytes
+            if freed_bytes >= short_bytes:
+                break
+    else:
+        return []
+    for down in sorted(taken.values(), key=lambda one: -one.gain):
+        if freed_bytes - down.cost_bytes >= short_bytes:
+            freed_bytes -= down.cost_bytes
+            del taken[down.dataset]
+    return list(taken.values())
+
+
+def _lost(way: Sequence[_Step]) -> float:
+    return sum(down.gain for down in way)
+
+
+def _downs(options: Mapping[str, Sequence[Option]], choice: Choice) -> list[_Step]:
+    downs = (_between(name, options[name], lower, at) for name, at in choice.chosen.items() for lower in range(at))
+    return sorted(downs, key=lambda down: down.density)
 
 
 def _apply(choice: Choice, step: _Step) -> None:
