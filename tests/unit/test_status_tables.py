@@ -31,7 +31,7 @@ def told(name: str) -> dict[str, Any]:
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
-        "dispatchers": [],
+        "dispatchers": [], "lost_nodes": [],
         "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]), "remote_io": [remote_io],
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}

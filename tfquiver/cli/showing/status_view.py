@@ -13,7 +13,7 @@ from rich.text import Text
 from tfquiver import plain_text
 from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import workers_view
+from tfquiver.cli.showing import nodes_view, workers_view
 from tfquiver.cli.words import count, job, short, size
 
 _NODES_LEGEND = (
@@ -65,7 +65,7 @@ def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def problems(status: Mapping[str, Any]) -> list[str]:
     """What a person should look at, a sentence each, the worst first."""
-    found = [node["error"] for node in status["nodes"] if "error" in node]
+    found = [*nodes_view.problems(status["nodes"], status["lost_nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
     if not quota:
