@@ -22,8 +22,8 @@ _ABOUT = """Says what a job or a data set gets, what it would get with more cach
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
 _LEGEND = (
     "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
-    "kept. hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only been seen to "
-    "wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
+    "kept (status: full). hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only "
+    "been seen to wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
 )
 _LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
 _LAST = 10  # decisions
