@@ -11,9 +11,9 @@ from tfquiver.wire import addresses
 
 def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up."""
-    of_several_machines = any(_is_elsewhere(node) for node in nodes)
+    of_several_machines = any(_leads_elsewhere(node) for node in nodes)
     for node in nodes:
-        if of_several_machines and not _is_elsewhere(node):
+        if of_several_machines and not _leads_elsewhere(node):
             # Whether it answers depends on where this runs. Nobody but `status` and `clear` has to reach a gateway.
             if node["quota_bytes"]:
                 yield (
@@ -32,11 +32,5 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
         )
 
 
-def _is_elsewhere(node: Mapping[str, Any]) -> bool:
-    """Whether it has given its peers an address that leads away from their own machines."""
-    address = node.get("control_address", "")
-    try:
-        host, _ = addresses.split(address)
-    except ValueError:
-        return False
-    return not address.startswith("unix:") and not addresses.is_loopback(host)
+def _leads_elsewhere(node: Mapping[str, Any]) -> bool:
+    return addresses.leads_elsewhere(node.get("control_address", ""))
