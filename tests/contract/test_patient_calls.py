@@ -127,3 +127,13 @@ def test_what_would_take_a_look_up_is_not_tried(address: str) -> None:
 
 def test_a_path_that_cannot_be_one(tmp_path: Path) -> None:
     assert unreached.why(f"unix:{tmp_path}/{'x' * 300}", "otherwise") == "otherwise"
+
+
+def test_a_name_that_may_be_nobodys_is_told_with_it() -> None:
+    """`.invalid` is kept for that (RFC 2606); an address or this machine's name needs no such words."""
+    channel = grpc.insecure_channel("nobody.invalid:5040")
+    with (
+        channel,
+        pytest.raises(errors.UnavailableError, match=r"0\.3 s: .*, or no machine is called 'nobody\.invalid';"),
+    ):
+        reaching.await_ready(channel, "nobody.invalid:5040", 0.3, "the coordinator", print)

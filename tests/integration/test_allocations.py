@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -109,13 +110,34 @@ def test_limits_as_a_person_writes_them(tmp_path: Path, capsys: pytest.CaptureFi
         return code, out + err
 
     try:
-        assert tool("limit", "bert", "50MB") == (0, "job bert reads 50.0 MB/s from the object store\n")
+        nobody = (
+            "tfquiver: no job of that name reads now, or has lately: this is kept for one that comes; known are none\n"
+        )
+        limited = "job bert reads at most 50.0 MB/s from the object store\n"
+        assert tool("limit", "bert", "50MB") == (0, limited + nobody), "a name that is misspelt looks like this"
         assert tool("limit", "other", "1GiB")[0] == 0
         for wrong in ("fast", "0", "50MB/s"):
             code, said = tool("limit", "bert", wrong)
             assert code == 1 and said.startswith("tfquiver: RATE: ") and said.count("\n") == 1
         assert "bert" in (shown := tool("status")[1]) and "50.0 MB/s" in shown and "a person" in shown
-        assert tool("limit", "bert", "none") == (0, "job bert reads as much as it can from the object store\n")
+        assert tool("limit", "bert", "none") == (
+            0,
+            "job bert reads as much as it can from the object store\n" + nobody,
+        )
         assert "bert" not in tool("status")[1]
+        asyncio.run(begin(coordinator.address, {"bert": "k", "job-0123456789ab": "0123456789ab" + "0" * 20 + "-train"}))
+        assert tool("limit", "bert", "50MB") == (0, limited), "it reads"
+        assert tool("limit", "brt", "50MB")[1].endswith("; known are 'bert', 'train-0123'\n")
+        assert tool("limit", "train-0123", "20MB")[1].count("\n") == 1, "as status shows one without a name"
+        assert "job-0123456789ab" in tool("status")[1], "and as its rate is kept"
     finally:
         assert coordinator.stop() == 0
+
+
+async def begin(address: str, jobs: dict[str, str]) -> None:
+    """An epoch of each job; `jobs`: name -> session key."""
+    async with CoordinatorClient.connected(address) as client:
+        await client.upload([DIGEST.to_bytes()])
+        for job, key in jobs.items():
+            ticket = pb.TicketRequest(session_key=key, provider_id="p:1", digest_id=DIGEST.digest_id, job=job)
+            await client.call("Ticket", ticket)

@@ -104,8 +104,8 @@ def test_tables_fit_a_terminal(cluster: Cluster, tool: Tool, monkeypatch: pytest
     ("arguments", "message"),
     [
         (["train", "cooperative:20KB", "--chunks=10"], "20000 bytes have no room for two chunks of "),
-        (["train", "cooperative:100MB"], f"100000000 of the live nodes' {QUOTA_BYTES} bytes"),
-        (["train", "lru:1TB"], f"of the live nodes' {QUOTA_BYTES} bytes"),
+        (["train", "cooperative:100MB"], "100000000 bytes are more than the "),
+        (["train", "lru:1TB"], f" that are left: the live nodes' quotas are {QUOTA_BYTES}, of which "),
         (["train", "cooperativ"], "'cooperativ' is not a cache setting: write cooperative[:BYTES] | full"),
         (["train", "lru:"], "'lru:' is not a cache setting"),
         (["train", "none:5"], "'none:5' is not a cache setting"),

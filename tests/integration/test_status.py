@@ -11,9 +11,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
-from tfquiver.cli import calls
+from tfquiver.cli import calls, words
 from tfquiver.cli.main import main
 from tfquiver.cli.showing import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
@@ -51,6 +51,22 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
         ):
             assert main(arguments) == 0
             assert "set[/x]\\x1b[31m" in capsys.readouterr().out
+
+
+def test_a_node_that_was_killed_is_a_problem_until_it_is_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        assert cluster.node is not None
+
+        def lost() -> list[str]:
+            return [line for line in status.collect(cluster.coordinator.address)["problems"] if " is lost: " in line]
+
+        assert lost() == []
+        cluster.node.kill()
+        wait_until(lambda: bool(lost()), "it is given up, and said to be lost")
+        (line,) = lost()
+        assert line.startswith(f"node {words.short(cluster.node.ready['node_id'])} at localhost:{cluster.node.port} ")
+        cluster.node.restart()
+        wait_until(lambda: not lost(), "it is back")
 
 
 def test_an_older_coordinator_is_not_asked_in_vain() -> None:

@@ -83,7 +83,9 @@ def test_the_data_port_is_for_nodes(cluster: Trusted, who: str, complaint: str) 
 
 
 def test_a_node_with_a_jobs_token_does_not_start(cluster: Trusted) -> None:
-    with pytest.raises(RuntimeError, match="Heartbeat is not for job blue: it takes admin or node token"):
+    with pytest.raises(
+        RuntimeError, match="Heartbeat is not for job blue, whose token this is: it takes an admin's or a node's token"
+    ):
         cluster.start_node("rogue", "blue")
 
 

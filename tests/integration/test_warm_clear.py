@@ -97,7 +97,7 @@ def test_a_node_that_is_read_through_is_not_stopped_by_accident(
     iterator = tfquiver.dataset(f"{data}/part-*", cache_dir=cache_dir).as_numpy_iterator()
     next(iterator)
     assert main(["stop", str(cache_dir)]) == 1
-    assert "1 readers are in an epoch" in capsys.readouterr().err
+    assert "1 reader is in an epoch" in capsys.readouterr().err
     assert main(["stop", "--force", str(cache_dir)]) == 0
     assert len([*iterator]) >= TOTAL - TOTAL // 2, "it was started again for its reader"
 

@@ -55,3 +55,15 @@ def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.Monk
     assert addresses.to_bind("localhost") == ["127.0.0.1"]
     del named[1]
     assert addresses.to_bind("localhost") == ["192.0.2.1"]
+
+
+@pytest.mark.parametrize(
+    ("address", "elsewhere"),
+    [
+        ("10.0.0.3:1", True), ("head:1", True), ("[2001:db8::1]:1", True), ("localhost:1", False), ("[::1]:1", False),
+        ("127.0.0.2:1", False), ("unix:/run/c", False), ("unix:/run/c:1", False), ("", False), ("x", False),
+        ("x:port", False),
+    ],
+)  # fmt: skip
+def test_which_addresses_may_lead_to_another_machine(address: str, elsewhere: bool) -> None:
+    assert addresses.leads_elsewhere(address) is elsewhere

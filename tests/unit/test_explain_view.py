@@ -72,3 +72,8 @@ def test_a_job_that_has_finished_has_last_numbers() -> None:
 def test_and_why_there_is_none() -> None:
     assert "a: not probed yet: it has read nothing yet" in shown({"a": {"waits_for": "it has read nothing yet"}})
     assert "probed" not in shown(None), "a coordinator of before"
+
+
+def test_a_rate_that_a_person_set_is_a_decision_like_others() -> None:
+    decision = {"at_s": 0.0, "kind": "job", "name": "a", "was": None, "becomes": 2e6, "rule": "pinned", "refused": ""}
+    assert "  a: no limit -> 2.0 MB/s (pinned)\n" in shown(None, history=[decision])

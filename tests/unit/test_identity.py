@@ -49,7 +49,8 @@ def test_a_job_token_is_no_node() -> None:
     )
     for name in acts:
         with pytest.raises(
-            errors.PermissionError_, match=rf"{name} is not for job sweep: it takes admin or node token"
+            errors.PermissionError_,
+            match=rf"{name} is not for job sweep, whose token this is: it takes an admin's or a node's token",
         ):
             identity.check_call(JOB, f"/tfquiver.v1.Coordinator/{name}")
     with pytest.raises(errors.PermissionError_, match="data port"):

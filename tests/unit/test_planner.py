@@ -247,6 +247,15 @@ def test_pins_hold_at_once_and_go_at_once() -> None:
     check_plan(planner.plan, TWO)
 
 
+def test_a_rate_that_a_person_sets_is_told_as_theirs() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    limited = replace(TWO, jobs=(replace(TWO.jobs[0], remote_pin_bytes_per_s=2e6), *TWO.jobs[1:]))
+    (rate,) = [one for one in planner.replan(limited, 10.0).decisions if one.kind == "job"]
+    assert (rate.name, rate.was, rate.becomes, rate.rule) == (TWO.jobs[0].name, None, 2e6, "pinned")
+    assert "tfquiver limit" in rate.measurement
+
+
 def test_when_nodes_go_all_have_less_though_the_policy_fails() -> None:
     planner = Planner()
     planner.replan(replace(TWO, cache_bytes=200 * GB), 0.0)

@@ -93,7 +93,7 @@ def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
     job = SimJob("a", expected_bytes=0)
     run = Run(job).until(30)
     assert not run.missed
-    assert "missing may cost" in run.schedule.waits_for("a", "data")
+    assert "past the cache by now" in run.schedule.waits_for("a", "data")
     run.until(500)
     assert run.missed
     assert job.extra <= 0.02 * job.delivered

@@ -68,7 +68,7 @@ def test_a_probe_begins_only_once_a_window_of_reports_can_be_paid_for() -> None:
     world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
     world.run(200.0)
     assert not world.begun, "200 s of 4 MB/s allow 16 MB; 64 MB may have come from the cache in eight reports"
-    assert "missing may cost" in world.probes.told(*KEY, 0.0)["waits_for"]
+    assert "past the cache by now" in world.probes.told(*KEY, 0.0)["waits_for"]
     world.run(1000.0)
     told = world.probes.told(*KEY, 0.0)
     assert len(world.begun) == 1, "and then it comes to something at once"
@@ -137,7 +137,7 @@ def test_a_mini_batch_is_what_the_job_says() -> None:
             assert world.steps.take("job", "p", reading)
         world.run(REPORT_S)
         told = str(world.probes.told(*KEY, 0.0)["waits_for"])
-        return float(told.rpartition(" would cost ")[2].removesuffix(" MB").replace(",", "")) * MB
+        return float(told.rpartition(" would need ")[2].removesuffix(" MB").replace(",", "")) * MB
 
     assert would_cost(512) - would_cost(256) == pytest.approx(100 * 256 * 1000, rel=0.01)
     assert would_cost(256 * 1000) == would_cost(128 * 1000) == pytest.approx(60 * MB, rel=0.01), "in a minute"

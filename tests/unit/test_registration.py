@@ -20,6 +20,13 @@ def test_first_uses_are_spread_over_the_nodes_and_askers_of_one_listing_meet() -
     assert scanning_node(keys[0], [GATEWAY]) == ""
 
 
+def test_a_node_that_is_localhost_to_others_does_not_scan_for_them() -> None:
+    near = types_pb2.NodeInfo(node_id="near", control_address="localhost:1", quota_bytes=1)
+    keys = [hashlib.sha256(bytes([at])).digest() for at in range(50)]
+    assert {scanning_node(key, [near, *NODES[:2]]) for key in keys} == {"host0:1", "host1:1"}
+    assert scanning_node(keys[0], [near]) == "localhost:1", "on one machine all are"
+
+
 def test_a_scan_of_hours_is_not_given_up_for_a_failure_at_its_end() -> None:
     patience = ScanPatience(30.0, 0.0)
     for at_s in range(0, 10_000, 20):

@@ -38,14 +38,15 @@ def add_parser(subparsers: Any) -> None:
         (listing, _list), (show, _show), (set_cache, _set_cache), (share, _share), (delete, _delete)
     ):  # fmt: skip
         if command is not listing:
-            command.add_argument("name", help="its name, or the first digits of its digest id")
+            command.add_argument("name", metavar="NAME", help="its name, or the first digits of its digest id")
         calls.add_where(command, positional=command is listing)
         command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
         command.set_defaults(run=run)
     set_cache.add_argument(
         "setting",
+        metavar="SETTING",
         help=f"{cache_setting.SYNTAX} | auto (the policy decides); BYTES, for example 20GiB: on all nodes together; "
-        "none given: all the quotas",
+        "without them all the quotas",
     )
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
     share.add_argument("--everybody", action="store_true", help="with whoever has a token")
@@ -185,7 +186,7 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
         lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, about {share:.0%} of its size"
     if "chunks" in cache:
         each = decimal(told["size_bytes"] // cache["chunks"])
-        lines["chunks"] = f"{cache['chunks']} of {each}, from {cache['partitions']} partitions; {cache['rotation']}"
+        lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
     if told.get("owners"):
@@ -205,3 +206,7 @@ def _meaning(cache: dict[str, Any]) -> str:
         "lru": "lru: the least recently used goes first",
     }[cache["mode"]]
     return f"{meaning}; by policy {cache['decided_by']}" if "decided_by" in cache else meaning
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

@@ -51,7 +51,10 @@ class SetEndpoint(Protocol):
 def running_node(cache_dir: Path) -> NodeEndpoint:
     """The node that runs in `cache_dir`. Raises NotFoundError when there is none that answers."""
     if (endpoint := find(cache_dir)) is None:
-        raise errors.NotFoundError(f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}")
+        raise errors.NotFoundError(
+            f"no tfquiver-node answers in {cache_dir}; start one with --cache_dir={cache_dir}, and in a cluster with "
+            "its --coordinator"
+        )
     return endpoint
 
 

@@ -35,7 +35,7 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
     if (pid := holder(lock)) is not None:
         if not force and (count := readers()):
             raise errors.InUseError(
-                f"{directory}: {count} readers are in an epoch through `tfquiver up` (pid {pid}), and trainings behind "
+                f"{directory}: {_readers(count)} in an epoch through `tfquiver up` (pid {pid}), and trainings behind "
                 "its tf.data service would wait until it is started again; --force stops it anyway"
             )
         end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
@@ -49,7 +49,7 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
         )
     if not force and (count := readers()):
         raise errors.InUseError(
-            f"{directory}: {count} readers are in an epoch and would start the node again; --force stops it anyway"
+            f"{directory}: {_readers(count)} in an epoch and would start the node again; --force stops it anyway"
         )
     end(lock, pid, f"the node (pid {pid})", NODE_S)
     again = "" if _stays_stopped(lock) else "; a process that has a data set there has started another one"
@@ -132,3 +132,7 @@ def end(lock: Path, pid: int, what: str, within_s: float) -> None:
         if time.monotonic() > give_up_at:
             raise errors.DeadlineError(f"{what} has not ended {within_s:.0f} s after SIGTERM; kill -9 {pid} ends it")
         time.sleep(_POLL_S)
+
+
+def _readers(count: int) -> str:
+    return "1 reader is" if count == 1 else f"{count} readers are"

@@ -19,7 +19,7 @@ from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.wire import rpc
+from tfquiver.wire import addresses, rpc
 from tfquiver.wire.patient_calls import until_answered
 
 T = TypeVar("T")
@@ -278,9 +278,11 @@ def scanning_node(key: bytes, nodes: Iterable[types_pb2.NodeInfo]) -> str:
 
     Listings are spread over the nodes, and whoever asks for one comes to the same node and joins its scan.
     """
-    caching = {node.node_id: node.control_address for node in nodes if node.quota_bytes}
-    if not caching:
+    all_caching = {node.node_id: node.control_address for node in nodes if node.quota_bytes}
+    if not all_caching:
         return ""
+    # Where some can be reached from other machines, one that says `localhost` would be somebody else for each caller.
+    caching = {node_id: at for node_id, at in all_caching.items() if addresses.leads_elsewhere(at)} or all_caching
     ids = sorted(caching)
     row = np.frombuffer(key, np.uint8).reshape(1, 32)
     return caching[ids[int(rendezvous.owners(row, ids)[0])]]

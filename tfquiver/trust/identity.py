@@ -147,5 +147,6 @@ def wrong_token() -> errors.UnauthenticatedError:
 
 
 def _refusal(identity: Identity, what: str, roles: frozenset[Role]) -> str:
-    wanted = " or ".join(role for role in Role if role in roles) or "no"
-    return f"{what} is not for {identity}: it takes {wanted} token; see docs/trust.md"
+    its = [f"{'an' if role is Role.ADMIN else 'a'} {role}'s" for role in Role if role in roles]
+    wanted = " or ".join(its) or "no"
+    return f"{what} is not for {identity}, whose token this is: it takes {wanted} token; see docs/trust.md"

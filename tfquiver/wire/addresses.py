@@ -60,6 +60,15 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+def leads_elsewhere(address: str) -> bool:
+    """Whether it is host:port that may be another machine's: each machine that connects to others reaches itself."""
+    try:
+        host, _ = split(address)
+    except ValueError:
+        return False
+    return not address.startswith("unix:") and not is_loopback(host)
+
+
 def is_number(host: str) -> bool:
     """Whether it needs no look-up."""
     try:

@@ -45,7 +45,7 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
     began_s = time.monotonic()
     reminders = Reminders(began_s)
     ready = grpc.channel_ready_future(channel)
-    silent = "no server answers there"
+    silent = _silent(address)
     try:
         while (left_s := began_s + timeout_s - time.monotonic()) > 0:
             try:
@@ -61,3 +61,10 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
         ready.cancel()
     reason = unreached.why(address, silent)
     raise errors.UnavailableError(f"{what} does not answer within {timeout_s:g} s: {reason}; {unreached.CHECK}")
+
+
+def _silent(address: str) -> str:
+    """Of a name: whether a name server knows it is not asked, which may take its time."""
+    host = "" if address.startswith("unix:") else addresses.split(address)[0]
+    is_name = bool(host) and not addresses.is_number(host) and not addresses.is_loopback(host)
+    return "no server answers there" + (f", or no machine is called {host!r}" if is_name else "")

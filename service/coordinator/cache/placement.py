@@ -105,8 +105,8 @@ class Placement:
                 )
         if fixed.allocation_bytes > free_bytes:
             raise errors.ResourceExhaustedError(
-                f"setting.allocation_bytes: {fixed.allocation_bytes} of the live nodes' {there_bytes} bytes, of which "
-                f"other data sets have {taken_bytes}"
+                f"setting.allocation_bytes: {fixed.allocation_bytes} bytes are more than the {free_bytes} that are "
+                f"left: the live nodes' quotas are {there_bytes}, of which other data sets have {taken_bytes}"
             )
 
 

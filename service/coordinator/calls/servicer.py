@@ -84,7 +84,8 @@ class CoordinatorServicer(
 
     @handled
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
-        return pb2.ListNodesReply(nodes=self._coordinator.membership.live())
+        membership = self._coordinator.membership
+        return pb2.ListNodesReply(nodes=membership.live(), lost=membership.lost.told())
 
     @handled
     async def ListDispatchers(self, request: pb2.ListDispatchersRequest, context: Any) -> pb2.ListDispatchersReply:

@@ -85,9 +85,8 @@ class Catalogue:
                 return left
             reading = sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
             if reading and not force:
-                raise errors.InUseError(
-                    f"digest_id: {reading} readers read data set {digest_id.hex()}: --force ends them"
-                )
+                many = "1 reader reads" if reading == 1 else f"{reading} readers read"
+                raise errors.InUseError(f"digest_id: {many} data set {digest_id.hex()[:12]}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):
                 self._waiting.wake(session_id)
             self._log.append(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.service.coordinator.nodes.lost_nodes import LostNodes
 
 MAX_NODES = 10_000
 _FEW_NODES = 100
@@ -56,6 +57,7 @@ class Membership:
         """`first_version`: so that versions of this process are never taken for those of the one before."""
         self._clock, self._timeout_s = clock, timeout_s
         self._nodes: dict[str, _Node] = {}
+        self.lost = LostNodes(clock)
         self._storing: tuple[str, ...] = ()
         self._room_changed, self._refreshed_at = False, clock.now()
         self.version = first_version  # another one whenever what nodes must know of one another is
@@ -85,6 +87,7 @@ class Membership:
             if len(self._nodes) >= MAX_NODES:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
             self._nodes[info.node_id] = _Node(info, incarnation, now)
+            self.lost.back(info)
             self._refresh()
             return Sighting.JOINED
         before = node.info
@@ -147,7 +150,8 @@ class Membership:
         silent = (node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old)
         lost = list(itertools.islice(silent, most))
         for node_id in lost:
-            del self._nodes[node_id]
+            node = self._nodes.pop(node_id)
+            self.lost.add(node.info, node.last_seen)
         if lost:
             self._refresh()
         return lost

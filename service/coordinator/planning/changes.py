@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import pinned, remote_pins
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
 _NOTABLE = 2.0
 
 
 def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
-    pins = {dataset.name for dataset in view.datasets if dataset.pin is not None}
+    pins, rates = pinned(view), remote_pins(view)
     unread = dict.fromkeys(old.allocations.keys() - {dataset.name for dataset in view.datasets}, "nobody reads it")
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
@@ -23,7 +24,7 @@ def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> I
     for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
         had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
         if had != gets and (had is None or gets is None or max(had, gets) > _NOTABLE * min(had, gets)):
-            yield Decision(now, "job", name, had, gets, new.reasons.get(name, ""), rule)
+            yield Decision(now, "job", name, had, gets, new.reasons.get(name, ""), "pinned" if name in rates else rule)
 
 
 def kept(allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:

@@ -155,7 +155,9 @@ def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
         mean = "" if demand.rated else "; taken as the mean of all jobs"
         return f"benefit: {what}: how much faster {jobs} would read from a cache is not known yet{mean}"
     most = "" if demand.measured == demand.jobs else "at most "
+    all_of_it = got.cache_bytes >= dataset.size_bytes  # then more of it would be of no use
     return (
         f"benefit: {what}, spares {most}{of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
-        f"{most}{of_rate(demand.all_together)} faster from a cache; a GB more: {most}{per_gb}"
+        f"{most}{of_rate(demand.all_together)} faster from a cache"
+        + ("" if all_of_it else f"; a GB more would spare {most}{per_gb}")
     )

@@ -38,4 +38,7 @@ def two_chunks_bytes(dataset: DatasetView) -> int:
 
 def pin_reasons(view: ClusterView) -> dict[str, str]:
     people = dict.fromkeys(pinned(view), "pinned: set by a person")
-    return people | dict.fromkeys(remote_pins(view), "pinned: set with `tfquiver limit`, or by an outside scheduler")
+    return people | dict.fromkeys(
+        remote_pins(view),
+        "what it may read from the store is pinned: set with `tfquiver limit`, or by an outside scheduler",
+    )

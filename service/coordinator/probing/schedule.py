@@ -170,7 +170,7 @@ class ProbeSchedule:
         allowed_bytes -= one.extra_store_bytes
         if need_bytes > allowed_bytes:
             allowed, need = (f"{size_bytes / 1e6:,.1f} MB" for size_bytes in (allowed_bytes, need_bytes))
-            return 0, f"missing may cost {allowed} by now, and would cost {need}"
+            return 0, f"it may read {allowed} past the cache by now, and would need {need}"
         return min(most_bytes, max(allowed_bytes, 0)), ""
 
     def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text, sizes
-from tfquiver.cli import calls
+from tfquiver.cli import calls, words
 from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.wire import pages
 
 _NONE = "none"
+_MOST_NAMES = 10
 _ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
 otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and
 get their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
@@ -31,11 +35,32 @@ def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
     with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        request = coordinator_pb2.AllocateRemoteIORequest(job=arguments.job, bytes_per_s=bytes_per_s)
-        calls.ask(stub.AllocateRemoteIO, request, calls.token(arguments), f"coordinator {address}")
-    rate = f"{decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
+        token, whom = calls.token(arguments), f"coordinator {address}"
+        known = _known(stub, token, whom)
+        meant = {job for job, shown in known.items() if shown == arguments.job}
+        name = meant.pop() if len(meant) == 1 and arguments.job not in known else arguments.job
+        request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
+        calls.ask(stub.AllocateRemoteIO, request, token, whom)
+    rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
     print(f"job {plain_text.plain(arguments.job)} reads {rate} from the object store")
+    if name not in known:
+        print(f"tfquiver: {plain_text.plain(_unknown(known.values()))}", file=sys.stderr)
     return 0
+
+
+def _known(stub: Any, token: str, whom: str) -> dict[str, str]:
+    """Jobs that read, or have lately: what the coordinator calls them -> what `tfquiver status` does."""
+    sessions = pages.sessions(
+        lambda page: calls.ask(stub.ListSessions, page, token, whom), coordinator_pb2.ListSessionsRequest()
+    )
+    return {info.job: words.job({"job": info.job, "session_key": info.session_key}) for info in sessions}
+
+
+def _unknown(known: Iterable[str]) -> str:
+    """A rate is kept for whatever name: a misspelt one would limit nobody, and nothing would say so."""
+    names = sorted(set(known))
+    some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+    return f"no job of that name reads now, or has lately: this is kept for one that comes; known are {some or 'none'}"
 
 
 def _bytes_per_s(text: str) -> int:

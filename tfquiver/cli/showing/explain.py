@@ -22,8 +22,8 @@ _ABOUT = """Says what a job or a data set gets, what it would get with more cach
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
 _LEGEND = (
     "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
-    "kept. hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only been seen to "
-    "wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
+    "kept (status: full). hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only "
+    "been seen to wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
 )
 _LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
 _LAST = 10  # decisions
@@ -143,13 +143,15 @@ def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
 def _decision(one: Mapping[str, Any]) -> str:
     when = datetime.fromtimestamp(one["at_s"]).strftime("%Y-%m-%d %H:%M:%S")
     why = "; ".join(part for part in (one["rule"], one["refused"]) if part)
-    return f"{when}  {cut(plain(one['name']), 40)}: {_value(one['was'])} -> {_value(one['becomes'])} ({plain(why)})"
+    nothing = "no limit" if one.get("kind") == "job" else "-"
+    was, becomes = (_value(one[key], nothing) for key in ("was", "becomes"))
+    return f"{when}  {cut(plain(one['name']), 40)}: {was} -> {becomes} ({plain(why)})"
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, nothing: str) -> str:
     if isinstance(value, dict):
         return _allocation(value)
-    return _rate(value) if isinstance(value, int | float) else plain(str(value or "-"))
+    return _rate(value) if isinstance(value, int | float) else plain(str(value or nothing))
 
 
 def _rate(bytes_per_s: float) -> str:

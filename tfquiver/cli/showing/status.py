@@ -66,7 +66,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
-        nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom).nodes
+        listed_nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom)
         asked = coordinator_pb2.ListDispatchersRequest()
         listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
         datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
@@ -74,7 +74,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom)
-    told = list(_nodes(nodes, token))
+    told = list(_nodes(listed_nodes.nodes, token))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     given = totals["hits"] + totals["peer_hits"] + totals["misses"]
@@ -82,6 +82,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     status = {
         "coordinator": address,
         "nodes": told,
+        "lost_nodes": [{**plain(one.node), "silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
         "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],

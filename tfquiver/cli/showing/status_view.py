@@ -13,18 +13,20 @@ from rich.text import Text
 from tfquiver import plain_text
 from tfquiver.cli import calls, words
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import workers_view
+from tfquiver.cli.showing import nodes_view, workers_view
 from tfquiver.cli.words import count, job, short, size
 
 _NODES_LEGEND = (
-    "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. store: "
-    "all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
+    "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. hit "
+    "ratio: hits and peers, of all three. store: all bytes read there, those of a first use's scan, too. A shard is a "
+    "run of records, about 2 MB."
 )
 _DATASETS_LEGEND = (
     "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read; -: "
     "nobody has read it since the coordinator was started. cache: full: what comes first is kept until the quota is "
     "used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy "
-    "(tfquiver explain says why). tfquiver dataset set-cache changes it."
+    "(tfquiver explain says why). (unset): nobody has set it, and a policy decides when somebody reads it. tfquiver "
+    "dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -36,8 +38,9 @@ _STEPS_LEGEND = (
 )
 _SESSIONS_LEGEND = (
     "A session is one epoch of one job. read: of its shards, given to the job's pipeline. sure: known to have come "
-    "through it; the rest would be read again if a reader were lost. unread: shards whose reader was lost after the "
-    "end, perhaps not delivered. again: shards handed out more than once."
+    "through it; the rest would be read again if a reader were lost. hits: of its shards, those that a node had when "
+    "they were handed out (those of a job are of bytes, and what was loaded in time counts). unread: shards whose "
+    "reader was lost after the end, perhaps not delivered. again: shards handed out more than once."
 )
 _REMOTE_IO_LEGEND = (
     "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. set "
@@ -65,7 +68,7 @@ def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def problems(status: Mapping[str, Any]) -> list[str]:
     """What a person should look at, a sentence each, the worst first."""
-    found = [node["error"] for node in status["nodes"] if "error" in node]
+    found = [*nodes_view.problems(status["nodes"], status["lost_nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
     if not quota:

@@ -1117,20 +1117,54 @@ class ListNodesReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODES_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]: ...
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostNode]:
+        """none: there are none, or the coordinator is older and does not say"""
+
     def __init__(
         self,
         *,
         nodes: _abc.Iterable[_types_pb2.NodeInfo] | None = ...,
+        lost: _abc.Iterable[Global___LostNode] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodes", b"nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "nodes", b"nodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListNodesReply: _TypeAlias = ListNodesReply  # noqa: Y015
+
+@_typing.final
+class LostNode(_message.Message):
+    """A node that kept shards, was given up for its silence, and has not come back. Who leaves as it should is none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    silent_ms: _builtins.int
+    """since then"""
+    @_builtins.property
+    def node(self) -> _types_pb2.NodeInfo:
+        """as it was last heard of"""
+
+    def __init__(
+        self,
+        *,
+        node: _types_pb2.NodeInfo | None = ...,
+        silent_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "silent_ms", b"silent_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostNode: _TypeAlias = LostNode  # noqa: Y015
 
 @_typing.final
 class ReportDispatcherRequest(_message.Message):

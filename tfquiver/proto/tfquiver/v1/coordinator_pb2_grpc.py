@@ -335,7 +335,7 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListNodes(self, request, context):
-        """Read-only.
+        """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,36 @@
+"""What `tfquiver status` says of nodes that are lost, or that others cannot reach (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfquiver.cli.words import short
+from tfquiver.wire import addresses
+
+
+def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up."""
+    of_several_machines = any(_leads_elsewhere(node) for node in nodes)
+    for node in nodes:
+        if of_several_machines and not _leads_elsewhere(node):
+            # Whether it answers depends on where this runs. Nobody but `status` and `clear` has to reach a gateway.
+            if node["quota_bytes"]:
+                yield (
+                    f"node {short(node['node_id'])} has told its peers that it is at {node['control_address']}, where "
+                    "each of them reaches itself: they neither get shards from it nor have it keep any, and read the "
+                    "store instead; start it with the coordinator's address as other machines write it in "
+                    "--coordinator, or with --advertise_host and --bind_host"
+                )
+        elif "error" in node:
+            yield node["error"]
+    for node in lost:
+        yield (
+            f"node {short(node['node_id'])} at {node['control_address']} is lost: not heard of for "
+            f"{node['silent_ms'] // 1000} s; jobs read from the store what it kept alone; start it again, with the "
+            "flags that it had"
+        )
+
+
+def _leads_elsewhere(node: Mapping[str, Any]) -> bool:
+    return addresses.leads_elsewhere(node.get("control_address", ""))
