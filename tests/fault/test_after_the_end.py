@@ -12,6 +12,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch, settled
 from tests.support.worker_forks import Worker
 
+pytestmark = pytest.mark.long
+
 FILES = 4
 TOTAL = FILES * RECORDS_A_FILE
 READAHEAD_BYTES = 100_000

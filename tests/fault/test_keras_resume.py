@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support import numbered
+
+pytestmark = pytest.mark.long
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "resume.md"
 RECORDS, BATCH, EPOCHS, RECORD_BYTES = 4000, 20, 2, 300

@@ -12,6 +12,8 @@ from tests.support.demo_process import start
 pytest.importorskip("gcp_storage_emulator")
 pytest.importorskip("mlxtend")
 
+pytestmark = pytest.mark.long
+
 
 def test_every_trial_sees_everything_each_byte_leaves_the_store_once_and_it_is_no_slower(tmp_path: Path) -> None:
     figures = tmp_path / "demo.json"

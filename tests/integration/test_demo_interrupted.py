@@ -15,6 +15,8 @@ from tests.support.demo_process import read_until, start
 pytest.importorskip("gcp_storage_emulator")
 pytest.importorskip("mlxtend")
 
+pytestmark = pytest.mark.long
+
 
 def to_itself(demo: subprocess.Popen[str]) -> None:
     demo.send_signal(signal.SIGINT)

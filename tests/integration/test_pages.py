@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import pages
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if pages.RUN.search(path.read_text())

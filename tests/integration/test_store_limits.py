@@ -25,6 +25,8 @@ from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore
 
+pytestmark = pytest.mark.long
+
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 400
 RATE = 300_000

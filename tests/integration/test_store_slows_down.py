@@ -23,6 +23,8 @@ from tfquiver.cli.showing import status
 from tfquiver.daemon import endpoints
 from tfquiver.testing.emulated_store import EmulatedStore
 
+pytestmark = pytest.mark.long
+
 BATCH, RECORD_BYTES, RECORDS_A_FILE = 32, 2048, 25_000
 FAST, SLOW = 600_000, 60_000
 READS = 200_000  # bytes/s, when it does not wait

@@ -24,6 +24,8 @@ from tfquiver.daemon.up_file import Ports
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
 
+pytestmark = pytest.mark.long
+
 RECORDS = 300
 READY_S = 240.0
 ANY_PORTS = ("--port=0", "--dispatcher_port=0")

@@ -22,6 +22,8 @@ from tests.support import numbered
 from tests.support.cluster import Cluster
 from tfquiver import CutPolicy
 
+pytestmark = pytest.mark.long
+
 SERVICE = tf.data.experimental.service
 WHOLE_FILE = CutPolicy(1, 1 << 62, 1 << 62)
 ONE_RECORD = CutPolicy(1, 1, 1)
