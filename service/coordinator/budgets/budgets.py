@@ -198,7 +198,7 @@ class Budgets:
         if (more := rate - self._buckets[job].bytes_per_s) and (bucket := self._charged(job, now)):
             bucket.refill_at(rate, now)
             for shared in self._shared_by.get(job, ()):
-                shared.changed(more)
+                shared.changed(more, rate)
 
     def _shared_of(self, digest_id: bytes, job: str = "") -> SharedCosts:
         """`job`: one that reads it, though nobody may have said so yet."""
