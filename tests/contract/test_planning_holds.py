@@ -360,6 +360,23 @@ async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_of_very_many_data_sets_of_one_name_some_are_named(tmp_path: Path) -> None:
+    """An error travels in a header, of which 8 KiB are let through."""
+    name = "n" * 512
+    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
+        for shards in range(1, 41):
+            one = numbered_digest(shards)
+            await coordinator.catalogue.register(name, b"", None, _parts(one))
+            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
+        planned = await plans(coordinator)
+        with pytest.raises(errors.InvalidArgumentError, match=r"40 data sets have that name: .*and 20 more$") as told:
+            await planned.explain(name)
+        assert len(str(told.value)) < 1000
+        said = next(word for word in str(told.value).split() if word.startswith("("))
+        assert (await planned.explain(f"{name} {said.rstrip(',')}")).kind == "dataset"
+
+
+@on_loop
 async def test_of_a_data_set_with_very_many_jobs_some_are_told_one_by_one(tmp_path: Path) -> None:
     """With their names of 500 bytes ten thousand were more than a message may be."""
     async with coordinating(tmp_path, a=4 * FIRST_BYTES) as coordinator:

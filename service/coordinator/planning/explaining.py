@@ -81,7 +81,10 @@ class Explaining:
             one for one in jobs if one == name
         ]
         if len(full) > 1:
-            raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+            digits = [one.rpartition(" ")[2] for one in full]  # all else of them is the same
+            raise errors.InvalidArgumentError(
+                f"name: {len(full)} data sets have that name: add a space and one of {_some(digits)}"
+            )
         if not full:
             return self._explain_finished(name, owns, [*jobs, *datasets])
         told = await asyncio.to_thread(explain, self._planner, view, full[0], now)
@@ -116,9 +119,7 @@ class Explaining:
             history = tuple(decision.to_record() for decision in self._planner.history.of(job.dataset, job.name))
             return self._finished.explain(job, self._planner.policy_name, history)
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
-        some = ", ".join(shortened(one) for one in known[:_MOST_NAMED])
-        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-        there = f"known are {some}{more}" if some else "nobody reads"
+        there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
         raise errors.NotFoundError(
             f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
             f"name is read or pinned: nothing is decided about it; {there}"
@@ -134,3 +135,9 @@ class Explaining:
             names.jobs.get(key, job), job, dataset, seen_at, allocation_of(setting, size_bytes), totals, measured,
             *((newest.epoch, newest.acked_shards, newest.shards, newest.complete) if newest else ()),
         ))  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    """Of ten thousand an error would be longer than one may be."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
