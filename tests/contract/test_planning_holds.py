@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -374,6 +375,18 @@ async def test_of_very_many_data_sets_of_one_name_some_are_named(tmp_path: Path)
         assert len(str(told.value)) < 1000
         said = next(word for word in str(told.value).split() if word.startswith("("))
         assert (await planned.explain(f"{name} {said.rstrip(',')}")).kind == "dataset"
+
+
+@on_loop
+async def test_a_name_that_is_not_known_is_an_error_that_arrives_whatever_the_others_are_called(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
+        for shards in range(1, 31):
+            one = numbered_digest(shards)
+            await coordinator.catalogue.register(f"{shards} {'馬' * 150}", b"", None, _parts(one))
+            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
+        with pytest.raises(errors.NotFoundError, match=r"known are '.*馬.* more$") as told:
+            await (await plans(coordinator)).explain("馬" * 150)
+        assert len(quote(str(told.value))) < 8000, "so long it is on its way"
 
 
 @on_loop

@@ -7,6 +7,7 @@ On the coordinator's event loop; the plans that are tried ("with twice the cache
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -24,7 +25,8 @@ from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-_MOST_NAMED = 20  # in a message
+# In an error: gRPC writes bytes that are not ASCII as three each, and gives up at 8 KiB.
+_MOST_NAMED, _MOST_NAMED_BYTES = 20, 1500
 MOST_JOBS = 100  # of a data set that are told of one by one: of ten thousand the reply would be more than a message
 
 
@@ -138,6 +140,9 @@ class Explaining:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Of ten thousand an error would be longer than one may be."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+    """Of ten thousand an error would be longer than one may be, or of twenty in letters of three bytes."""
+    at_most = names[:_MOST_NAMED]
+    ends = itertools.accumulate(len(name.encode()) for name in at_most)
+    told = [name for name, end in zip(at_most, ends, strict=True) if end <= _MOST_NAMED_BYTES]
+    more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
+    return f"{', '.join(told)}{more}"
