@@ -198,6 +198,18 @@ def test_whoever_looks_changes_nothing(leases: list[tuple[str, float, float]]) -
         assert seen.budgets.left_bytes(job) == pytest.approx(unseen.budgets.left_bytes(job))
 
 
+@pytest.mark.parametrize("first", [DATA, OTHER])
+def test_a_job_of_two_data_sets_pays_both_of_what_came_in_meanwhile(first: bytes) -> None:
+    world = World(a=1000)
+    budgets = world.budgets
+    budgets.tick({DATA: frozenset("a"), OTHER: frozenset("a")}, [])
+    budgets.leased_for_all("a", first, [100], [1])
+    for shard in range(10):
+        world.clock.advance(0.1)
+        budgets.leased_for_all("a", OTHER, [shard], [90])
+    assert budgets.left_bytes("a") == pytest.approx(1000 - 900 - 1)
+
+
 def test_lenders_that_come_back_at_once_have_theirs_and_are_not_all_weighed_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
