@@ -52,6 +52,13 @@ class Reading:
         self._stopping = True
         self._waiting.wake_all()
 
+    async def stop(self) -> None:
+        """Nobody waits for data sets any more that are being opened."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+
     async def ticket(self, request: pb2.TicketRequest) -> str | None:
         await self._log.writable()
         dataset = self._registry.find(request.digest_id)

@@ -149,6 +149,29 @@ async def test_a_table_is_made_once_and_one_at_a_time_though_nodes_give_up_waiti
 
 
 @on_loop
+async def test_nothing_of_a_table_that_is_being_made_outlives_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, began, go_on = Caching.prepare, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(*args: Any) -> Any:
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(10)
+        return prepare(*args)
+
+    monkeypatch.setattr(Caching, "prepare", slow)
+    async with asyncio.timeout(10):
+        async with started(tmp_path) as coordinator:
+            reading = asyncio.create_task(read_first(coordinator, "a"))
+            await began.wait()
+            reading.cancel()
+            await asyncio.wait([reading])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        go_on.set()
+
+
+@on_loop
 async def test_the_stripe_units_of_a_large_data_set_are_made_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
