@@ -225,7 +225,7 @@ class Budgets:
         leased_bytes, loaded_bytes = (sum(its) for its in zip((0.0, 0.0), *owed, strict=True))
         if leased_bytes or loaded_bytes:
             self._used_bytes[job] = self._used_bytes.get(job, 0.0) + leased_bytes + loaded_bytes
-            # Of all data sets together: after the first nothing would be left of the time in which the others were read.
+            # Of all together: after the first nothing would be left of the time in which the others were read.
             bucket.share(leased_bytes, loaded_bytes, now)
         return bucket
 
