@@ -188,6 +188,7 @@ class Coordinator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.reading.stop()
         await self.registry.close()
         await self._log.close()
         os.close(self._lock)

@@ -38,7 +38,7 @@ class Reading:
         self._log, self._registry, self._membership = log, registry, membership
         self._caching, self._sessions, self._waiting = caching, sessions, waiting
         self._residency, self._budgets = caching.residency, budgets
-        self._opening: dict[bytes, asyncio.Lock] = {}
+        self._opening: dict[bytes, asyncio.Task[None]] = {}
         self._preparing = asyncio.Lock()
         self._stopping = False
 
@@ -51,6 +51,13 @@ class Reading:
         """Leases that wait are answered at once, from now on."""
         self._stopping = True
         self._waiting.wake_all()
+
+    async def stop(self) -> None:
+        """Nobody waits for data sets any more that are being opened."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
 
     async def ticket(self, request: pb2.TicketRequest) -> str | None:
         await self._log.writable()
@@ -170,18 +177,20 @@ class Reading:
         )
 
     async def _follow(self, digest_id: bytes) -> None:
-        """Makes sure that the residency of this data set is followed."""
-        if digest_id in self._caching:
-            return
-        lock = self._opening.setdefault(digest_id, asyncio.Lock())
+        """Makes sure that the residency of this data set is followed. Who is not waited for any more leaves the work to
+        the others: to those who ask again it would never be done, were it thrown away each time."""
+        while digest_id not in self._caching:
+            if digest_id not in self._opening:
+                self._opening[digest_id] = asyncio.create_task(self._open(digest_id))
+            await asyncio.shield(self._opening[digest_id])
+
+    async def _open(self, digest_id: bytes) -> None:
         try:
-            async with lock:
-                while digest_id not in self._caching:
-                    digest = await self._registry.digest(digest_id)
-                    async with self._preparing:
-                        await self._prepare(digest)
+            digest = await self._registry.digest(digest_id)
+            async with self._preparing:
+                await self._prepare(digest)
         finally:
-            self._opening.pop(digest_id, None)
+            del self._opening[digest_id]
 
     async def _prepare(self, digest: Digest) -> None:
         """One data set at a time: of threads that are in the interpreter together the loop has to wait for each."""

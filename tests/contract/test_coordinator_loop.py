@@ -53,8 +53,8 @@ async def started(tmp_path: Path, node_timeout_s: float = 10.0) -> AsyncIterator
         await coordinator.stop()
 
 
-async def parts() -> AsyncIterator[bytes]:
-    yield DIGEST.to_bytes()
+async def parts(digest: Digest = DIGEST) -> AsyncIterator[bytes]:
+    yield digest.to_bytes()
 
 
 def beat(coordinator: Coordinator, node: str = "n") -> None:
@@ -81,8 +81,10 @@ async def test_others_are_served_while_many_lost_nodes_are_given_up(tmp_path: Pa
         assert coordinator.membership.live(), "it was heard of just now"
 
 
-async def read_first(coordinator: Coordinator, reader: str, **wish: bool) -> LeaseState:
-    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=DIGEST.digest_id, **wish)
+async def read_first(
+    coordinator: Coordinator, reader: str, digest_id: bytes = DIGEST.digest_id, **wish: bool
+) -> LeaseState:
+    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=digest_id, **wish)
     session, _ = await coordinator.reading.open_reader(request)
     lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
     lease.wait_ms = 10_000
@@ -107,6 +109,66 @@ async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
         await coordinator.catalogue.set_cache(DIGEST.digest_id, COOPERATIVE)
         set_.set()
         assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 2
+
+
+@on_loop
+async def test_a_table_is_made_once_and_one_at_a_time_though_nodes_give_up_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They ask again: what was begun for the first is there then, and nothing else is made beside it."""
+    prepare, began, go_on = Caching.prepare, asyncio.Queue[None](), threading.Event()
+    loop, at_once = asyncio.get_running_loop(), list[int]()
+    others = [numbered_digest(shards) for shards in (30, 40)]
+    making = set[object]()
+
+    def slow(*args: Any) -> Any:
+        making.add(me := object())
+        at_once.append(len(making))
+        loop.call_soon_threadsafe(began.put_nowait, None)
+        assert go_on.wait(10)
+        prepared = prepare(*args)
+        making.remove(me)
+        return prepared
+
+    monkeypatch.setattr(Caching, "prepare", slow)
+    async with started(tmp_path) as coordinator, asyncio.timeout(10):
+        for other in others:
+            await coordinator.catalogue.register("", b"", None, parts(other))
+        first = asyncio.create_task(read_first(coordinator, "a"))
+        await began.get()
+        waiting = [asyncio.create_task(read_first(coordinator, "b")), *(
+            asyncio.create_task(read_first(coordinator, f"of {shards}", digest_id=other.digest_id))
+            for shards, other in enumerate(others)
+        )]  # fmt: skip
+        first.cancel()
+        await asyncio.wait([first])
+        again = asyncio.create_task(read_first(coordinator, "a"))
+        go_on.set()
+        assert await asyncio.gather(again, *waiting) == [LeaseState.LEASED] * 4
+    assert at_once == [1, 1, 1], "one for each data set"
+
+
+@on_loop
+async def test_nothing_of_a_table_that_is_being_made_outlives_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, began, go_on = Caching.prepare, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(*args: Any) -> Any:
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(10)
+        return prepare(*args)
+
+    monkeypatch.setattr(Caching, "prepare", slow)
+    async with asyncio.timeout(10):
+        async with started(tmp_path) as coordinator:
+            reading = asyncio.create_task(read_first(coordinator, "a"))
+            await began.wait()
+            reading.cancel()
+            await asyncio.wait([reading])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        go_on.set()
 
 
 @on_loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import select
 import socket
 import threading
 import time
@@ -57,6 +58,26 @@ def test_something_else_listens(said: bytes, told: str) -> None:
         thread.start()
         try:
             assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == told
+        finally:
+            thread.join()
+
+
+def test_what_a_server_says_may_come_in_pieces() -> None:
+    """As through a proxy."""
+    with socket.create_server(("localhost", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(bytes((0, 0, 0, 4)))
+                select.select([connection], [], [], 0.3)  # so long it may give up
+                connection.sendall(bytes(5))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == ""
         finally:
             thread.join()
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -357,6 +358,35 @@ async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
         await plans(coordinator)
         assert (await asks("same")).name == f"same ({own.digest_id.hex()[:12]})"
         assert (await asks("me/job")).kind == "job"
+
+
+@on_loop
+async def test_of_very_many_data_sets_of_one_name_some_are_named(tmp_path: Path) -> None:
+    """An error travels in a header, of which 8 KiB are let through."""
+    name = "n" * 512
+    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
+        for shards in range(1, 41):
+            one = numbered_digest(shards)
+            await coordinator.catalogue.register(name, b"", None, _parts(one))
+            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
+        planned = await plans(coordinator)
+        with pytest.raises(errors.InvalidArgumentError, match=r"40 data sets have that name: .*and 20 more$") as told:
+            await planned.explain(name)
+        assert len(str(told.value)) < 1000
+        said = next(word for word in str(told.value).split() if word.startswith("("))
+        assert (await planned.explain(f"{name} {said.rstrip(',')}")).kind == "dataset"
+
+
+@on_loop
+async def test_a_name_that_is_not_known_is_an_error_that_arrives_whatever_the_others_are_called(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
+        for shards in range(1, 31):
+            one = numbered_digest(shards)
+            await coordinator.catalogue.register(f"{shards} {'馬' * 150}", b"", None, _parts(one))
+            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
+        with pytest.raises(errors.NotFoundError, match=r"known are '.*馬.* more$") as told:
+            await (await plans(coordinator)).explain("馬" * 150)
+        assert len(quote(str(told.value))) < 8000, "so long it is on its way"
 
 
 @on_loop

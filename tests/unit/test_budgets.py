@@ -198,6 +198,18 @@ def test_whoever_looks_changes_nothing(leases: list[tuple[str, float, float]]) -
         assert seen.budgets.left_bytes(job) == pytest.approx(unseen.budgets.left_bytes(job))
 
 
+@pytest.mark.parametrize("first", [DATA, OTHER])
+def test_a_job_of_two_data_sets_pays_both_of_what_came_in_meanwhile(first: bytes) -> None:
+    world = World(a=1000)
+    budgets = world.budgets
+    budgets.tick({DATA: frozenset("a"), OTHER: frozenset("a")}, [])
+    budgets.leased_for_all("a", first, [100], [1])
+    for shard in range(10):
+        world.clock.advance(0.1)
+        budgets.leased_for_all("a", OTHER, [shard], [90])
+    assert budgets.left_bytes("a") == pytest.approx(1000 - 900 - 1)
+
+
 def test_lenders_that_come_back_at_once_have_theirs_and_are_not_all_weighed_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -224,6 +236,28 @@ def test_lenders_that_come_back_at_once_have_theirs_and_are_not_all_weighed_for_
     world.clock.advance(0.06)
     budgets.left_bytes("job0")
     assert budgets.effective("job0") == pytest.approx(budgets.allocated["job0"]), "nothing is lent any more"
+
+
+def test_what_a_job_borrowed_from_one_with_a_rate_far_beyond_its_own_is_forgotten_without_a_trace() -> None:
+    """A pin as large as may be, which means no limit, and a rate of nearly nothing: they leave no digit of each other
+    in a sum."""
+    clock = ManualClock()
+    budgets = Budgets(clock)
+    budgets.pins.allocate("no limit", 1e18)
+    budgets.pins.allocate("least", 1.0)
+    readers = {DATA: frozenset(("least",)), OTHER: frozenset(("no limit",))}
+    for _ in range(2):
+        clock.advance(1.0)
+        budgets.held_back("least")
+        budgets.tick(readers, ())
+    assert budgets.effective("least") > 1e17, "it borrows"
+    budgets.leased_for_all("least", DATA, [0], [SHARD_BYTES])
+    clock.advance(0.5)
+    budgets.held_back("no limit")
+    assert budgets.effective("least") == 1.0
+    budgets.leased_for_all("least", DATA, [1], [SHARD_BYTES])
+    left = budgets.left_bytes("least")
+    assert left is not None and left >= -SHARD_BYTES, "it pays for the shard once"
 
 
 def test_a_job_without_a_rate_pays_by_heads() -> None:

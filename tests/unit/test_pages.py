@@ -56,3 +56,9 @@ def test_one_that_never_ends_is_not_asked_for_ever() -> None:
         coordinator = Coordinator(endless)
         told(coordinator)
         assert len(coordinator.asked) <= 2
+
+
+def test_nor_is_one_whose_pages_say_the_same_again_and_again() -> None:
+    coordinator = Coordinator(*((list("ab"), 2**64 - number) for number in range(1, 100)))
+    assert told(coordinator, limit=5) == "ab"
+    assert len(coordinator.asked) <= 5

@@ -50,6 +50,7 @@ def test_the_third_knows_what_the_second_took_from_the_first(tmp_path: Path) -> 
 @pytest.mark.parametrize("given", [
     None, [], 7, {}, {"workers": 65, "quota": "", "flags": {}}, {"workers": -1, "quota": "", "flags": {}},
     {"workers": True, "quota": "", "flags": {}}, {"workers": 1, "quota": "much", "flags": {}},
+    {"workers": 1, "quota": 0, "flags": {}}, {"workers": 1, "quota": [], "flags": {}},
     {"workers": 1, "quota": 5, "flags": {}}, {"workers": 1, "quota": "", "flags": [1]},
     {"workers": 1, "quota": "", "flags": {"node": 3}},
 ])  # fmt: skip

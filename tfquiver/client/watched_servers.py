@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -39,12 +39,15 @@ class Watched:
 
 @dataclass(slots=True)
 class _Watch:
+    """`users`: the thread looks who is alive. Nothing is done as they go: that is wherever the garbage collector runs,
+    maybe in a thread that starts, or begins to wait, and holds a lock of Python's own."""
+
     thread: threading.Thread
-    stop: threading.Event = field(default_factory=threading.Event)
-    users: int = 0
+    stop: threading.Event
+    users: list[weakref.finalize[Any, Any]] = field(default_factory=list)
 
 
-_lock = threading.RLock()  # re-entrant: `_release` is called by the garbage collector, wherever it happens to run
+_lock = threading.Lock()
 _watches: dict[Watched, _Watch] = {}
 
 
@@ -52,6 +55,8 @@ def watch(server: Watched, made: tf.data.Dataset) -> None:
     """Until the data set is gone. One thread for each server, whoever needs it. Nothing here stops a training."""
     if not addresses.is_host_port(server.address):
         return
+    user = weakref.finalize(user_of(made), _nothing)
+    user.atexit = False
     with _lock:
         if (found := _watches.get(server)) is None:
             stop = threading.Event()
@@ -64,26 +69,31 @@ def watch(server: Watched, made: tf.data.Dataset) -> None:
                 logging.warning("%s at %s is not watched: %s", server.kind, server.address, error)
                 return
             found = _watches[server] = _Watch(thread, stop)
-        found.users += 1
-    weakref.finalize(user_of(made), _release, server).atexit = False
+        found.users.append(user)
 
 
-def _release(server: Watched) -> None:
+def _nothing() -> None:
+    pass
+
+
+def _is_needed(server: Watched, stop: threading.Event) -> bool:
+    """No longer: the next that needs it has another thread."""
     with _lock:
-        if (found := _watches.get(server)) is None:
-            return
-        found.users -= 1
+        found = _watches.get(server)
+        if found is None or found.stop is not stop:
+            return False
+        found.users = [user for user in found.users if user.alive]
         if not found.users:
             del _watches[server]
-            found.stop.set()
+        return bool(found.users)
 
 
 def _look(server: Watched, stop: threading.Event) -> None:
     outage = Outage(f"the {server.kind} at {server.address}", server.then)
-    while not stop.wait(_LOOK_AGAIN_S if outage.is_on else _LOOK_S):
+    while not stop.wait(_LOOK_AGAIN_S if outage.is_on else _LOOK_S) and _is_needed(server, stop):
         trouble = grpc_answers.trouble(server.address, _ANSWER_S)
         if told := outage.seen(trouble, time.monotonic()):
-            if stop.is_set():
+            if not _is_needed(server, stop):
                 return
             logging.warning("%s", told)
 
@@ -102,7 +112,7 @@ def close_all() -> None:
 def _leave_to_parent() -> None:
     """In a forked child: the threads are the parent's, and one may have held the lock."""
     global _lock
-    _lock = threading.RLock()
+    _lock = threading.Lock()
     _watches.clear()
 
 

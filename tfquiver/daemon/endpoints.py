@@ -13,6 +13,7 @@ import os
 import selectors
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -161,38 +162,54 @@ def _readable(descriptors: list[int], timeout_s: float | None) -> set[int]:
         return {key.fd for key, _ in selector.select(timeout_s)}
 
 
-_lock = threading.RLock()  # re-entrant: `release` is called by the garbage collector, wherever it happens to run
+_lock = threading.Lock()
+# Given to `release`, which the garbage collector calls wherever it happens to run, maybe in a thread for which who has
+# the lock waits: so it waits for nobody, and who has the lock sees to these.
+_released: deque[str] = deque()
 _kept: dict[str, tuple[KeptEndpoint, int]] = {}
 
 
 def acquire(name: str, locate: Locate, library: SetEndpoint) -> NodeEndpoint:
     """Keeps the endpoint open until as many `release` calls. Raises what `locate` raises, and UnavailableError."""
-    with _lock:
-        if name in _kept:
-            kept, users = _kept[name]
-        else:
-            kept, users = KeptEndpoint(name, locate, library), 0
-        _kept[name] = (kept, users + 1)
-        return kept.endpoint
+    try:
+        with _lock:
+            if name in _kept:
+                kept, users = _kept[name]
+            else:
+                kept, users = KeptEndpoint(name, locate, library), 0
+            _kept[name] = (kept, users + 1)
+            return kept.endpoint
+    finally:
+        _let_go()
 
 
 def current(name: str) -> NodeEndpoint | None:
     """Where it was found last; None: it is not kept open."""
     with _lock:
         found = _kept.get(name)
+    _let_go()
     return found[0].endpoint if found else None
 
 
 def release(name: str) -> None:
-    with _lock:
-        if name not in _kept:
-            return
-        kept, users = _kept[name]
-        if users > 1:
-            _kept[name] = (kept, users - 1)
-            return
-        del _kept[name]
-    kept.close(wait=False)
+    _released.append(name)
+    _let_go()
+
+
+def _let_go() -> None:
+    while _released and _lock.acquire(blocking=False):
+        unused = None
+        try:
+            name = _released.popleft() if _released else ""
+            kept, users = _kept.pop(name, (None, 0))
+            if kept and users > 1:
+                _kept[name] = (kept, users - 1)
+            else:
+                unused = kept
+        finally:
+            _lock.release()
+        if unused:
+            unused.close(wait=False)
 
 
 def close_all() -> None:
@@ -209,8 +226,9 @@ def close_all() -> None:
 def _leave_to_parent() -> None:
     """In a forked child: the threads are the parent's, and so is what they wait on. A lock may have been held."""
     global _lock
-    _lock = threading.RLock()
+    _lock = threading.Lock()
     _kept.clear()
+    _released.clear()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

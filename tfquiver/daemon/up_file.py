@@ -77,7 +77,7 @@ def read_given(directory: Path) -> Given:
         flags = {str(kind): [str(flag) for flag in flags] for kind, flags in fields["flags"].items()}
         if not (workers is None or (type(workers) is int and 0 <= workers <= MOST_WORKERS)):
             raise ValueError("workers")
-        if quota and not sizes.is_size(quota):
+        if quota not in (None, "") and not sizes.is_size(quota):
             raise ValueError("quota")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Given()

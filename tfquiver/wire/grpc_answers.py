@@ -6,6 +6,7 @@ For threads that look for as long as a training runs: gRPC's own state does not 
 from __future__ import annotations
 
 import socket
+import time
 
 from tfquiver.wire import addresses, unreached
 
@@ -21,9 +22,21 @@ def trouble(address: str, timeout_s: float) -> str:
     try:
         with socket.create_connection(addresses.split(address), timeout_s) as sock:
             sock.sendall(_HELLO)
-            first = sock.recv(_HEADER_BYTES, socket.MSG_WAITALL)
+            first = _received(sock, timeout_s)
     except (OSError, ValueError, OverflowError) as error:
         return unreached.words(error) or str(error)
     if len(first) == _HEADER_BYTES and first[3] == _SETTINGS:
         return ""
     return "what listens there is no server of this kind" if first else "it closes every connection"
+
+
+def _received(sock: socket.socket, timeout_s: float) -> bytes:
+    """The header, in however many pieces it comes: MSG_WAITALL does not wait on a socket that has a timeout. Less where
+    the connection is closed before. Raises OSError."""
+    give_up_at, received = time.monotonic() + timeout_s, b""
+    while len(received) < _HEADER_BYTES:
+        sock.settimeout(max(give_up_at - time.monotonic(), 0.001))
+        if not (more := sock.recv(_HEADER_BYTES - len(received))):
+            break
+        received += more
+    return received

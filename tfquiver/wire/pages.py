@@ -19,12 +19,13 @@ def sessions(call: List, request: coordinator_pb2.ListSessionsRequest) -> list[c
     asked.CopyFrom(request)
     asked.page_bytes = PAGE_BYTES
     found: dict[str, coordinator_pb2.SessionInfo] = {}
-    while len(found) < most:
+    for _ in range(most):  # in each page is one at least: a coordinator whose pages never end is not asked for ever
         asked.limit = most - len(found)
         reply = call(asked)
         for info in reply.sessions:
             found.setdefault(info.session_id, info)
-        if not reply.sessions or not reply.next_page or 0 < asked.page <= reply.next_page:
+        over = not reply.sessions or not reply.next_page or 0 < asked.page <= reply.next_page
+        if over or len(found) >= most:
             break
         asked.page = reply.next_page
     return list(found.values())[:most]

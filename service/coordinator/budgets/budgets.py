@@ -198,7 +198,7 @@ class Budgets:
         if (more := rate - self._buckets[job].bytes_per_s) and (bucket := self._charged(job, now)):
             bucket.refill_at(rate, now)
             for shared in self._shared_by.get(job, ()):
-                shared.changed(more)
+                shared.changed(more, rate)
 
     def _shared_of(self, digest_id: bytes, job: str = "") -> SharedCosts:
         """`job`: one that reads it, though nobody may have said so yet."""
@@ -221,11 +221,12 @@ class Budgets:
         bucket = self._buckets.get(job)
         if bucket is None:
             return None
-        for shared in self._shared_by.get(job, ()):
-            leased_bytes, loaded_bytes = shared.charge(job, bucket.bytes_per_s)
-            if leased_bytes or loaded_bytes:
-                self._used_bytes[job] = self._used_bytes.get(job, 0.0) + leased_bytes + loaded_bytes
-                bucket.share(leased_bytes, loaded_bytes, now)
+        owed = [shared.charge(job, bucket.bytes_per_s) for shared in self._shared_by.get(job, ())]
+        leased_bytes, loaded_bytes = (sum(its) for its in zip((0.0, 0.0), *owed, strict=True))
+        if leased_bytes or loaded_bytes:
+            self._used_bytes[job] = self._used_bytes.get(job, 0.0) + leased_bytes + loaded_bytes
+            # Of all together: after the first nothing would be left of the time in which the others were read.
+            bucket.share(leased_bytes, loaded_bytes, now)
         return bucket
 
     def _charge_all(self, now: float) -> None:

@@ -49,9 +49,9 @@ class SharedCosts:
         self._charged[job] = self._leased, self._loaded
         return (self._leased - leased) * rate, (self._loaded - loaded) * rate
 
-    def changed(self, more: float) -> None:
-        """The rate of a job that was charged just now is so much higher from now on, bytes/s."""
-        self._together += more
+    def changed(self, more: float, rate: float) -> None:
+        """The rate of a job that was charged just now is so much higher from now on, and is `rate`, bytes/s."""
+        self._together = max(self._together + more, rate)  # of a far higher one, rounding may leave nothing
 
     def _begin(self, job: str, rate: float) -> None:
         self._charged[job] = self._leased, self._loaded

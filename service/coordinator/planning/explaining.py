@@ -7,6 +7,7 @@ On the coordinator's event loop; the plans that are tried ("with twice the cache
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -24,7 +25,8 @@ from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-_MOST_NAMED = 20  # in a message
+# In an error: gRPC writes bytes that are not ASCII as three each, and gives up at 8 KiB.
+_MOST_NAMED, _MOST_NAMED_BYTES = 20, 1500
 MOST_JOBS = 100  # of a data set that are told of one by one: of ten thousand the reply would be more than a message
 
 
@@ -81,7 +83,10 @@ class Explaining:
             one for one in jobs if one == name
         ]
         if len(full) > 1:
-            raise errors.InvalidArgumentError(f"name: {len(full)} data sets have that name: {', '.join(full)}")
+            digits = [one.rpartition(" ")[2] for one in full]  # all else of them is the same
+            raise errors.InvalidArgumentError(
+                f"name: {len(full)} data sets have that name: add a space and one of {_some(digits)}"
+            )
         if not full:
             return self._explain_finished(name, owns, [*jobs, *datasets])
         told = await asyncio.to_thread(explain, self._planner, view, full[0], now)
@@ -116,9 +121,7 @@ class Explaining:
             history = tuple(decision.to_record() for decision in self._planner.history.of(job.dataset, job.name))
             return self._finished.explain(job, self._planner.policy_name, history)
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
-        some = ", ".join(shortened(one) for one in known[:_MOST_NAMED])
-        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-        there = f"known are {some}{more}" if some else "nobody reads"
+        there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
         raise errors.NotFoundError(
             f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
             f"name is read or pinned: nothing is decided about it; {there}"
@@ -134,3 +137,12 @@ class Explaining:
             names.jobs.get(key, job), job, dataset, seen_at, allocation_of(setting, size_bytes), totals, measured,
             *((newest.epoch, newest.acked_shards, newest.shards, newest.complete) if newest else ()),
         ))  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    """Of ten thousand an error would be longer than one may be, or of twenty in letters of three bytes."""
+    at_most = names[:_MOST_NAMED]
+    ends = itertools.accumulate(len(name.encode()) for name in at_most)
+    told = [name for name, end in zip(at_most, ends, strict=True) if end <= _MOST_NAMED_BYTES]
+    more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
+    return f"{', '.join(told)}{more}"

@@ -1,0 +1,81 @@
+"""Data sets go when the garbage collector finds them, in whichever thread and place it runs: nobody waits for it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import wait_until
+from tfquiver.client import watched_servers
+from tfquiver.client.watched_servers import Watched
+
+NOBODY = Watched("localhost:1", "coordinator", "it is waited for")
+
+
+class Made:
+    """In a cycle, as what TensorFlow makes a data set of."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def own_garbage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(watched_servers, "user_of", lambda made: made)
+    monkeypatch.setattr(watched_servers, "_LOOK_S", 0.01)
+    monkeypatch.setattr(watched_servers, "_LOOK_AGAIN_S", 0.01)
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def collected_where(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """The garbage is collected as the watching thread calls this."""
+    call = getattr(owner, name)
+
+    def collecting(*args: Any, **kwargs: Any) -> Any:
+        thread = args[0] if isinstance(args[0], threading.Thread) else threading.current_thread()
+        if thread.name.startswith("tfquiver watches"):
+            gc.collect()
+        return call(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, collecting)
+
+
+def in_time(step: Any) -> bool:
+    thread = threading.Thread(target=step, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()
+
+
+def test_the_last_data_set_goes_while_the_thread_that_watches_for_it_begins_to_wait(
+    own_garbage: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected_where(monkeypatch, threading.Condition, "wait")
+    made = Made()
+    gone = weakref.ref(made)
+    watched_servers.watch(NOBODY, made)
+    del made
+    wait_until(lambda: gone() is None, "it is collected")
+    assert in_time(watched_servers.close_all)
+
+
+def test_a_data_set_goes_while_a_thread_for_another_one_starts(
+    own_garbage: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Made(), Made()
+    watched_servers.watch(NOBODY, first)
+    del first
+    collected_where(monkeypatch, threading.Thread, "_set_native_id")
+    other = Watched("localhost:2", "coordinator", "it is waited for")
+    assert in_time(lambda: watched_servers.watch(other, second))
+    assert in_time(watched_servers.close_all)
