@@ -178,11 +178,13 @@ def test_a_gs_user_whom_the_token_service_does_not_answer(tmp_path: Path, monkey
 
 
 def test_a_gs_emulator_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port()}")
-    with opened("gs") as store:
-        for call in (lambda: store.list("gs://b/f*"), lambda: store.read("gs://b/f", 0, 1, "", 60.0)):
-            with soon(), pytest.raises(errors.UnavailableError, match="STORAGE_EMULATOR_HOST is http://127"):
-                call()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: nobody else can have the port meanwhile
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        with opened("gs") as store:
+            for call in (lambda: store.list("gs://b/f*"), lambda: store.read("gs://b/f", 0, 1, "", 60.0)):
+                with soon(), pytest.raises(errors.UnavailableError, match="STORAGE_EMULATOR_HOST is http://127"):
+                    call()
 
 
 def test_a_daemons_environment_has_nothing_of_its_starters_stores() -> None:

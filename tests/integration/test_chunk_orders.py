@@ -134,8 +134,9 @@ async def test_three_jobs_load_what_is_not_there_once(tmp_path: Path, rotation: 
             obeying.cancel()
     assert all(counts == Counter(dict.fromkeys(range(DIGEST.num_shards), EPOCHS)) for counts in read)
     fetches = sum(node.fetched.values()) / DIGEST.num_shards / EPOCHS
-    # In the first epoch nothing is resident. The rest is what starts late, or was leased before a chunk had to go.
-    assert 0.8 <= fetches <= 1.3
+    # In the first epoch nothing is resident. The rest is what starts late, or was leased before a chunk had to go; on a
+    # busy machine jobs get further apart. Each for itself would fetch nearly everything: three times.
+    assert 0.8 <= fetches <= 1.6
     assert node.most_held <= DIGEST.num_shards / 5 * 1.3
 
 

@@ -138,7 +138,7 @@ def test_two_dashes_twice_are_no_word(capsys: pytest.CaptureFixture[str]) -> Non
     """argparse takes them for an empty list, which no command is prepared for."""
     code, _, err = call(["dataset", "set-cache", "x", "--", "--"], capsys)
     assert code == 2
-    assert "argument setting: expected one argument" in err
+    assert "argument SETTING: expected one argument" in err
 
 
 def test_sizes() -> None:

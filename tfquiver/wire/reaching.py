@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 from absl import logging
@@ -14,6 +15,8 @@ from tfquiver.wire import addresses, rpc, unreached
 from tfquiver.wire.reminders import FIRST_S, Reminders
 
 _LEAST_S = 0.05
+_NOBODYS_METHOD = "/tfquiver.v1.Nobody/IsThere"
+_UNAVAILABLE, _DEADLINE = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def check_answers(address: str, timeout_s: float, what: str) -> None:
@@ -44,21 +47,30 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
     """
     began_s = time.monotonic()
     reminders = Reminders(began_s)
-    ready = grpc.channel_ready_future(channel)
     silent = _silent(address)
+    # Whatever it answers to a method that nobody has, it is there. To watch the channel's state takes a thread of gRPC
+    # that fails where the channel is closed just then.
+    method: Any = channel.unary_unary(_NOBODYS_METHOD)
+    asked = method.future(b"", timeout=timeout_s, wait_for_ready=True)
     try:
         while (left_s := began_s + timeout_s - time.monotonic()) > 0:
             try:
-                ready.result(min(left_s, max(_LEAST_S, reminders.left_s(time.monotonic()))))
-                return
+                answer = asked.exception(min(left_s, max(_LEAST_S, reminders.left_s(time.monotonic()))))
             except grpc.FutureTimeoutError:
                 now_s = time.monotonic()
                 left_s = began_s + timeout_s - now_s
                 if left_s > 0 and reminders.is_due(now_s):
                     reason = unreached.why(address, silent)
                     say(f"{what}: {reason}; waiting for it {unreached.until(left_s)}")
+            else:
+                if answer is None or answer.code() not in (_UNAVAILABLE, _DEADLINE):
+                    return
+                if answer.code() is _DEADLINE:
+                    break
+                time.sleep(min(_LEAST_S, left_s))  # a connection that broke
+                asked = method.future(b"", timeout=left_s, wait_for_ready=True)
     finally:
-        ready.cancel()
+        asked.cancel()
     reason = unreached.why(address, silent)
     raise errors.UnavailableError(f"{what} does not answer within {timeout_s:g} s: {reason}; {unreached.CHECK}")
 
