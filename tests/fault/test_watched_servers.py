@@ -40,8 +40,14 @@ def distributed(cluster: Cluster, paths: list[Path]) -> tf.data.Dataset:
     return read.apply(tfquiver.distribute(cluster.dispatcher.address))
 
 
-def watching() -> list[str]:
-    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("tfquiver watches"))
+def names(cluster: Cluster) -> list[str]:
+    assert cluster.dispatcher is not None
+    return sorted(f"tfquiver watches {at.address}" for at in (cluster.dispatcher, cluster.coordinator))
+
+
+def watching(cluster: Cluster) -> list[str]:
+    """Threads that watch its servers. A test that failed before keeps its data sets, and who watches for them."""
+    return sorted({thread.name for thread in threading.enumerate()} & {*names(cluster)})
 
 
 def told(caplog: pytest.LogCaptureFixture, *parts: str) -> str:
@@ -79,22 +85,20 @@ def test_a_dispatcher_and_a_coordinator_that_go_away_in_mid_epoch(
 
 
 def test_one_thread_watches_for_all_and_ends_with_the_last(cluster: Cluster, paths: list[Path]) -> None:
-    assert cluster.dispatcher is not None
-    names = sorted(f"tfquiver watches {at.address}" for at in (cluster.dispatcher, cluster.coordinator))
     made = [distributed(cluster, paths).map(tf.identity).prefetch(2) for _ in range(5)]
-    assert watching() == names
+    assert watching(cluster) == names(cluster)
     iterator = iter(made.pop())
     made.clear()
     next(iterator)
-    assert watching() == names, "an iterator is enough"
+    assert watching(cluster) == names(cluster), "an iterator is enough"
     del iterator
-    wait_until(lambda: not watching(), "nobody watches")
+    wait_until(lambda: not watching(cluster), "nobody watches")
 
 
 def test_a_forked_child_watches_nothing(cluster: Cluster, paths: list[Path]) -> None:
     data = distributed(cluster, paths)
     if (pid := os.fork()) == 0:
-        os._exit(len(watching()))
+        os._exit(len(watching(cluster)))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert len(watching()) == 2
+    assert len(watching(cluster)) == 2
     del data
