@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _LOOK_S, _LOOK_AGAIN_S = 3.0, 1.0  # while it answers, and while it does not
+_NEEDED_S = 0.25  # so soon it is seen that the last data set is gone
 _ANSWER_S = 2.0
 _END_S = 2 * _ANSWER_S
 
@@ -90,12 +91,21 @@ def _is_needed(server: Watched, stop: threading.Event) -> bool:
 
 def _look(server: Watched, stop: threading.Event) -> None:
     outage = Outage(f"the {server.kind} at {server.address}", server.then)
-    while not stop.wait(_LOOK_AGAIN_S if outage.is_on else _LOOK_S) and _is_needed(server, stop):
+    while _waited(server, stop, _LOOK_AGAIN_S if outage.is_on else _LOOK_S):
         trouble = grpc_answers.trouble(server.address, _ANSWER_S)
         if told := outage.seen(trouble, time.monotonic()):
             if not _is_needed(server, stop):
                 return
             logging.warning("%s", told)
+
+
+def _waited(server: Watched, stop: threading.Event, seconds: float) -> bool:
+    """Whether it is still needed then; False as soon as it is not."""
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        if stop.wait(min(left_s, _NEEDED_S)) or not _is_needed(server, stop):
+            return False
+    return True
 
 
 def close_all() -> None:
