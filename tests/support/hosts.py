@@ -104,6 +104,9 @@ class Hosts:
         return result
 
     def close(self) -> None:
+        # A namespace's cables go some time after it, and the next hosts of this process have this one's name.
+        own = ["ip", "link", "del", f"{_PREFIX}{os.getpid()}"]
+        subprocess.run(own, check=False, capture_output=True, timeout=_COMMAND_S)
         for space in reversed(self._made):
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=_COMMAND_S)
         self._made.clear()
