@@ -15,7 +15,6 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.daemon.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator.callers import Callers
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
@@ -144,6 +143,8 @@ class Node:
     async def _start(self) -> None:
         options, directory = self._options, self._directory
         if not options.coordinator:
+            from tfquiver.service.coordinator.server import CoordinatorServer  # not of use to other nodes
+
             coordinator = CoordinatorServer()
             readers = self.coordinator if options.reader_group else ""
             await coordinator.start(directory.made("coordinator"), self._own_coordinator, readers_address=readers)

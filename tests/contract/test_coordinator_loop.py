@@ -23,7 +23,6 @@ from tfquiver.content.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cache.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import digest_files
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -32,6 +31,7 @@ from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.residency import residency
 from tfquiver.service.coordinator.residency.holdings import Holdings
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY

@@ -7,13 +7,13 @@ import random
 import numpy as np
 
 from tfquiver.content import striping
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.cache.cyclic import Cyclic
-from tfquiver.service.coordinator.cache.interface import Decision
-from tfquiver.service.coordinator.cache.relevance import Relevance
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.rotation.interface import Decision
+from tfquiver.service.coordinator.rotation.relevance import Relevance
 
 TIMEOUT_S = 100.0
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tfquiver.content import striping
-from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.cache.relevance import Relevance
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.rotation.relevance import Relevance
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])

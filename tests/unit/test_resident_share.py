@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support.digests import numbered_digest
-from tfquiver.service.coordinator.cache.board import Board
 from tfquiver.service.coordinator.cache.resident_share import MOST_REMEMBERED, LastShares, ResidentShare
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.rotation.board import Board
 
 DATA = numbered_digest(20, "data")
 

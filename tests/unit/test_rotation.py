@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.rotation_world import TIMEOUT_S, World
 from tfquiver import errors
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.cyclic import Cyclic
-from tfquiver.service.coordinator.cache.interface import Decision
-from tfquiver.service.coordinator.cache.relevance import Relevance
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.rotation.interface import Decision
+from tfquiver.service.coordinator.rotation.relevance import Relevance
 
 ORDERS = ["cyclic", "relevance"]
 

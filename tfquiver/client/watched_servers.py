@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
+from tfquiver.client import grpc_answers
 from tfquiver.client.lifetimes import user_of
 from tfquiver.client.outages import Outage
-from tfquiver.wire import addresses, grpc_answers
+from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     import tensorflow as tf

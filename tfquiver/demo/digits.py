@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.service.startup.without_keras import without_keras
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -54,7 +55,8 @@ def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 def write(directory: Path, records: int) -> None:
     """Writes `records` training digits in 16 files, and 1000 others as `held-out`."""
-    import tensorflow as tf
+    with without_keras():  # nothing of it here, and whoever starts the demo waits for its import
+        import tensorflow as tf
 
     images, labels = load()
     if not 0 < records <= len(images) - HELD_OUT:

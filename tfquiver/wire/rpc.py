@@ -55,7 +55,9 @@ def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
     """The typed exception for a failed call; `what` says what was tried and on whom."""
     code, details = error.code(), error.details()
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        details = "what answers there is a server of another kind, or of another version"
+        details = (
+            "what answers there is a server of another kind (tf.data service's dispatcher, say), or of another version"
+        )
     return errors.from_code(code, f"{what}: {details or code.name}")
 
 

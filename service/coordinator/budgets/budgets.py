@@ -38,9 +38,8 @@ class Budgets:
         self._ticked_s = self._lent_s = clock.now()
         self._took_back = False  # some lender did, since then
         self._jobs_of: dict[bytes, frozenset[str]] = {}  # who reads each data set
-        self._shared: dict[
-            bytes, SharedCosts
-        ] = {}  # by data set; made when needed, until who reads, or has a rate, differs
+        # By data set; made when needed, until who reads, or has a rate, differs.
+        self._shared: dict[bytes, SharedCosts] = {}
         self._shared_by: dict[str, list[SharedCosts]] = {}  # by job
         self._marked: dict[bytes, dict[int, float]] = {}  # leased to be loaded, and charged; when
         self._told: dict[bytes, float] = {}  # what nodes were told of each data set

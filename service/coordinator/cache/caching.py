@@ -15,11 +15,11 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.resident_share import LastShares, ResidentShare
-from tfquiver.service.coordinator.cache.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.order.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
+from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what

@@ -10,7 +10,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cache import chunk_counts
+from tfquiver.service.coordinator.rotation import chunk_counts
 
 NONE, COOPERATIVE = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_COOPERATIVE
 UNIFORM, LRU = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_LRU

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tfquiver.service.coordinator.cache.board import Board
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.rotation.board import Board
 
 MOST_REMEMBERED = 4096
 _LEAST_AGE_S = 0.001
@@ -31,7 +31,7 @@ class ResidentShare:
         there = np.frombuffer(table.resident, np.uint8) > 0
         lengths = np.asarray(table.lengths)
         chunks = len(board.sizes) if board else 0
-        whole = sum(map(board.complete, range(chunks))) if board else 0
+        whole = int((board.columns.resident == board.columns.sizes).sum()) if board else 0
         return ResidentShare(int(lengths[there].sum()), int(lengths.sum()), int(there.sum()), chunks, whole)
 
 

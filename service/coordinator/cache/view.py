@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, Placement
-from tfquiver.service.coordinator.cache.rotations import Rotations
 from tfquiver.service.coordinator.order.made_orders import Key, MadeOrders
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.order.schemes import block_order, deterministic, homogeneous, key_of, units
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.rotation.rotations import Rotations
 from tfquiver.service.coordinator.sessions.session import Session
 
 

@@ -16,7 +16,6 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.cache import chunk_counts
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -27,6 +26,7 @@ from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
+from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {

@@ -37,7 +37,7 @@ class Jobs:
         for number in np.flatnonzero(self.irregular):
             pacing = self.all[number].pacing
             assert pacing is not None
-            self.parts[number] = pacing.part(float(self.done[number]))
+            self.parts[number] = pacing.part(pacing.step(float(self.done[number])))
 
     def request(self, number: int) -> JobRequest:
         job = self.all[number]

@@ -8,7 +8,6 @@ from itertools import repeat
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.service.coordinator.cache.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,
     ClusterView,
@@ -17,6 +16,7 @@ from tfquiver.service.coordinator.policies.interface import (
     Plan,
     Policy,
 )
+from tfquiver.service.coordinator.rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.sim.flow.contents import Contents
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.probing import Probing

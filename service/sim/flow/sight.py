@@ -13,12 +13,12 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.cache.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.coordinator.measuring.job_meter import WINDOW_S, WINDOWS, Measured
 from tfquiver.service.coordinator.measuring.meters import GONE_S, SILENT_S
 from tfquiver.service.coordinator.policies.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
+from tfquiver.service.coordinator.rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.sharing import Floats
 

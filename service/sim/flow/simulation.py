@@ -70,7 +70,7 @@ class _Simulation:
         self._shared = shared
         disk = np.array([workload.disk_bytes(name) for name in workload.datasets], np.float64)
         self._contents = Contents(sizes, names, len(jobs.all), disk, cluster.cache_bytes)
-        self._window = LruWindow(jobs.dataset, jobs.size, len(sizes), shared)
+        self._window = LruWindow(jobs.dataset, jobs.size, [job.pacing for job in jobs.all], len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
         self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
         self._queue = Queue(jobs, scheduler, self._capacity)
@@ -238,7 +238,7 @@ class _Simulation:
         self._probing.begin_epoch(ended)
         jobs.pace()
         if self._contents.some_lru:
-            self._window.read(now, jobs.done, jobs.parts, running, self._contents.pool_bytes)
+            self._window.read(now, jobs.done, running, self._contents.pool_bytes)
             self._contents.hold(self._window.resident)
         self._end(now)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import floor, inf
 
 _RECORD_BYTES = 110_000.0
+MOST_STEPS, STEP_ROUNDING = 100, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,13 @@ class Pacing:
     growth: float  # alpha
     step_bytes: float
 
-    def part(self, done_bytes: float) -> float:
-        steps = done_bytes // self.step_bytes
-        return min(1.0, self.starting_part * float(self.growth ** min(steps, 100.0)))
+    def step(self, done_bytes: float) -> int:
+        """Which one it is in, from 0; MOST_STEPS: in that or a later one, which are alike. Who is a rounding error
+        before the next one's beginning is in the next."""
+        return floor(min(done_bytes / self.step_bytes + STEP_ROUNDING, MOST_STEPS))
+
+    def part(self, step: int) -> float:
+        return min(1.0, self.starting_part * self.growth**step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.cache.board import Board
+from tfquiver.service.coordinator.rotation.board import Board
 
 
 class Stay:

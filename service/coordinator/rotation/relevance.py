@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.interface import Decision
-from tfquiver.service.coordinator.cache.room import Room
 from tfquiver.service.coordinator.order.chunk_use import Menu
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.interface import Decision
+from tfquiver.service.coordinator.rotation.room import Room
 
 # A step of the rotation takes as long as orders and reports are on their way, and a chunk as long as it loads: sessions
 # whose next chunk is ordered only when they have nothing left would stand still meanwhile.

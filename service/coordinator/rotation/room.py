@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.stay import Stay
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.stay import Stay
 
 
 class Room:

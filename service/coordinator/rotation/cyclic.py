@@ -6,10 +6,10 @@ reads it any more, or `timeout_s` after the first session finished it.
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.interface import Decision
-from tfquiver.service.coordinator.cache.room import Room
 from tfquiver.service.coordinator.order.chunk_use import Menu
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.interface import Decision
+from tfquiver.service.coordinator.rotation.room import Room
 
 
 class Cyclic:

@@ -18,14 +18,14 @@ from tfquiver.content import prefixes, striping
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cache.board import Board
-from tfquiver.service.coordinator.cache.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.cache.cyclic import Cyclic
-from tfquiver.service.coordinator.cache.interface import Decision, Rotation
-from tfquiver.service.coordinator.cache.relevance import Relevance
-from tfquiver.service.coordinator.cache.room import check_room
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.order.sampler import Sampler
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.rotation.interface import Decision, Rotation
+from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.rotation.room import check_room
 from tfquiver.service.coordinator.sessions.session import Session
 
 
