@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import exp, inf, log
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.flow_world import EPOCH_S, SIZE, SPEED, Fixed, one_data_set
@@ -21,6 +21,7 @@ from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
 ROUNDING = 1e-6
+FOLLOWED = 1e-4  # what an LRU cache holds of a curriculum's samples, whose rates are followed in steps
 
 
 @st.composite
@@ -38,7 +39,21 @@ def worlds(draw: st.DrawFn) -> tuple[Workload, Cluster]:
     return Workload(datasets, tuple(jobs)), Cluster(draw(st.integers(4, 8)), cache_bytes, remote)
 
 
+# A part that grew was once taken to have been sampled from all along: what nobody had read was in the cache.
+GROWING = (
+    Workload(
+        {"a": 10**5},
+        (
+            SimJob("curriculum", "a", 100.0, 1.5e5, pacing=Pacing(0.1, 1.5, 25000.0)),
+            SimJob("all of it", "a", 100.0, 1e5, submit_s=1500.0),
+        ),
+    ),
+    Cluster(4, 10**5, inf),
+)
+
+
 @settings(max_examples=25)
+@example(GROWING, "lru", "fifo")
 @given(worlds(), st.sampled_from(policies.names()), st.sampled_from(schedulers.names()))
 def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, scheduler: str) -> None:
     workload, cluster = world
@@ -47,7 +62,8 @@ def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, sch
     assert made.read_bytes == pytest.approx(total, rel=ROUNDING), "every job has read what it came for, and no more"
     assert made.store_bytes <= made.read_bytes * (1 + ROUNDING)
     least = bound(workload, cluster)
-    assert made.store_bytes >= least.store_bytes * (1 - ROUNDING), "what was never read before is in no cache"
+    stepped = FOLLOWED if policy == "lru" and any(job.pacing for job in workload.jobs) else ROUNDING
+    assert made.store_bytes >= least.store_bytes * (1 - stepped), "what was never read before is in no cache"
     assert made.average_jct_s >= least.average_jct_s * (1 - ROUNDING)
     assert made.makespan_s >= least.makespan_s * (1 - ROUNDING)
     for job, jct_s in zip(workload.jobs, made.jct_s, strict=True):

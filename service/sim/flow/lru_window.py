@@ -7,52 +7,60 @@ p + q (1 - p) of the data set: the part p of what those q were has been read aga
 not read in this epoch; it is resident if it was in those q. So hits fall to q = 0 towards the end of an epoch where
 the window is no longer than it: LRU's thrashing. Orders of different jobs are independent of one another.
 
-Of a curriculum's samples, drawn with replacement from a part of the data set, exp(-read / part) are not in the window.
+Of what a curriculum has sampled within the window `curricula` knows.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
 
+from tfquiver.service.sim.flow.curricula import Curricula
 from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.workloads.workload import Pacing
 
-_ALMOST_ALL, _EXACT = 1 - 1e-12, 1e-6
+_ALMOST_ALL, _EXACT, _LEAST_PART = 1 - 1e-12, 1e-6, 1e-9
 STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps while the window passes once
 
 
 class LruWindow:
     """Jobs and data sets by number; `sizes` are those of each job's data set. `shared`: several jobs read one."""
 
-    def __init__(self, dataset_of: Ints, sizes: Floats, datasets: int, shared: bool) -> None:
+    def __init__(
+        self, dataset_of: Ints, sizes: Floats, pacings: Sequence[Pacing | None], datasets: int, shared: bool
+    ) -> None:
+        """`pacings`: None: every record once an epoch."""
         self._dataset_of, self._sizes, self._datasets, self._shared = dataset_of, sizes, datasets, shared
+        self.curricula = Curricula(pacings, sizes)
         self._rows: deque[tuple[float, Floats]] = deque([(0.0, np.zeros(len(sizes)))])  # when, how far each job was
         self._start = 0.0
         self._seen: Ints = np.zeros(0, np.int64)  # jobs that may have something resident
         self.full = False
         self.resident = np.zeros(datasets)  # bytes of each data set
 
-    def read(self, now: float, done: Floats, parts: Floats, running: Ints, capacity: float) -> None:
-        """Time has passed; `done`: bytes each job has read since it began; `parts`: of the data set that it samples,
-        0: every record once an epoch."""
+    def read(self, now: float, done: Floats, running: Ints, capacity: float) -> None:
+        """Time has passed; `done`: bytes each job has read since it began."""
         last = self._rows[-1][0]
         if now > last:
             self._rows.append((now, done.copy()))
         self._notice(running)
-        self._move(done, parts, capacity)
-        self.resident = self._resident(self._at(self._start, self._seen), done, parts)
+        self._move(done, capacity)
+        self.resident = self._resident(self._at(self._start, self._seen), done)
         self._forget(done)
 
     def hit_parts(self, jobs: Ints, done: Floats, parts: Floats) -> Floats:
-        """Of the next bytes that each of `jobs` reads."""
+        """Of the next bytes that each of `jobs` reads. `parts`: of the data set that a curriculum samples now."""
         self._notice(jobs)
         back = self._at(self._start, self._seen)
-        sizes, seen_done = self._sizes[self._seen], done[self._seen]
-        own = _found(seen_done, back, sizes, parts[self._seen])
+        covered = self._covered(back, done)
+        own = np.clip(np.floor(done[self._seen] / self._sizes[self._seen]) - back / self._sizes[self._seen], 0.0, 1.0)
+        paced = self.curricula.paced[self._seen]
+        if paced.any():
+            own = np.where(paced, covered / np.maximum(parts[self._seen], _LEAST_PART), own)
         if self._shared:
-            covered = self._covered(seen_done, back, sizes, parts[self._seen])
             absent = np.log1p(-np.minimum(covered, _ALMOST_ALL))
             of_all = np.bincount(self._dataset_of[self._seen], absent)
             own = 1 - (1 - own) * np.exp(of_all[self._dataset_of[self._seen]] - absent)
@@ -63,11 +71,11 @@ class LruWindow:
         short against that holds next to nothing that is needed, however it moves."""
         return max((now - self._start) / STEPS_A_WINDOW, epoch_s / STEPS_AN_EPOCH) if self.full else inf
 
-    def epoch_counts(self, jobs: Ints, done: Floats, parts: Floats) -> Bools:
+    def epoch_counts(self, jobs: Ints, done: Floats) -> Bools:
         """Of which of `jobs` hits change when their epoch ends."""
         back = self._at(self._start, jobs)
         begun = np.floor(done[jobs] / self._sizes[jobs]) * self._sizes[jobs]
-        counts: Bools = (begun - back < self._sizes[jobs]) & (parts[jobs] == 0)
+        counts: Bools = (begun - back < self._sizes[jobs]) & ~self.curricula.paced[jobs]
         return counts
 
     def _notice(self, jobs: Ints) -> None:
@@ -77,27 +85,25 @@ class LruWindow:
             return
         self._seen = np.union1d(self._seen, jobs)
 
-    def _move(self, done: Floats, parts: Floats, capacity: float) -> None:
+    def _move(self, done: Floats, capacity: float) -> None:
         """The window's start to where what it holds just fits."""
-        most = self._bytes_since(self._start, done, parts)
+        most = self._bytes_since(self._start, done)
         while most > capacity * (1 + _EXACT):
             self.full = True
             after = self._rows[1][0]
-            least = self._bytes_since(after, done, parts)
+            least = self._bytes_since(after, done)
             if len(self._rows) > 2 and least > capacity:
                 self._rows.popleft()
                 self._start, most = after, least
                 continue
-            self._start = self._fitting(self._start, most, after, least, done, parts, capacity)
+            self._start = self._fitting(self._start, most, after, least, done, capacity)
             return
 
-    def _fitting(
-        self, low: float, most: float, high: float, least: float, done: Floats, parts: Floats, capacity: float
-    ) -> float:
+    def _fitting(self, low: float, most: float, high: float, least: float, done: Floats, capacity: float) -> float:
         """The moment since which just `capacity` was read: by false position, as it falls almost on a line."""
         for _ in range(40):
             when = low + (high - low) * (most - capacity) / (most - least) if most > least else high
-            held = self._bytes_since(when, done, parts)
+            held = self._bytes_since(when, done)
             if abs(held - capacity) <= capacity * _EXACT:
                 break
             if held > capacity:
@@ -119,16 +125,15 @@ class LruWindow:
         read: Floats = before[jobs] + (after[jobs] - before[jobs]) * part
         return read
 
-    def _bytes_since(self, when: float, done: Floats, parts: Floats) -> float:
+    def _bytes_since(self, when: float, done: Floats) -> float:
         back = self._at(when, self._seen)
         if self._shared:
-            return float(self._resident(back, done, parts).sum())
-        sizes = self._sizes[self._seen]
-        return float(self._covered(done[self._seen], back, sizes, parts[self._seen]) @ sizes)
+            return float(self._resident(back, done).sum())
+        return float(self._covered(back, done) @ self._sizes[self._seen])
 
-    def _resident(self, back: Floats, done: Floats, parts: Floats) -> Floats:
+    def _resident(self, back: Floats, done: Floats) -> Floats:
         sizes, of = self._sizes[self._seen], self._dataset_of[self._seen]
-        covered = self._covered(done[self._seen], back, sizes, parts[self._seen])
+        covered = self._covered(back, done)
         if not self._shared:
             return np.bincount(of, covered * sizes, self._datasets).astype(np.float64)
         size_of = np.zeros(self._datasets)
@@ -137,21 +142,14 @@ class LruWindow:
         held: Floats = size_of * -np.expm1(absent)
         return held
 
-    @staticmethod
-    def _covered(done: Floats, back: Floats, sizes: Floats, parts: Floats) -> Floats:
-        """The part of its data set that a job has read since it was at `back`."""
+    def _covered(self, back: Floats, done: Floats) -> Floats:
+        """The part of its data set that each job of `_seen` has read since it was at `back`."""
+        done, sizes = done[self._seen], self._sizes[self._seen]
         progress = done / sizes
         began = np.floor(progress)
         now, former = progress - began, np.clip(began - back / sizes, 0.0, 1.0)
         within = np.where(back >= began * sizes, (done - back) / sizes, now + former * (1 - now))
-        if not parts.any():
-            return np.asarray(within)
-        return np.where(parts > 0, parts * -np.expm1((back - done) / (sizes * np.maximum(parts, 1e-9))), within)
-
-
-def _found(done: Floats, back: Floats, sizes: Floats, parts: Floats) -> Floats:
-    """The part of what a job has yet to read in this epoch that it read since it was at `back`."""
-    former = np.clip(np.floor(done / sizes) - back / sizes, 0.0, 1.0)
-    if not parts.any():
-        return np.asarray(former)
-    return np.where(parts > 0, -np.expm1((back - done) / (sizes * np.maximum(parts, 1e-9))), former)
+        paced = self.curricula.paced[self._seen]
+        if paced.any():
+            within[paced] = self.curricula.sampled(self._seen[paced], back[paced], done[paced])
+        return np.asarray(within)

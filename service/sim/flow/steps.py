@@ -47,6 +47,7 @@ def next_change_s(
     paced = jobs.irregular[running]
     if paced.any():
         waits.append(float((jobs.parts[running] * sizes / read)[paced].min()) * PART_A_STEP)
+        waits.append(float((window.curricula.to_step(running[paced], done[paced]) / read[paced]).min()))
     if (mode == LRU).any():
         waits.append(_lru_change_s(jobs, contents, window, running, read, fetched, now, pool_bytes))
     return max(0.0, min(waits))
@@ -59,7 +60,7 @@ def _lru_change_s(
     waits = [window.step_s(now, float((jobs.size[running] / read).min()))]
     lru = contents.mode[jobs.dataset[running]] == LRU
     counted = np.zeros(len(running), bool)
-    counted[lru] = window.epoch_counts(running[lru], jobs.done, jobs.parts)
+    counted[lru] = window.epoch_counts(running[lru], jobs.done)
     if counted.any():
         sizes, done = jobs.size[running], jobs.done[running]
         waits.append(float(((sizes - done % sizes) / read)[counted].min()))
