@@ -27,7 +27,7 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
+from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -100,9 +100,7 @@ async def serve() -> None:
     with _sole_owner(work_dir):
         free_port_or_refuse(FLAGS.port)
         journal_repair.repair(work_dir)
-        from tfquiver.ops.library import loader  # imports TensorFlow: after everything that can refuse quickly
-
-        library = loader.load()
+        library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         token = own_token.read_token(FLAGS.auth_token_file)
 
         def node_ready(endpoint: NodeEndpoint) -> None:

@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.service.startup import serving
+from tfquiver.service.startup.without_keras import without_keras
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
@@ -35,6 +36,17 @@ def free_port_or_refuse(port: int) -> None:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
         raise
+
+
+def load_library() -> Library:
+    """Imports TensorFlow, which takes seconds, and the op.
+
+    Raises TensorFlowError: there is no TensorFlow here, or none that the op can be had for.
+    """
+    with without_keras():
+        from tfquiver.ops.library import loader
+
+    return loader.load()
 
 
 def leave_in_time(library: Library) -> None:

@@ -17,7 +17,7 @@ from tfquiver.daemon.endpoints import running_node
 from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, until_stopped
+from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
 from tfquiver.service.worker import node_watch
 from tfquiver.wire import addresses
 
@@ -101,9 +101,7 @@ async def serve() -> None:
         await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
         if FLAGS.node_dir:
             place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
-        from tfquiver.ops.library import loader  # imports TensorFlow: after everything that can refuse quickly
-
-        library = loader.load()
+        library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         place.loaded(library)
         await _work(library, place, child)
     finally:

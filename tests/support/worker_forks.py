@@ -238,14 +238,12 @@ def _child(server: str, arguments: list[str], ready: int, log: int) -> None:
 
 def _serve() -> None:
     faulthandler.enable()
-    import tensorflow as tf
+    from tfquiver.service.startup import tf_server
+
+    tf_server.load_library()
     from tensorflow.core.protobuf import service_config_pb2
 
-    import tfquiver.service.startup.tf_server
-    from tfquiver.ops.library import loader
-
-    assert tf and service_config_pb2 and tfquiver.service.startup.tf_server
-    loader.load()
+    assert service_config_pb2
     print(json.dumps({"threads": len(list(Path("/proc/self/task").iterdir()))}), flush=True)
     children: set[int] = set()
     for line in sys.stdin:
