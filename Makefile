@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 # What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
 TENSORFLOW ?= tensorflow==2.21.*
-# Tests wait more than they compute: two processes a core. JOBS=0: one after the other, in one process.
+# Two processes a core: one computes while the other waits. JOBS=0: one after the other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples.
 JOBS ?= $(shell expr 2 \* $$(nproc))
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder

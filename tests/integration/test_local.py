@@ -45,7 +45,8 @@ def test_a_daemon_is_started_found_and_leaves(cache_dir: Path) -> None:
     process = psutil.Process(pid(cache_dir))
     assert daemon.find_or_start(cache_dir) == started
     assert process.pid == pid(cache_dir)
-    assert not psutil.Process().children(), "the daemon is nobody's child"
+    assert process.parent() != psutil.Process(), "the daemon is nobody's child"
+    assert process not in psutil.Process().children(recursive=True)
     wait_until(lambda: not process.is_running(), "an idle daemon leaves")
     assert daemon.find(cache_dir) is None
 

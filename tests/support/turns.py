@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = "TFQUIVER_TEST_TURNS"
+_WAITING = ("integration", "fault")
 
 
 @contextmanager
@@ -30,10 +31,15 @@ def turn(alone: bool) -> Iterator[None]:
 
 
 def in_order_of_files(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The files marked `long` first, then those with the most tests."""
+    """The files marked `long` first, then those of the kinds that start servers and wait for them, then the others; of
+    each those with the most tests."""
     tests = Counter(item.path for item in items)
     long = {item.path for item in items if item.get_closest_marker("long")}
-    return sorted(items, key=lambda item: (item.path not in long, -tests[item.path], item.path))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
+        return item.path not in long, item.path.parent.name not in _WAITING, -tests[item.path], item.path
+
+    return sorted(items, key=place)
 
 
 @contextmanager

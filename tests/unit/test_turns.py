@@ -62,9 +62,11 @@ def test_one_process_needs_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_files_that_take_minutes_begin_first_then_those_with_many_tests(tmp_path: Path) -> None:
+def test_files_that_take_minutes_begin_first_then_those_that_wait_then_those_with_many_tests(tmp_path: Path) -> None:
     (tmp_path / "test_few.py").write_text("def test_a(): pass\n")
     (tmp_path / "test_many.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+    (tmp_path / "fault").mkdir()
+    (tmp_path / "fault" / "test_waits.py").write_text("def test_a(): pass\n")
     slow = "import pytest\npytestmark = pytest.mark.long\ndef test_a(): pass\n"
     (tmp_path / "test_slow.py").write_text(slow)
     (tmp_path / "conftest.py").write_text(
@@ -85,4 +87,4 @@ def test_files_that_take_minutes_begin_first_then_those_with_many_tests(tmp_path
     ]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True).stdout
     files = [line.partition("::")[0].rpartition("/")[2] for line in listed.splitlines() if "::" in line]
-    assert files == ["test_slow.py", "test_many.py", "test_many.py", "test_few.py"]
+    assert files == ["test_slow.py", "test_waits.py", "test_many.py", "test_many.py", "test_few.py"]
