@@ -47,3 +47,14 @@ async def test_a_data_set_that_keeps_to_a_rate_holds_up_no_reader(tmp_path: Path
         await w.until(lambda: w.held(0) >= 1)
         assert await asyncio.wait_for(w.read(w.shards(1)[0], ""), 5), "readers do not wait for it"
         assert w.held(0) <= 2
+
+
+@on_loop
+async def test_no_more_is_made_up_for_than_leaves_ten_seconds_within_five_per_cent(tmp_path: Path) -> None:
+    """With what the jobs' own buckets let through after a pause (budgets.bucket): 0.4 s there, a tenth here."""
+    async with world(tmp_path) as w:
+        shard_bytes, loop = int(w.digest.lengths[0]), asyncio.get_running_loop()
+        began = loop.time()
+        w.give(load=range(8), urgent=1, load_bytes_per_s=20 * shard_bytes)
+        await w.until(lambda: len(w.node.disk) >= 9)
+        assert len(w.node.disk) <= 20 * (loop.time() - began + 0.1) + 1

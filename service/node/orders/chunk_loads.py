@@ -21,6 +21,8 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 
 PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 _BURST_S = 0.5
+# Of data sets that have a rate: with the 0.4 s that their jobs may make up for at the coordinator, 5 % of ten seconds.
+_LIMITED_BURST_S = 0.1
 _TRY_AGAIN_S = 2.0
 
 
@@ -81,8 +83,8 @@ class ChunkLoads:
         self._maps, now = maps, self._clock.now()
         limits, self._limits = self._limits, {}
         for digest_id, rate in bytes_per_s.items():
-            bucket = self._limits[digest_id] = limits.get(digest_id) or TokenBucket(rate, rate * _BURST_S, now)
-            bucket.refill_at(rate, rate * _BURST_S, now)
+            bucket = self._limits[digest_id] = limits.get(digest_id) or TokenBucket(rate, rate * _LIMITED_BURST_S, now)
+            bucket.refill_at(rate, rate * _LIMITED_BURST_S, now)
             self._plan.hold(digest_id, now + bucket.take(0, now))
         for digest_id in limits.keys() - bytes_per_s.keys():
             self._plan.hold(digest_id, now)
