@@ -2,7 +2,8 @@
 
 Three jobs with slept steps: one that a store of `STORE_BYTES_PER_S` keeps waiting for most of its time, one that waits
 for a third of it, one that never waits. Each reads a data set of its own through a node that is its own coordinator
-(embedded mode; with --quick a small cluster), by the default policy; nobody sets anything.
+(embedded mode; with --quick a small cluster), or with --service through a worker of tf.data service; by the default
+policy, nobody sets anything.
 
 Alone: each job with a node and a store of its own, and room for all. What its probe says, t_miss / t_hit, is
 compared with what it does when all is missed, and when all is hit, in runs that differ in nothing but that setting.
@@ -10,7 +11,7 @@ compared with what it does when all is missed, and when all is hit, in runs that
 Together: one store, three times as fast, one node, room for one of the three data sets. Then the job that has the
 cache ends.
 
-    python -m tests.bench.probing [--quick]
+    python -m tests.bench.probing [--quick] [--service]
 
 Bars: the measured benefit is within 10 % of the true one; the job that gains most has its data set cached; when it has
 ended, its room is given to another within a minute; every job sees every record once an epoch.
@@ -24,15 +25,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
-from tests.bench.experiment.world import Calls, Embedded, World
+from tests.bench.experiment.world import Calls, Embedded, Served, World
 
 STORE_BYTES_PER_S = 1e6
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 1008, 32, 128, 2
@@ -63,6 +64,14 @@ class Scale:
     counted_s: float
     probed_s: float
     quick: bool = False
+    service: bool = False
+
+    def place(self, base: Path, remote: Remote, quota_bytes: int) -> AbstractContextManager[Calls]:
+        """What jobs read through."""
+        if self.service:
+            return Served(base, remote, quota_bytes)
+        # Quickly: a cluster's heartbeats are told to come more often, so that a probe is over sooner.
+        return World(base, remote, quota_bytes) if self.quick else Embedded(base, remote, quota_bytes)
 
 
 FULL = Scale(KINDS, 832, 20.0, 240.0)
@@ -104,9 +113,7 @@ class Alones:
             for kind in self._scale.kinds:
                 remote, data = self._made[kind.name]
                 (base := self._base / kind.name).mkdir(parents=True)
-                # Quickly: a cluster's heartbeats are told to come more often, so that a probe is over sooner.
-                of = World if self._scale.quick else Embedded
-                node: Calls = stack.enter_context(of(base, remote, 2 * data.disk_bytes))
+                node = stack.enter_context(self._scale.place(base, remote, 2 * data.disk_bytes))
                 node.set_cache(data, self._setting) if self._setting else node.register(data)
                 with remote.used():
                     jobs = Jobs([specs(kind, data)], lambda spec, node=node, data=data: node.dataset(data, spec), data)
@@ -193,6 +200,17 @@ def alone(base: Path, made: dict[str, tuple[Remote, Data]], scale: Scale) -> lis
     ]  # fmt: skip
 
 
+def one_by_one(base: Path, made: dict[str, tuple[Remote, Data]], scale: Scale) -> list[Benefit]:
+    """Each with its store as this process's until it has ended: workers are told how to reach it while they read."""
+    benefits = list[Benefit]()
+    for kind in scale.kinds:
+        with made[kind.name][0].used():
+            (own := base / f"only-{kind.name}").mkdir()
+            benefits += alone(own, made, replace(scale, kinds=(kind,)))
+        table(benefits, None)
+    return benefits
+
+
 @dataclass
 class Decision:
     """`None`: not within the time that there was."""
@@ -209,7 +227,8 @@ def together(base: Path, scale: Scale) -> Decision:
         remote = stack.enter_context(Remote.start(base / "stores", 3 * STORE_BYTES_PER_S))
         data = {kind: add(remote, kind, scale) for kind in KINDS}
         first, others = KINDS[0], KINDS[1:]
-        node = stack.enter_context(Embedded(base, remote, round(1.1 * data[first].disk_bytes)))
+        (own := base / "together").mkdir()
+        node = stack.enter_context(scale.place(own, remote, round(1.1 * data[first].disk_bytes)))
         jobs = {}
         stack.enter_context(remote.used())  # until the end: how to reach the store is told again while jobs read
         for kind in reversed(KINDS):  # who gains most comes last
@@ -273,19 +292,21 @@ def table(benefits: Sequence[Benefit], decision: Decision | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one job alone, less than 60 s")
+    parser.add_argument("--service", action="store_true", help="through tf.data service")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    scale = QUICK if arguments.quick else FULL
+    scale = replace(QUICK if arguments.quick else FULL, service=arguments.service)
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as name, ExitStack() as stack:
         base, made = Path(name), dict[str, tuple[Remote, Data]]()
         for kind in scale.kinds:
             remote = stack.enter_context(Remote.start(base / f"store-{kind.name}", STORE_BYTES_PER_S))
             made[kind.name] = remote, add(remote, kind, scale)
-        benefits = alone(base, made, scale)
+        benefits = one_by_one(base, made, scale) if scale.service else alone(base, made, scale)
         decision = None if scale.quick else together(base, scale)
     table(benefits, decision)
     figures = {
+        "service": scale.service,
         "alone": {
             one.kind.name: {"true": one.true, "probe": one.probe, "probed_after_s": one.probed_after_s}
             for one in benefits

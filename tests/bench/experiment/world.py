@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -121,13 +122,15 @@ class World(Calls):
         quota_bytes: int,
         nodes: int = 1,
         flags: Mapping[str, Sequence[str]] | None = None,
+        workers: int = 0,
     ) -> None:
-        """`quota_bytes` is each node's; `flags`: server name ("coordinator", "node") -> further flags."""
+        """`quota_bytes` is each node's; `flags`: server name ("coordinator", "node") -> further flags; `workers`: of
+        tf.data service, beside the first node."""
         self._base, self._remote, self._nodes = base, remote, nodes
         self._quota = str(quota_bytes)
         more = {"node": [*NODE_FLAGS, *(flags or {}).get("node", ())]}
         more["coordinator"] = list((flags or {}).get("coordinator", ()))
-        self.cluster = Cluster(base, workers=0, quota=self._quota, flags=more)
+        self.cluster = Cluster(base, workers=workers, quota=self._quota, flags=more)
         self.nodes: list[Server] = []
 
     def __enter__(self) -> World:
@@ -138,7 +141,7 @@ class World(Calls):
             self.nodes = [self.cluster.node]
             for number in range(1, self._nodes):
                 self.nodes.append(self._another(number))
-            wait_until(lambda: len(node_calls.nodes(self.coordinator)) == self._nodes, "all nodes are members")
+            wait_until(lambda: len(node_calls.nodes(self.coordinator)) >= self._nodes, "all nodes are members")
             self._stack = stack.pop_all()
         return self
 
@@ -162,6 +165,21 @@ class World(Calls):
         where = f"--coordinator={self.coordinator}"
         flags = [f"--cache_dir={self.cache_dir(number)}", f"--quota={self._quota}", where]
         return self.cluster.add("node", *flags, name=f"node-{number}").start()
+
+
+class Served(World):
+    """A cluster with tf.data service: what a job reads comes through a worker. Use as a context manager."""
+
+    def __init__(self, base: Path, remote: Remote, quota_bytes: int) -> None:
+        super().__init__(base, remote, quota_bytes, workers=1)
+
+    def dataset(self, data: Data, spec: JobSpec, node: int = 0, homogeneous: bool = False) -> tf.data.Dataset:
+        import tfquiver
+
+        assert self.cluster.dispatcher is not None
+        hold_back = spec.prefetch if spec.hold_back is None else spec.hold_back
+        read = super().dataset(data, replace(spec, prefetch=0, hold_back=hold_back), node, homogeneous)
+        return options(read.apply(tfquiver.distribute(self.cluster.dispatcher.address)), spec.prefetch)
 
 
 class Embedded(Calls):
