@@ -142,8 +142,14 @@ def check_name(name: str) -> None:
         )
 
 
-def wrong_token() -> errors.UnauthenticatedError:
-    return errors.UnauthenticatedError("wrong or missing token: give auth_token_file= (in commands, --auth_token_file)")
+def wrong_token(token: str) -> errors.UnauthenticatedError:
+    """`token`: as it was shown; empty: none was."""
+    if token:
+        return errors.UnauthenticatedError(
+            "wrong token, none of this cluster's: is the file of auth_token_file= (in commands, --auth_token_file) the "
+            "right one?"
+        )
+    return errors.UnauthenticatedError("no token was shown: give auth_token_file= (in commands, --auth_token_file)")
 
 
 def _refusal(identity: Identity, what: str, roles: frozenset[Role]) -> str:

@@ -79,7 +79,7 @@ class SharedToken:
     async def identify(self, token: str) -> Identity:
         if found := self.by_hash(hash_of(token)):
             return found
-        raise wrong_token()
+        raise wrong_token(token)
 
     def by_hash(self, hash: bytes) -> Identity | None:
         return EVERYBODY if hmac.compare_digest(hash, self._hash) else None
@@ -106,7 +106,7 @@ class TokenFile:
     async def identify(self, token: str) -> Identity:
         if found := self.by_hash(hash_of(token)):
             return found
-        raise wrong_token()
+        raise wrong_token(token)
 
     def by_hash(self, hash: bytes) -> Identity | None:
         """Looking up a hash tells nothing about a token by the time that it takes: nobody can choose the hash."""

@@ -45,13 +45,13 @@ class Callers:
 
     async def identify(self, token: str) -> Identity:
         if not token:
-            raise wrong_token()
+            raise wrong_token(token)
         hash = hash_of(token)
         identity, until_s = self._kept.get(hash, (None, 0.0))
         if until_s <= self._clock():
             identity = await self._asked(hash)
         if identity is None:
-            raise wrong_token()
+            raise wrong_token(token)
         return identity
 
     async def _asked(self, hash: bytes) -> Identity | None:
