@@ -118,7 +118,7 @@ import sys, os
 import grpc._server, grpc._utilities, google.protobuf, google_crc32c, zstandard, numpy
 from absl import app
 from tfquiver.service.node import main
-import tfquiver.service.node.node, encodings.idna, multiprocessing
+import tfquiver.service.node.node, tfquiver.service.coordinator.server, encodings.idna, multiprocessing
 os.setgroups([]); os.setresgid(1000, 1000, 1000); os.setresuid(1000, 1000, 1000)
 sys.argv = ["node", *sys.argv[1:]]
 main.run()
@@ -149,8 +149,9 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
             assert all(mode_of(path) & 0o077 == 0 for path in directory.iterdir() if path != volume / "below")
         finally:
             process.terminate()
-            assert process.wait(60) == 0, (tmp_path / "log").read_text()
+            ended = process.wait(60)
             process.stdout.close()  # type: ignore[union-attr]
+        assert ended == 0, (tmp_path / "log").read_text()
 
 
 def test_a_directory_deleted_while_its_daemon_is_waited_for_is_made_again(
