@@ -274,7 +274,7 @@ class Coordinator:
     def _look_after_all(self) -> None:
         self.sessions.expire()
         if self.budgets.in_use:
-            self.budgets.tick(self.sessions.jobs_of(), set(self.caching.rotations))
+            self.budgets.tick(self.sessions.jobs_of(), self.caching.loaded_ahead)
         in_use = {session.digest_id for session in self.sessions if session.readers}
         self.caching.tick(in_use | self.reading.opening)
 

@@ -51,7 +51,7 @@ async def test_a_data_set_that_keeps_to_a_rate_holds_up_no_reader(tmp_path: Path
 
 @on_loop
 async def test_no_more_is_made_up_for_than_leaves_ten_seconds_within_five_per_cent(tmp_path: Path) -> None:
-    """With what the jobs' own buckets let through after a pause (budgets.bucket): 0.4 s there, a tenth here."""
+    """With what the jobs' own buckets let through after a pause (budgets.bucket): 0.2 s there, a tenth here."""
     async with world(tmp_path) as w:
         shard_bytes, loop = int(w.digest.lengths[0]), asyncio.get_running_loop()
         began = loop.time()

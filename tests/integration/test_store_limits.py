@@ -123,8 +123,7 @@ def test_what_one_job_leaves_unused_is_lent_to_the_other(place: Place) -> None:
         place.limit(job, f"{RATE}")
     place.start("idle", step_s=0.5)
     place.start("hungry")
-    time.sleep(3)
-    assert place.told()["hungry"]["effective_bytes_per_s"] >= 1.7 * RATE
+    wait_until(lambda: place.told()["hungry"]["effective_bytes_per_s"] >= 1.7 * RATE, "the idle one lends")
     assert place.keeps_to((1 + 7 / 8) * RATE + 2 * rotating.RECORD_BYTES), (
         "its own, what is lent, and what the other reads"
     )
@@ -150,7 +149,7 @@ def test_jobs_of_one_cooperative_data_set_pay_for_what_they_share(place: Place) 
     jobs = [place.start(name) for name in ("one", "two")]
     place.limit("one", f"{RATE / 2:.0f}")
     place.limit("two", f"{RATE / 2:.0f}")
-    time.sleep(3)
+    wait_until(lambda: place.left_store_per_s(1.0) <= 1.1 * RATE, "nodes have been told")
     shards, before = sum(job.shards for job in jobs), place.store.traffic().payload_bytes
     assert place.keeps_to(RATE)
     read_bytes = (sum(job.shards for job in jobs) - shards) * rotating.RECORD_BYTES

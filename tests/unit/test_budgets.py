@@ -295,6 +295,32 @@ def test_nodes_are_told_what_the_jobs_of_a_data_set_may_read_together() -> None:
     assert budgets.orders > orders
 
 
+def test_between_two_epochs_nodes_keep_to_what_they_were_told() -> None:
+    """When nobody reads for a moment, nobody reads as fast as he can either."""
+    world = World(a=1000.0, b=500.0)
+    budgets = world.budgets
+    budgets.tick({DATA: frozenset("ab")}, [DATA])
+    orders = budgets.orders
+    world.clock.advance(1)
+    budgets.tick({}, [DATA])
+    assert (budgets.told(DATA), budgets.orders) == (1500, orders)
+    budgets.opened(DATA, "b")
+    assert budgets.told(DATA) == 500
+    budgets.opened(DATA, "a")
+    assert budgets.told(DATA) == 1500
+    budgets.opened(DATA, "free")
+    assert budgets.told(DATA) == 0
+
+
+def test_the_first_reader_is_loaded_for_at_its_rate_from_the_beginning() -> None:
+    world = World(a=1000.0)
+    orders = world.budgets.orders
+    world.budgets.opened(DATA, "a")
+    assert (world.budgets.told(DATA), world.budgets.orders) == (1000, orders + 1)
+    world.budgets.opened(DATA, "a")
+    assert world.budgets.orders == orders + 1
+
+
 def test_pins_are_journaled_and_policies_leave_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(a=1000.0)
     budgets = world.budgets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_BURST_S = 0.4  # of ten seconds 4 %: what a busy machine may make up for
+_BURST_S = 0.2  # of ten seconds 2 %: what a busy machine may make up for
 _MOST_SHARED_DEBT_S = 5.0
 
 

@@ -158,10 +158,22 @@ class Budgets:
             }
             self._used_bytes, self._held_back, self._ticked_s = {}, set(), now
         self._lend()
-        parts = Counter(job for jobs in jobs_of.values() for job in jobs)
-        told = {digest_id: self._rate_of(jobs_of.get(digest_id, frozenset()), parts) for digest_id in loading}
+        parts = self._parts()
+        told = {digest_id: self._rate_of(digest_id, parts) for digest_id in loading}
         if told.keys() != self._told.keys() or any(_differ(rate, self._told[key]) for key, rate in told.items()):
             self._told = told
+            self.orders += 1
+
+    def opened(self, digest_id: bytes, job: str) -> None:
+        """Somebody begins to read a data set that nodes load ahead: until the next tick they would load it for him
+        as fast as they can, or as slowly as the others may read."""
+        jobs = self._jobs_of.get(digest_id, frozenset())
+        if job in jobs and digest_id in self._told:
+            return
+        self._jobs_of[digest_id] = jobs | {job}
+        rate = self._rate_of(digest_id, self._parts())
+        if _differ(rate, self.told(digest_id)):
+            self._told[digest_id] = rate
             self.orders += 1
 
     def told(self, digest_id: bytes) -> float:
@@ -234,9 +246,16 @@ class Budgets:
             self._charged(job, now)
         self._shared, self._shared_by = {}, {}
 
-    def _rate_of(self, jobs: frozenset[str], parts: Mapping[str, int]) -> float:
-        """What jobs may read together of one data set; `parts`: of how many data sets each of them does."""
-        if not jobs or not jobs <= self._buckets.keys():
+    def _parts(self) -> Mapping[str, int]:
+        """Of how many data sets each job reads."""
+        return Counter(job for jobs in self._jobs_of.values() for job in jobs)
+
+    def _rate_of(self, digest_id: bytes, parts: Mapping[str, int]) -> float:
+        """What the jobs of one data set may read together; between two epochs, when nobody does, as before."""
+        jobs = self._jobs_of.get(digest_id, frozenset())
+        if not jobs:
+            return self.told(digest_id)
+        if not jobs <= self._buckets.keys():
             return 0.0
         return sum(self._buckets[job].bytes_per_s / parts[job] for job in jobs)
 

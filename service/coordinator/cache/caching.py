@@ -5,7 +5,7 @@ On the event loop of the coordinator; what takes long is computed in a thread, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -54,6 +54,15 @@ class Caching:
 
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self.residency
+
+    def loads_ahead(self, digest_id: bytes) -> bool:
+        """Whether nodes load chunks of it ahead of its readers, or will once the rotation begins."""
+        return digest_id in self._plans
+
+    @property
+    def loaded_ahead(self) -> Collection[bytes]:
+        """All such data sets."""
+        return self._plans.keys()
 
     def view(self, digest_id: bytes) -> View:
         return View(self.residency.table(digest_id), self.placement, self.rotations, self._made)

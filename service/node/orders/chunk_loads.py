@@ -21,7 +21,8 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 
 PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 _BURST_S = 0.5
-# Of data sets that have a rate: with the 0.4 s that their jobs may make up for at the coordinator, 5 % of ten seconds.
+# Of data sets that have a rate. Their jobs may make up for 0.2 s at the coordinator; with what was leased before, and
+# is fetched late, it is to be within 5 % of ten seconds.
 _LIMITED_BURST_S = 0.1
 _TRY_AGAIN_S = 2.0
 
