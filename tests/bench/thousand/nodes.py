@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable
@@ -150,4 +151,4 @@ class Nodes:
 
 
 def percentile(figures: list[float], of: float) -> float:
-    return float(np.percentile(figures, of)) if figures else 0.0
+    return float(np.percentile(figures, of)) if figures else math.inf
