@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.digests import numbered_digest
+from tests.support.planning import (
+    COOPERATIVE,
+    FIRST,
+    FIRST_BYTES,
+    SECOND,
+    SECOND_BYTES,
+    UNIFORM,
+    beat,
+    cached,
+    coordinating,
+    parts_of,
+    plans,
+    reads,
+)
 from tfquiver import errors
-from tfquiver.clock import Clock, ManualClock
+from tfquiver.clock import ManualClock
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.file_entry import FileEntry
@@ -26,63 +36,9 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
-from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.planning.explaining import MOST_JOBS
-from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
 from tfquiver.trust.identity import EVERYBODY
-
-FIRST, SECOND = numbered_digest(300, "first"), numbered_digest(500, "second")
-FIRST_BYTES, SECOND_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (FIRST, SECOND))
-UNIFORM, COOPERATIVE = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_COOPERATIVE
-
-
-@asynccontextmanager
-async def coordinating(
-    directory: Path, policy: str = "benefit", clock: Clock | None = None, **nodes: int
-) -> AsyncIterator[Coordinator]:
-    """It plans when it is told to. `nodes`: their quotas in bytes."""
-    coordinator = Coordinator(directory / "work", CoordinatorOptions(policy=policy), clock)
-    try:
-        for node_id, quota_bytes in nodes.items():
-            beat(coordinator, node_id, quota_bytes)
-        yield coordinator
-    finally:
-        await coordinator.stop()
-
-
-def beat(coordinator: Coordinator, node_id: str, quota_bytes: int, *reports: pb.ReaderReport) -> None:
-    node = types_pb2.NodeInfo(node_id=node_id, quota_bytes=quota_bytes)
-    inventory = pb.Inventory(full=True, version=1)
-    coordinator.heartbeats.take(pb.HeartbeatRequest(node=node, incarnation="1", inventory=inventory, readers=reports))
-
-
-async def reads(coordinator: Coordinator, job: str, digest: Digest, key: str = "") -> str:
-    """The session's id. The data set is registered if it is not."""
-    if digest.digest_id not in coordinator.registry:
-        await coordinator.catalogue.register(digest.name, b"", None, _parts(digest))
-    request = pb.OpenReaderRequest(
-        reader_id=f"{job}{key} {digest.name}", node_id="a", incarnation="1", digest_id=digest.digest_id, job=job,
-        session_key=key or f"{job} {digest.name}",
-    )  # fmt: skip
-    session, _ = await coordinator.reading.open_reader(request)
-    return session.session_id
-
-
-async def _parts(digest: Digest) -> AsyncIterator[bytes]:
-    yield digest.to_bytes()
-
-
-async def plans(coordinator: Coordinator) -> Replanning:
-    assert coordinator.replanning
-    await coordinator.replanning.measure()
-    await coordinator.replanning.look()
-    return coordinator.replanning
-
-
-def cached(coordinator: Coordinator, digest: Digest) -> types_pb2.CacheSetting:
-    return coordinator.catalogue.cache(digest.digest_id)
 
 
 def is_whole(coordinator: Coordinator) -> bool:
@@ -189,7 +145,7 @@ async def test_jobs_are_probed_where_the_policy_makes_something_of_it(
 @on_loop
 async def test_a_data_set_of_which_the_digest_is_damaged_is_left_out_of_plans_with_its_room(tmp_path: Path) -> None:
     async with coordinating(tmp_path, a=FIRST_BYTES + 1000) as coordinator:
-        await coordinator.catalogue.register("second", b"", None, _parts(SECOND))
+        await coordinator.catalogue.register("second", b"", None, parts_of(SECOND))
         await coordinator.catalogue.set_cache(
             SECOND.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=1000)
         )
@@ -279,7 +235,7 @@ async def test_where_nobody_decides_what_a_policy_had_decided_makes_way(tmp_path
         async with coordinating(tmp_path, policy="off", a=FIRST_BYTES) as coordinator:
             await coordinator.start()
             assert not cached(coordinator, FIRST).mode
-            await coordinator.catalogue.register("second", b"", None, _parts(SECOND))
+            await coordinator.catalogue.register("second", b"", None, parts_of(SECOND))
             await coordinator.catalogue.set_cache(
                 SECOND.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
             )
@@ -334,73 +290,6 @@ async def test_decisions_that_are_not_understood_are_passed_over(tmp_path: Path,
         assert coordinator.replanning
         coordinator.replanning.decided(PlanDecided(json=json))
         assert not len(coordinator.replanning.planner.history)
-
-
-@on_loop
-async def test_what_belongs_to_others_is_not_explained(tmp_path: Path) -> None:
-    """Not by its name, which others may have given to theirs, nor by the digits of its id."""
-    theirs = numbered_digest(300, "same")
-    own = numbered_digest(301, "same")
-    async with coordinating(tmp_path, a=4 * FIRST_BYTES) as coordinator:
-        await reads(coordinator, "they/job", theirs)
-        await plans(coordinator)
-        planning = coordinator.replanning
-        assert planning
-        await coordinator.catalogue.register("same", b"", None, _parts(own))
-
-        async def asks(name: str) -> Any:
-            return await planning.explain(name, {own.digest_id}.__contains__, lambda job: job.startswith("me/"))
-
-        for name in ("same", f"same ({theirs.digest_id.hex()[:12]})", "they/job"):
-            with pytest.raises(errors.NotFoundError):
-                await asks(name)
-        await reads(coordinator, "me/job", own)
-        await plans(coordinator)
-        assert (await asks("same")).name == f"same ({own.digest_id.hex()[:12]})"
-        assert (await asks("me/job")).kind == "job"
-
-
-@on_loop
-async def test_of_very_many_data_sets_of_one_name_some_are_named(tmp_path: Path) -> None:
-    """An error travels in a header, of which 8 KiB are let through."""
-    name = "n" * 512
-    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
-        for shards in range(1, 41):
-            one = numbered_digest(shards)
-            await coordinator.catalogue.register(name, b"", None, _parts(one))
-            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
-        planned = await plans(coordinator)
-        with pytest.raises(errors.InvalidArgumentError, match=r"40 data sets have that name: .*and 20 more$") as told:
-            await planned.explain(name)
-        assert len(str(told.value)) < 1000
-        said = next(word for word in str(told.value).split() if word.startswith("("))
-        assert (await planned.explain(f"{name} {said.rstrip(',')}")).kind == "dataset"
-
-
-@on_loop
-async def test_a_name_that_is_not_known_is_an_error_that_arrives_whatever_the_others_are_called(tmp_path: Path) -> None:
-    async with coordinating(tmp_path, a=SECOND_BYTES) as coordinator:
-        for shards in range(1, 31):
-            one = numbered_digest(shards)
-            await coordinator.catalogue.register(f"{shards} {'馬' * 150}", b"", None, _parts(one))
-            await coordinator.catalogue.set_cache(one.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
-        with pytest.raises(errors.NotFoundError, match=r"known are '.*馬.* more$") as told:
-            await (await plans(coordinator)).explain("馬" * 150)
-        assert len(quote(str(told.value))) < 8000, "so long it is on its way"
-
-
-@on_loop
-async def test_of_a_data_set_with_very_many_jobs_some_are_told_one_by_one(tmp_path: Path) -> None:
-    """With their names of 500 bytes ten thousand were more than a message may be."""
-    async with coordinating(tmp_path, a=4 * FIRST_BYTES) as coordinator:
-        for number in range(MOST_JOBS + 7):
-            await reads(coordinator, f"{number:03} {'x' * 400}", FIRST)
-        planning = await plans(coordinator)
-        told = await planning.explain(FIRST.name)
-        assert len(told.probes) == MOST_JOBS and told.more_jobs == 7
-        last = f"{MOST_JOBS + 6} {'x' * 400}"
-        assert last not in told.probes
-        assert (await planning.explain(last)).probes.keys() == {last}
 
 
 @on_loop

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.contract.test_planning_holds import FIRST, FIRST_BYTES, coordinating, reads
 from tests.support.aio import on_loop
+from tests.support.planning import FIRST, FIRST_BYTES, coordinating, reads
 
 
 @on_loop

@@ -5,33 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import signal
-import socket
 import struct
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import grpc
 import psutil
 import pytest
 
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
+from tests.support.started_nodes import StartNode, nodes_started
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.wire import reader_frames as frames
-from tfquiver.wire import rpc
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
-NODE = "tfquiver.service.node.main"
 ONE_RECORD = CutPolicy(1, 1, 1)
 
 
@@ -47,22 +39,13 @@ def payloads(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    servers: list[Server] = []
-
-    def make(*flags: str, name: str = "cache") -> Server:
-        arguments = [f"--cache_dir={tmp_path / name}", "--quota=64MiB", *flags]
-        server = Server(NODE, arguments, tmp_path / f"{name}.log")
-        servers.append(server)
-        return server.start()
-
-    yield make
-    for server in servers:
-        assert server.stop() in (0, -signal.SIGKILL), server.log_tail()
+def start(tmp_path: Path) -> Iterator[StartNode]:
+    with nodes_started(tmp_path) as start:
+        yield start
 
 
 @pytest.fixture
-def node(start: Callable[..., Server]) -> Server:
+def node(start: StartNode) -> Server:
     return start()
 
 
@@ -162,7 +145,7 @@ def test_a_reader_that_does_not_read_does_not_hold_others(node: Server, payloads
 
 
 def test_a_damaged_entry_is_found_by_the_reader_and_got_again(
-    start: Callable[..., Server], payloads: tuple[Path, list[bytes]]
+    start: StartNode, payloads: tuple[Path, list[bytes]]
 ) -> None:
     node = start("--codec=raw")
     directory, made = payloads
@@ -179,9 +162,7 @@ def test_a_damaged_entry_is_found_by_the_reader_and_got_again(
     assert node_calls.status(node.ready["control"]).corrupt_entries == dataset.shards
 
 
-def test_an_object_that_changed_is_named_and_the_other_shards_go_on(
-    start: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_an_object_that_changed_is_named_and_the_other_shards_go_on(start: StartNode, tmp_path: Path) -> None:
     node = start("--quota=0")
     for part in range(2):
         made = [b"%d-%d" % (part, n) * 20 for n in range(500)]
@@ -284,84 +265,8 @@ def test_tickets_are_given_over_the_socket(node: Server, payloads: tuple[Path, l
         assert "02020202" in said.message
 
 
-def test_a_second_node_on_a_directory_says_who_has_it(node: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'cache'}"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert second.returncode == 1
-    assert f"pid {node.process.pid} has it" in second.stderr
-
-
-def test_a_node_that_nobody_uses_leaves_and_one_in_use_stays(start: Callable[..., Server], tmp_path: Path) -> None:
-    node = start("--idle_exit_s=1")
-    with Connection(node.ready["socket"]) as connection:
-        connection.hello()
-        with pytest.raises(subprocess.TimeoutExpired):
-            node.process.wait(2.0)
-    assert node.process.wait(60) == 0
-    assert not (tmp_path / "cache" / "node.json").exists()
-    assert not list((tmp_path / "cache" / "run").iterdir())
-
-
-def test_a_wrong_coordinator_is_named_in_bounded_time(tmp_path: Path) -> None:
-    flags = ["--coordinator=localhost:1", "--coordinator_connect_s=1", f"--cache_dir={tmp_path / 'cache'}"]
-    done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
-    assert done.returncode == 1
-    assert "--coordinator=localhost:1: no answer within 1 s" in done.stderr
-
-
-def test_a_coordinator_that_accepts_and_says_nothing_is_named_in_bounded_time(tmp_path: Path) -> None:
-    with socket.create_server(("localhost", 0)) as mute:
-        where = f"localhost:{mute.getsockname()[1]}"
-        flags = [f"--coordinator={where}", "--coordinator_connect_s=1", f"--cache_dir={tmp_path / 'cache'}"]
-        done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
-    assert done.returncode == 1
-    assert f"--coordinator={where}: no answer within 1 s" in done.stderr
-
-
-def test_a_token_is_asked_for_and_a_wrong_one_named(start: Callable[..., Server], tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("secret\n")
-    arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", f"--auth_token_file={tmp_path / 'token'}"]
-    coordinator = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "coordinator.log").start()
-    try:
-        command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'a'}", f"--coordinator={coordinator.address}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        assert done.returncode == 1
-        assert "token" in done.stderr
-        node = start(f"--auth_token_file={tmp_path / 'token'}", f"--coordinator={coordinator.address}", name="b")
-        with pytest.raises(grpc.RpcError, match="token"):
-            node_calls.status(node.ready["control"])
-        node.stop()
-    finally:
-        coordinator.stop()
-
-
-@pytest.mark.parametrize(
-    ("flag", "complaint"),
-    [
-        ("--quota=much", "must be a size"),
-        ("--coordinator=nonsense", "must be host:port"),
-        ("--port=70000", "port"),
-        ("--no_such_flag=1", "no_such_flag"),
-        ("--auth_token_file=/no/such/file", "/no/such/file"),
-    ],
-)
-def test_wrong_flags_are_named(tmp_path: Path, flag: str, complaint: str) -> None:
-    command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'cache'}", flag]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert done.returncode != 0
-    assert complaint in done.stdout + done.stderr
-
-
-def test_a_cache_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'file'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1
-    assert f"--cache_dir={tmp_path / 'file'}" in done.stderr
-
-
 def test_a_socket_path_too_long_for_the_system_goes_elsewhere(
-    start: Callable[..., Server], payloads: tuple[Path, list[bytes]]
+    start: StartNode, payloads: tuple[Path, list[bytes]]
 ) -> None:
     node = start(name="long" * 30)
     assert len(node.ready["socket"]) <= 100
@@ -387,23 +292,6 @@ def test_the_node_has_no_tensorflow_in_it_and_stops_soon_with_readers_attached(
         while client.next_shard():
             pass
     client.connection.close()
-
-
-def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    with socket.create_server(("localhost", 0)) as mute:
-        env = {"STORAGE_EMULATOR_HOST": f"http://localhost:{mute.getsockname()[1]}"}
-        node = Server(NODE, [f"--cache_dir={tmp_path / 'cache'}", "--quota=1MiB"], tmp_path / "node.log", env).start()
-        with rpc.channel(node.ready["control"]) as channel:
-            requests = node_calls.ensure_requests([FileEntry("gs://bucket/object", 1000, "1")], CutPolicy())
-            stub: Any = node_pb2_grpc.NodeStub(channel)
-            call = stub.EnsureDataset(iter(requests), timeout=30, wait_for_ready=True)
-            next(iter(call))
-            mute.accept()[0].close()
-            asked, _ = mute.accept()
-            assert node.stop(deadline_s=5.0) == 0
-            asked.close()
-            call.cancel()
-    assert not (tmp_path / "cache" / "node.json").exists()
 
 
 def test_status_is_printed_as_tables_and_as_json(
