@@ -35,6 +35,14 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),
 ]
+# Of more than a thousand calls that a busy loop has not come to yet gRPC cancels some at random, and of more than three
+# thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores just then.
+_MOST_PENDING = 1 << 16
+_SERVER_OPTIONS: list[tuple[str, Any]] = [
+    *_OPTIONS,
+    ("grpc.server.max_pending_requests", _MOST_PENDING),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * _MOST_PENDING),
+]
 
 
 def metadata(token: str) -> list[tuple[str, str]]:
@@ -136,7 +144,7 @@ def new_server(authority: Authority) -> grpc.aio.Server:
     # A gate costs about a tenth of a call for 32 leases (tests/bench/coordinator.py): where everybody may do everything
     # there is none.
     interceptors = [] if isinstance(authority, Open) else [_Gate(authority)]
-    return grpc.aio.server(options=_OPTIONS, interceptors=interceptors)
+    return grpc.aio.server(options=_SERVER_OPTIONS, interceptors=interceptors)
 
 
 def listen(server: grpc.aio.Server, address: str) -> int:
