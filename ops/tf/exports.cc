@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "ops/core/delivery/delivery_stats.h"
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
 

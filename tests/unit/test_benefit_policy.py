@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.performance.demand import demands
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.speed_model.demand import demands
 
 
 def kept(view: ClusterView) -> dict[str, tuple[str, int]]:

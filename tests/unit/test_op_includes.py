@@ -9,7 +9,9 @@ from pathlib import Path
 OPS = Path(__file__).resolve().parents[2] / "ops"
 INCLUDE = re.compile(r'^#include "ops/([^"]+)"$', re.MULTILINE)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
-CORE = ("", "format", "wire", "position", "shards", "order", "pool", "intake", "session", "delivery", "reader")
+CORE = (
+    "", "process", "format", "wire", "position", "shards", "order", "pool", "intake", "session", "delivery", "reader",
+)  # fmt: skip
 
 
 def sources() -> dict[str, list[str]]:

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ops/core/order/gate.h"
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/random.h"
 
 namespace tfquiver {

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/test_listener.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
 #include "ops/tf/dataset/element.h"
 #include "ops/tf/dataset/quiver_dataset.h"

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
 
 namespace tfquiver {

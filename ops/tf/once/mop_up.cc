@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "ops/core/position/checkpoint.h"
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/tickets/unsaved_splits.h"
 

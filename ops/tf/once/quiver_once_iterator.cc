@@ -11,7 +11,7 @@
 #include "ops/core/delivery/delivery_ledger.h"
 #include "ops/core/delivery/delivery_reporter.h"
 #include "ops/core/delivery/delivery_stats.h"
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/tf/once/feed.h"
 #include "ops/tf/once/mop_up.h"
 #include "ops/tf/once/quiver_once_dataset.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ops/core/clock.h"
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/session/ticket_client.h"
 #include "ops/core/wire/frame.h"
 #include "ops/tf/status_conversion.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 #include "ops/core/session/ticket_client.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
-from tfquiver.service.coordinator.performance.closed_form import hit_ratio
-from tfquiver.service.coordinator.performance.demand import demands, expected_rates, reading_rates
-from tfquiver.service.coordinator.performance.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView
+from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
+from tfquiver.service.coordinator.speed_model.supported import supported
 
 MORE = (1.5, 2.0)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.plain_text import plain
-from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.planning import changes
 from tfquiver.service.coordinator.planning.history import Decision, History
 from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict
@@ -16,6 +15,7 @@ from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
+from tfquiver.service.coordinator.speed_model.filling import fill
 
 _FIRST, _SWITCHED = "the first plan", "another policy was chosen"
 

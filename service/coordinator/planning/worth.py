@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from tfquiver.service.coordinator.performance.demand import spared
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
+from tfquiver.service.coordinator.speed_model.demand import spared
 
 
 @runtime_checkable

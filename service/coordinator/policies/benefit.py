@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.performance.closed_form import hit_ratio
-from tfquiver.service.coordinator.performance.demand import reading_rates
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -19,6 +16,9 @@ from tfquiver.service.coordinator.policies.pins import (
     remote_pins,
     two_chunks_bytes,
 )
+from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model.demand import reading_rates
 
 _GB = 1e9
 # A job that was measured to be as fast without the cache: it still spares the store, but anything else comes first.

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfquiver.service.coordinator.performance.amounts import of_bytes
-from tfquiver.service.coordinator.performance.demand import lacking_now, remote_reasons, share_remote
-from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -17,6 +14,9 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
+from tfquiver.service.coordinator.speed_model.amounts import of_bytes
+from tfquiver.service.coordinator.speed_model.demand import lacking_now, remote_reasons, share_remote
+from tfquiver.service.coordinator.speed_model.filling import fill
 
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:

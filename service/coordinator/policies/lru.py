@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.performance.demand import reading_rates
-from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -14,6 +11,9 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
+from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.speed_model.demand import reading_rates
+from tfquiver.service.coordinator.speed_model.filling import fill
 
 
 class LruPolicy:

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfquiver.service.coordinator.performance.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.performance.closed_form import cache_efficiency
-from tfquiver.service.coordinator.performance.demand import (
-    lacking_now,
-    reading_rates,
-    remote_reasons,
-    share_remote,
-    spared,
-)
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.pins import (
@@ -21,6 +12,15 @@ from tfquiver.service.coordinator.policies.pins import (
     jobs_by_dataset,
     pin_reasons,
     pinned,
+)
+from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
+from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency
+from tfquiver.service.coordinator.speed_model.demand import (
+    lacking_now,
+    reading_rates,
+    remote_reasons,
+    share_remote,
+    spared,
 )
 
 _GB = 1e9

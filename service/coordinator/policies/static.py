@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.performance.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -12,6 +11,7 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
+from tfquiver.service.coordinator.speed_model.amounts import of_bytes
 
 
 class StaticPolicy:

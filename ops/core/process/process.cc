@@ -1,4 +1,4 @@
-#include "ops/core/process.h"
+#include "ops/core/process/process.h"
 
 #include <cstdint>
 #include <random>

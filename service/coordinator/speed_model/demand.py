@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from tfquiver.service.coordinator.performance.amounts import of_rate
-from tfquiver.service.coordinator.performance.closed_form import hit_ratio, remote_demand, throughput
-from tfquiver.service.coordinator.performance.filling import fill
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView
 from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
+from tfquiver.service.coordinator.speed_model.amounts import of_rate
+from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
+from tfquiver.service.coordinator.speed_model.filling import fill
 
 # Of the jobs when not one is measured yet: ResNet-50 on a V100 (SiloD, section 2.2). Only ratios matter then.
 UNMEASURED_BYTES_PER_S = 114e6

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_PROCESS_H_
-#define TFQUIVER_OPS_CORE_PROCESS_H_
+#ifndef TFQUIVER_OPS_CORE_PROCESS_PROCESS_H_
+#define TFQUIVER_OPS_CORE_PROCESS_PROCESS_H_
 
 #include <cstdint>
 #include <functional>
@@ -62,4 +62,4 @@ uint64_t RandomSeed();
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_PROCESS_H_
+#endif  // TFQUIVER_OPS_CORE_PROCESS_PROCESS_H_
