@@ -316,3 +316,18 @@ async def test_accelerators_are_those_that_the_jobs_say(tmp_path: Path) -> None:
         await plans(coordinator)
         parts = [cached(coordinator, digest).allocation_bytes for digest in (FIRST, SECOND)]
         assert parts == [quota_bytes // 4, quota_bytes * 3 // 4]
+
+
+@on_loop
+async def test_nodes_are_told_a_rate_with_the_first_reader_and_keep_to_it_between_two_epochs(tmp_path: Path) -> None:
+    setting = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=FIRST_BYTES // 2)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.allocate_remote_io("job", 1e6)
+        await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
+        await coordinator.catalogue.set_cache(FIRST.digest_id, setting)
+        session_id = await reads(coordinator, "job", FIRST)
+        assert coordinator.budgets.told(FIRST.digest_id) == 1e6
+        await coordinator.reading.close_reader(session_id, "job first", False)
+        coordinator._look_after_all()
+        assert not coordinator.sessions.jobs_of()
+        assert coordinator.budgets.told(FIRST.digest_id) == 1e6

@@ -312,6 +312,23 @@ def test_between_two_epochs_nodes_keep_to_what_they_were_told() -> None:
     assert budgets.told(DATA) == 0
 
 
+def test_who_begins_to_read_pays_for_what_is_loaded_from_then_on() -> None:
+    world = World(a=1000.0, b=1000.0)
+    budgets = world.budgets
+    budgets.tick({DATA: frozenset("a")}, [DATA])
+    budgets.resident(DATA, [1], [100])
+    budgets.opened(DATA, "b")
+    budgets.resident(DATA, [2], [1000])
+    assert (budgets.left_bytes("a"), budgets.left_bytes("b")) == pytest.approx((-600, -500))
+
+
+def test_a_second_data_set_of_a_job_takes_its_part_of_the_first_ones_rate() -> None:
+    world = World(a=1000.0)
+    world.budgets.opened(DATA, "a")
+    world.budgets.opened(OTHER, "a")
+    assert (world.budgets.told(DATA), world.budgets.told(OTHER)) == (500, 500)
+
+
 def test_the_first_reader_is_loaded_for_at_its_rate_from_the_beginning() -> None:
     world = World(a=1000.0)
     orders = world.budgets.orders

@@ -38,6 +38,7 @@ class Budgets:
         self._ticked_s = self._lent_s = clock.now()
         self._took_back = False  # some lender did, since then
         self._jobs_of: dict[bytes, frozenset[str]] = {}  # who reads each data set
+        self._parts = Counter[str]()  # of how many data sets each job reads
         # By data set; made when needed, until who reads, or has a rate, differs.
         self._shared: dict[bytes, SharedCosts] = {}
         self._shared_by: dict[str, list[SharedCosts]] = {}  # by job
@@ -158,8 +159,8 @@ class Budgets:
             }
             self._used_bytes, self._held_back, self._ticked_s = {}, set(), now
         self._lend()
-        parts = self._parts()
-        told = {digest_id: self._rate_of(digest_id, parts) for digest_id in loading}
+        self._parts = Counter(job for jobs in jobs_of.values() for job in jobs)
+        told = {digest_id: self._rate_of(digest_id) for digest_id in loading}
         if told.keys() != self._told.keys() or any(_differ(rate, self._told[key]) for key, rate in told.items()):
             self._told = told
             self.orders += 1
@@ -171,10 +172,13 @@ class Budgets:
         if job in jobs and digest_id in self._told:
             return
         self._jobs_of[digest_id] = jobs | {job}
-        rate = self._rate_of(digest_id, self._parts())
-        if _differ(rate, self.told(digest_id)):
-            self._told[digest_id] = rate
-            self.orders += 1
+        self._parts[job] += job not in jobs
+        self._shared_of(digest_id, job)  # what is loaded faster for him is not for the others to pay
+        for other in self._told.keys() | {digest_id}:
+            if job in self._jobs_of.get(other, ()):
+                rate, before = self._rate_of(other), self.told(other)
+                self._told[other] = rate
+                self.orders += _differ(rate, before)
 
     def told(self, digest_id: bytes) -> float:
         """Bytes/s at which all nodes together load a data set ahead of its readers; 0: as fast as they can."""
@@ -193,9 +197,9 @@ class Budgets:
         self._wants = {job: want for job, want in self._wants.items() if job in self.allocated}
         self._held_back &= self.allocated.keys()
         self._lend()
-        if self._told and not self.allocated:  # nobody calls `tick` any more
-            self._told = {}
-            self.orders += 1
+        if not self.allocated:  # nobody calls `tick` any more
+            self.orders += bool(self._told)
+            self._told, self._jobs_of, self._parts = {}, {}, Counter()
 
     def _lend(self) -> None:
         among = {job: self.allocated[job] for job in self._wants}
@@ -246,18 +250,14 @@ class Budgets:
             self._charged(job, now)
         self._shared, self._shared_by = {}, {}
 
-    def _parts(self) -> Mapping[str, int]:
-        """Of how many data sets each job reads."""
-        return Counter(job for jobs in self._jobs_of.values() for job in jobs)
-
-    def _rate_of(self, digest_id: bytes, parts: Mapping[str, int]) -> float:
+    def _rate_of(self, digest_id: bytes) -> float:
         """What the jobs of one data set may read together; between two epochs, when nobody does, as before."""
         jobs = self._jobs_of.get(digest_id, frozenset())
         if not jobs:
             return self.told(digest_id)
         if not jobs <= self._buckets.keys():
             return 0.0
-        return sum(self._buckets[job].bytes_per_s / parts[job] for job in jobs)
+        return sum(self._buckets[job].bytes_per_s / self._parts[job] for job in jobs)
 
 
 def _differ(rate: float, before: float) -> bool:
