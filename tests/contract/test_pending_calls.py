@@ -41,7 +41,7 @@ async def test_nothing_that_is_asked_of_a_busy_server_is_refused() -> None:
     asked = threading.Event()
     try:
         answers = asyncio.create_task(asyncio.to_thread(_ask, f"localhost:{port}", asked))
-        while not asked.is_set():
+        while not asked.is_set() and not answers.done():
             await asyncio.sleep(0)
             time.sleep(0.2)  # the loop does something else
         codes = await answers

@@ -35,13 +35,14 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),
 ]
-# Of more than a thousand calls that a busy loop has not come to yet gRPC cancels some at random, and of more than three
-# thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores just then.
-_MOST_PENDING = 1 << 16
+# Of more than a thousand calls that a busy loop has not come to yet gRPC refuses some at random, of more than three
+# thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores then. These
+# are a few seconds' work: of many more none would be answered in the time that calls have.
+_PENDING_REFUSED_AT_RANDOM, _MOST_PENDING = 1 << 13, 1 << 14
 _SERVER_OPTIONS: list[tuple[str, Any]] = [
     *_OPTIONS,
-    ("grpc.server.max_pending_requests", _MOST_PENDING),
-    ("grpc.server.max_pending_requests_hard_limit", 2 * _MOST_PENDING),
+    ("grpc.server.max_pending_requests", _PENDING_REFUSED_AT_RANDOM),
+    ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
 ]
 
 
