@@ -85,6 +85,7 @@ def test_files_that_take_minutes_begin_first_then_those_that_wait_then_those_wit
         str(root / "pyproject.toml"),
         str(tmp_path),
     ]
-    listed = subprocess.run(command, cwd=root, capture_output=True, text=True).stdout
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, env=env).stdout
     files = [line.partition("::")[0].rpartition("/")[2] for line in listed.splitlines() if "::" in line]
     assert files == ["test_slow.py", "test_waits.py", "test_many.py", "test_many.py", "test_few.py"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ class Client:
         return {
             "heartbeats": len(nodes.took_ms), "heartbeats_missed": nodes.missed, "heartbeats_asked_again": nodes.again,
             "heartbeat_ms_p50": percentile(nodes.took_ms, 50), "heartbeat_ms_p99": percentile(nodes.took_ms, 99),
-            "heartbeat_ms_max": max(nodes.took_ms, default=0.0), "shards_told": nodes.changes,
+            "heartbeat_ms_max": max(nodes.took_ms, default=math.inf), "shards_told": nodes.changes,
             "orders": nodes.orders, "orders_bytes": nodes.orders_bytes,
             "leased": sum(job.leased for job in self._jobs), "leases_without": sum(job.waited for job in self._jobs),
             "leases_failed": sum(job.failed for job in self._jobs),
