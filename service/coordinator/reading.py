@@ -99,8 +99,9 @@ class Reading:
         who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label)
         live = self._membership.is_live(request.node_id, request.incarnation)
         opened = self._sessions.readers.open(session_id, who, request.held, live)
-        if self._budgets.in_use and self._caching.loads_ahead(request.digest_id) and opened[0].gives_out:
-            self._budgets.opened(request.digest_id, opened[0].job)
+        session = opened[0]
+        if self._budgets.in_use and session.gives_out and session.digest_id in self._caching.loaded_ahead:
+            self._budgets.opened(session.digest_id, session.job)
         self._caching.look(request.digest_id)
         await self._log.synced()
         return opened

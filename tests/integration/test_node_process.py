@@ -28,12 +28,8 @@ def start(tmp_path: Path) -> Iterator[StartNode]:
         yield start
 
 
-@pytest.fixture
-def node(start: StartNode) -> Server:
-    return start()
-
-
-def test_a_second_node_on_a_directory_says_who_has_it(node: Server, tmp_path: Path) -> None:
+def test_a_second_node_on_a_directory_says_who_has_it(start: StartNode, tmp_path: Path) -> None:
+    node = start()
     command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'cache'}"]
     second = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert second.returncode == 1

@@ -37,7 +37,7 @@ _OPTIONS: list[tuple[str, Any]] = [
 ]
 # Of more than a thousand calls that a busy loop has not come to yet gRPC refuses some at random, of more than three
 # thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores then. These
-# are a few seconds' work: of many more none would be answered in the time that calls have.
+# are four and nine seconds' work: of many more none would be answered in the ten that calls have.
 _PENDING_REFUSED_AT_RANDOM, _MOST_PENDING = 1 << 13, 1 << 14
 _SERVER_OPTIONS: list[tuple[str, Any]] = [
     *_OPTIONS,

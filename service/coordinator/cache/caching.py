@@ -55,13 +55,9 @@ class Caching:
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self.residency
 
-    def loads_ahead(self, digest_id: bytes) -> bool:
-        """Whether nodes load chunks of it ahead of its readers, or will once the rotation begins."""
-        return digest_id in self._plans
-
     @property
     def loaded_ahead(self) -> Collection[bytes]:
-        """All such data sets."""
+        """Data sets of which nodes load chunks ahead of readers, or will once their rotations begin."""
         return self._plans.keys()
 
     def view(self, digest_id: bytes) -> View:
