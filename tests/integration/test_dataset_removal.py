@@ -110,7 +110,7 @@ def test_nobody_is_interrupted_unless_it_is_said(place: Place, tmp_path: Path) -
     session_id = place.call("OpenReader", opened).session_id  # type: ignore[attr-defined]
     done = place.command("delete", "test")
     assert done.returncode == 1
-    assert "1 reader reads data set" in done.stderr and "--force" in done.stderr
+    assert "1 reader reads data set 'test' (" in done.stderr and "--force" in done.stderr
     done = place.command("delete", "test", "--force", "--json")
     assert json.loads(done.stdout) == {"digest_id": dataset.digest_id.hex(), "removed": True, "owners": []}
     lease = pb.LeaseRequest(session_id=session_id, reader_id="r", sequence=1, max_shards=1)

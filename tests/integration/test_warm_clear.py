@@ -132,8 +132,11 @@ def test_two_nodes_each_read_their_own_part_once(
         told = status(address, capsys)
         assert sum(node["entries"] for node in told["nodes"]) == FILES, "each shard at its owner alone"
         second.kill()
+        assert main(["warm", f"{data}/part-*", "--service", address]) == 1
+        assert "does not answer: nobody listens there (connection refused)" in capsys.readouterr().err
         assert main(["clear", address]) == 1, "one node does not answer; the other is cleared"
-        assert " shards deleted" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert " shards deleted" in said and "nobody listens there (connection refused)" in said
 
 
 def test_a_damaged_file_is_an_error_that_names_it(

@@ -58,12 +58,33 @@ def test_what_is_restored_goes_on_in_its_order(
     iterator = iter(pipeline())
     found: list[bytes] = []
     for _ in range(4):
-        found += [record.numpy() for record in itertools.islice(iterator, rng.randrange(600))]
+        found += [record.numpy() for record in itertools.islice(iterator, rng.randrange(1, 600))]
         prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
         list(itertools.islice(iterator, rng.randrange(200)))
         iterator = iter(pipeline())
         tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
     assert found + [record.numpy() for record in iterator] == whole
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["plain", "symbolic"])
+def test_a_checkpoint_of_before_the_first_record_names_no_epoch(
+    make_node: MakeNode, tmp_path: Path, symbolic: bool
+) -> None:
+    """Where it is restored the job's own count says which one comes: of a job that has not read any the first."""
+    deterministic(make_node(SHARDS))
+    options = IN_BLOCKS["deterministic"]
+
+    def pipeline(job: str) -> tf.data.Dataset:
+        return with_symbolic(OpSource(job=job, **options).repeat(2), symbolic)
+
+    whole = records_of(pipeline("whole"))
+    iterator = iter(pipeline("saved"))
+    prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    next(iterator)
+    for job, expected in (("another", whole), ("saved", whole[len(STORED) :])):
+        iterator = iter(pipeline(job))
+        tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()
+        assert [record.numpy() for record in iterator][: len(expected)] == expected
 
 
 def test_a_checkpoint_of_a_shuffled_epoch_is_refused(make_node: MakeNode, tmp_path: Path) -> None:

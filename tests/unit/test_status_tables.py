@@ -99,6 +99,38 @@ def test_what_was_read_is_shown_beside_what_is_confirmed(read: dict[str, int], s
 
 
 @pytest.mark.parametrize(
+    ("its", "shown"),
+    [
+        ({"idle_ms": 59_999}, "open"),  # between two epochs, say
+        ({"idle_ms": 60_000}, "idle 1m"),
+        ({"idle_ms": 60_000, "readers": 1}, "open"),
+        ({"idle_ms": 60_000, "state": "ended"}, "ended"),
+        ({"idle_ms": 3_600_000}, "idle 1h"),
+        ({"idle_ms": 47 * 3_600_000}, "idle 47h"),
+        ({"idle_ms": 72 * 3_600_000}, "idle 3d"),
+        ({"idle_ms": 1 << 60}, "idle 99d"),
+        ({}, "open"),  # of a coordinator that does not say it
+    ],
+)
+def test_a_session_that_nobody_reads_any_more_says_so(its: dict[str, Any], shown: str) -> None:
+    status = told("j")
+    status["sessions"][0] |= {"state": "open", "readers": 0, **its}
+    assert words.standing(status["sessions"][0]) == shown and len(shown) <= 8
+    out = io.StringIO()
+    status_view.show(status, calls.console(file=out, width=80))
+    assert f" 12 {shown} 100% " in " ".join(out.getvalue().split())
+
+
+def test_what_a_node_that_is_silent_has_saved_is_missed() -> None:
+    status, out = told("j"), io.StringIO()
+    status_view.show(status, calls.console(file=out, width=200))
+    assert "read from the store (not counted: 1 node that cannot be asked)\n" in out.getvalue()
+    status, out = status | {"nodes": status["nodes"][:1]}, io.StringIO()
+    status_view.show(status, calls.console(file=out, width=200))
+    assert "read from the store\n" in out.getvalue()
+
+
+@pytest.mark.parametrize(
     ("part", "whole", "shown"),
     [(0, 5, "0%"), (5, 5, "100%"), (1, 10_000, "1%"), (9_999, 10_000, "99%"), (1, 2, "50%"), (0, 0, "0%")],
 )

@@ -20,7 +20,7 @@ from tfquiver.cli.settings import cache_setting
 from tfquiver.daemon import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
-from tfquiver.wire import reaching, rpc
+from tfquiver.wire import reaching, rpc, unreached
 
 CALL_S = 5.0
 _AT_ONCE = 256  # each node that is asked takes a descriptor
@@ -68,7 +68,7 @@ def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout
     try:
         return method(request, timeout=timeout_s, metadata=rpc.metadata(token), wait_for_ready=True)
     except grpc.RpcError as error:
-        raise _typed(error, whom, timeout_s) from error
+        raise typed(error, whom, timeout_s) from error
 
 
 def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str) -> Any:
@@ -96,14 +96,25 @@ def ask_all(questions: Sequence[Asked], token: str) -> Iterator[Any]:
             try:
                 yield call.result()
             except grpc.RpcError as error:
-                yield _typed(error, whom, CALL_S)
+                # Why one is not reached takes a look at it: of hundreds that would add up.
+                silent = errors.UnavailableError(f"{whom} does not answer within {CALL_S:g} s")
+                yield silent if _is_silent(error) else rpc.from_rpc_error(error, whom)
 
 
-def _typed(error: grpc.RpcError, whom: str, timeout_s: float) -> errors.TfquiverError:
+def typed(error: grpc.RpcError, whom: str, timeout_s: float = 0.0) -> errors.TfquiverError:
+    """Of a call that failed: in the server's words, or why it is not reached. `whom` ends with its address."""
+    is_silent = _is_silent(error)
+    if not is_silent and error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return rpc.from_rpc_error(error, whom)
+    within = f" within {timeout_s:g} s" if is_silent and timeout_s else ""
+    if reason := unreached.why(whom.rpartition(" ")[2], ""):
+        return errors.UnavailableError(f"{whom} does not answer{within}: {reason}")
+    return errors.UnavailableError(f"{whom} does not answer{within}") if within else rpc.from_rpc_error(error, whom)
+
+
+def _is_silent(error: grpc.RpcError) -> bool:
     # The server's own words about a deadline are more than gRPC's.
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() == "Deadline Exceeded":
-        return errors.UnavailableError(f"{whom} does not answer within {timeout_s:g} s")
-    return rpc.from_rpc_error(error, whom)
+    return error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() == "Deadline Exceeded"
 
 
 def plain(message: Any) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progres
             for progress in node_pb2_grpc.NodeStub(channel).Warm(request, metadata=tuple(rpc.metadata(token))):
                 reading.told(whom, progress)
         except grpc.RpcError as error:
-            failed.append(rpc.from_rpc_error(error, whom))
+            failed.append(calls.typed(error, whom))
 
     with ExitStack() as stack:
         channels = [stack.enter_context(rpc.channel(node.control_address)) for node in keeping]

@@ -23,6 +23,16 @@ def state(info: Mapping[str, Any]) -> str:
     return "ended" if info["ended"] or (info["acked"] == info["shards"] and not info["readers"]) else "open"
 
 
+def standing(info: Mapping[str, Any]) -> str:
+    """Its state in at most eight characters; of one that is open, and that nobody reads, for how long that is so."""
+    minutes = info.get("idle_ms", 0) // 60_000
+    if info["state"] != "open" or info["readers"] or not minutes:
+        return str(info["state"])
+    if minutes < 60:
+        return f"idle {minutes}m"
+    return f"idle {minutes // 60}h" if minutes < 48 * 60 else f"idle {min(minutes // 1440, 99)}d"
+
+
 def host(control_address: str, here: str) -> str:
     """The machine that a node runs on; `here`: the name of this one, where local addresses lead to."""
     if control_address.startswith("unix:"):

@@ -86,15 +86,17 @@ class Catalogue:
             reading = sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
             if reading and not force:
                 many = "1 reader reads" if reading == 1 else f"{reading} readers read"
-                raise errors.InUseError(f"digest_id: {many} data set {digest_id.hex()[:12]}: --force ends them")
+                called = self._registry.called(digest_id)
+                raise errors.InUseError(f"digest_id: {many} data set {called}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):
                 self._waiting.wake(session_id)
+            called = self._registry.called(digest_id)
             self._log.append(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))
             self._registry.apply_removal(digest_id)
             self._ownership.forget(digest_id)
             self._caching.forget(digest_id)
             await self._log.synced()
-        logging.info("data set %s was removed by %s", digest_id.hex(), who)
+        logging.info("data set %s was removed by %s", called, who)
         await self._registry.prune()
         return []
 
@@ -148,7 +150,8 @@ class Catalogue:
             self._caching.apply(record.cache_set)
             self._caching.resize(digest_id) if resized else self._caching.set(digest_id, plan)
             await self._log.synced()
-        logging.info("data set %s is cached so: %s", digest_id.hex(), str(fixed).replace("\n", " "))
+        called = self._registry.called(digest_id)
+        logging.info("data set %s is cached so: %s", called, str(fixed).replace("\n", " "))
         return fixed
 
     async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
@@ -159,8 +162,8 @@ class Catalogue:
                 await self._carry_out(digest_id, asked, policy)
             except (errors.NotFoundError, errors.CorruptDigestError, errors.InvalidArgumentError) as error:
                 if digest_id in self._registry:
-                    hex_id = digest_id.hex()
-                    logging.log_every_n_seconds(logging.ERROR, "data set %s stays as it was: %s", 10, hex_id, error)
+                    called = self._registry.called(digest_id)
+                    logging.log_every_n_seconds(logging.ERROR, "data set %s stays as it was: %s", 10, called, error)
 
     def take_back_decided(self) -> None:
         """What policies have decided holds no more: nobody would ever take it away for what persons set."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
@@ -86,6 +87,12 @@ class DatasetTable:
             return self._datasets[digest_id]
         except KeyError:
             raise errors.NotFoundError(f"digest_id: no data set {digest_id.hex()} is registered") from None
+
+    def called(self, digest_id: bytes) -> str:
+        """What messages call it: by the name that people know, as far as there is one, and by its number."""
+        dataset = self._datasets.get(digest_id)
+        number = digest_id.hex()[:12]
+        return f"{shortened(dataset.name)} ({number})" if dataset and dataset.name else number
 
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._datasets

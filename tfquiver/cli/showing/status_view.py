@@ -37,14 +37,16 @@ _STEPS_LEGEND = (
     " step, between: of the average training step, and until the next, as the job itself says. acc.: its accelerators."
 )
 _SESSIONS_LEGEND = (
-    "A session is one epoch of one job. read: of its shards, given to the job's pipeline. sure: known to have come "
+    "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "
+    "something else, or is no more. read: of its shards, given to the job's pipeline. sure: known to have come "
     "through it; the rest would be read again if a reader were lost. hits: of its shards, those that a node had when "
     "they were handed out (those of a job are of bytes, and what was loaded in time counts). unread: shards whose "
     "reader was lost after the end, perhaps not delivered. again: shards handed out more than once."
 )
 _REMOTE_IO_LEGEND = (
-    "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. set "
-    "by: a person (tfquiver limit), or a policy."
+    "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. "
+    "used: in the last second or so; above now for a while where that has just fallen. set by: a person (tfquiver "
+    "limit), or a policy."
 )
 _FULL = 0.9
 
@@ -116,7 +118,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
-    console.print(_saved(status["saved"]))
+    silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])
+    console.print(_saved(status["saved"], silent))
     if store := words.store(status.get("store") or {}):
         console.print(store)
     nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
@@ -149,7 +152,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         counts = (str(info[key]) for key in ("shortfall", "reread"))
         dataset = cut(info["dataset"], 11) or info["digest_id"][:8]
         readers = str(info["readers"])
-        sessions.add_row(cut(job(info), 11), dataset, str(info["epoch"]), info["state"], *done, readers, hits, *counts)
+        which = (cut(job(info), 11), dataset, str(info["epoch"]), words.standing(info))
+        sessions.add_row(*which, *done, readers, hits, *counts)
     _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:
@@ -171,11 +175,13 @@ def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:
         console.print(legend)
 
 
-def _saved(its: Mapping[str, int]) -> str:
+def _saved(its: Mapping[str, int], silent: int = 0) -> str:
+    """`silent`: nodes whose part nobody can tell."""
     since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
+    without = f" (not counted: {silent} node{'s' * (silent > 1)} that cannot be asked)" if silent else ""
     return (
         f"saved {decimal(its['bytes'])} and {its['requests']:,} requests{since}: {decimal(its['served_bytes'])} given "
-        f"to readers, {decimal(its['store_bytes'])} read from the store"
+        f"to readers, {decimal(its['store_bytes'])} read from the store{without}"
     )
 
 
