@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
+from tfquiver.service.coordinator.measuring.after_pause import AfterPause
 from tfquiver.service.coordinator.measuring.counters import Counters
 
 MOST_BYTES_PER_S = 1e12  # of one reader: more than a machine's memory gives
@@ -22,6 +23,7 @@ WINDOWS = 30
 # Who waits for more of its time than this does too little else to be measured by it: an error of 1 % in the waiting is
 # one of a tenth in f*.
 MOST_STALL_SHARE = 0.9
+_LEAST_PAUSE_S = 0.1  # less is rounding
 _LATE_S = 5.0  # a report may have been so long under way
 
 
@@ -66,7 +68,7 @@ class _Reader:
 
 class JobMeter:
     def __init__(self) -> None:
-        self.totals = Counters()
+        self._settled, self._after_pause = Counters(), AfterPause()
         self.heard_at = float("-inf")
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         self._covered_until = float("-inf")
@@ -74,6 +76,16 @@ class JobMeter:
         self._window_began = Counters()
         self._windows: deque[Counters] = deque(maxlen=WINDOWS)
         self._measured: Measured | None = None  # by these windows
+
+    @property
+    def totals(self) -> Counters:
+        """All that was told."""
+        return self._settled.plus(self._after_pause.kept_back)
+
+    @property
+    def settled(self) -> Counters:
+        """As `totals`, but what was read after a pause only when it is known what time to count for it."""
+        return self._settled
 
     def report(self, reader_id: str, reading: Reading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
@@ -101,7 +113,7 @@ class JobMeter:
         """None: not for a whole window yet, and then of what there is once it is a second."""
         if self._measured:
             return self._measured
-        newest = self._windows[-1] if self._windows else self.totals
+        newest = self._windows[-1] if self._windows else self._settled
         if newest.elapsed_s < 1.0:
             return None
         windows = self._windows or [newest]
@@ -131,18 +143,25 @@ class JobMeter:
             return  # it has been reading for longer than it says
         # Of readers that read at the same time, each second counts once.
         until = reader.began_at + reading.elapsed_s
+        if (pause_s := until - elapsed_s - self._covered_until) > _LEAST_PAUSE_S:
+            self._settled = self._settled.plus(self._after_pause.begin(pause_s, self._lately.bytes_per_s))
         covered_s = max(until - max(self._covered_until, until - elapsed_s), 0.0)
         if until >= self._covered_until:
             self._covered_until, self._covered_by = until, reader
-        window = self.totals.since(self._window_began)
+        window = self._settled.since(self._window_began)
         if window.elapsed_s >= WINDOW_S and covered_s > 0.0:  # what all of them did in it has been told
             self._windows.append(window)
             self._measured = None
-            self._window_began = self.totals
+            self._window_began = self._settled
         records = min(reading.records - before.records, size_bytes)
         waited_s = min(reading.waited_s - before.waited_s, elapsed_s)
         delta = Counters(records, size_bytes, waited_s, covered_s, elapsed_s, hits, misses)
-        self.totals = self.totals.plus(delta)
+        self._settled = self._settled.plus(self._after_pause.read(delta))
+
+    @property
+    def _lately(self) -> Counters:
+        newest = self._settled.since(self._window_began)
+        return newest.plus(self._windows[-1]) if self._windows else newest
 
 
 def _fell(reading: Reading, before: Reading) -> bool:

@@ -168,7 +168,7 @@ class Probes:
         return JobMeasurement(
             job=key[0],
             dataset=key[1].hex(),
-            totals=meter.totals,
+            totals=meter.settled,
             wants_cache=wants_cache,
             extra_store_bytes=self.extra_bytes(*key),
             buffer_bytes=held.leased_bytes,
