@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/format/tfrecord.h"
+#include "ops/core/record_format/tfrecord.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/wire/place.h"
 #include "ops/core/wire/unix_socket.h"

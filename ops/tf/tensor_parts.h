@@ -1,7 +1,7 @@
 #ifndef TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 #define TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 
-#include "ops/core/format/crc32c.h"
+#include "ops/core/crc32c.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/shards/shard_records.h"
 

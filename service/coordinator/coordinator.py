@@ -25,6 +25,9 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.in_thread import InThread
+from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
+from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
@@ -40,9 +43,6 @@ from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.waiting.in_thread import InThread
-from tfquiver.service.coordinator.waiting.node_orders import NodeOrders
-from tfquiver.service.coordinator.waiting.readers import Waiting
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0
 

@@ -13,6 +13,7 @@ from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.residency.residency import Table
@@ -21,7 +22,6 @@ from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.resumptions import position_of
 from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.waiting.readers import Waiting
 
 
 class Reading:

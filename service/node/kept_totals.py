@@ -8,8 +8,8 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver.daemon import totals_file
-from tfquiver.daemon.totals_file import Totals
+from tfquiver.cache_directory import totals_file
+from tfquiver.cache_directory.totals_file import Totals
 
 _EVERY_S = 60.0
 _SAY_EVERY_S = 600

@@ -17,9 +17,9 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.service.node import node as node_parts
+from tfquiver.service.node import own_hosts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
-from tfquiver.service.node.peers import own_hosts
-from tfquiver.service.node.reader_group import ReaderGroup
+from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import serving
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses

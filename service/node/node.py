@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.daemon.totals_file import Totals
+from tfquiver.cache_directory.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.service.node.commands.clear import clear
+from tfquiver.service.node.commands.warming import Warming
 from tfquiver.service.node.coordinator.callers import Callers
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
@@ -34,14 +36,12 @@ from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.reader_group import ReaderGroup
+from tfquiver.service.node.peers.placer import Placer
+from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.servicer import NodeServicer
-from tfquiver.service.node.shards.clear import clear
-from tfquiver.service.node.shards.placer import Placer
 from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.service.node.shards.warming import Warming
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
 from tfquiver.wire import addresses, rpc

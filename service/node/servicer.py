@@ -12,7 +12,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.service.node.datasets.ensure import DatasetScans
 from tfquiver.service.node.origin.client_stores import ClientStores
-from tfquiver.stores.access.resolved import Access
+from tfquiver.stores.credentials.resolved import Access
 from tfquiver.wire import rpc
 
 PROGRESS_S = 0.25

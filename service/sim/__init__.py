@@ -1,6 +1,6 @@
-"""Clusters under simulated time, with the coordinator's own code: shard by shard, or as flows; and what they are asked
-to run (`workloads`).
+"""Clusters under simulated time, with the coordinator's own code: shard by shard, or as flows; what they are asked to
+run (`workloads`), and what a cluster was seen to run (`recordings`).
 
-Called by `tfquiver sim`, `tfquiver plan`, `python -m tfquiver.service.sim.main`, tests and benchmarks. Pure but for
-`main`; here only what both share, the clock that jumps (`engine`). Never waits, and never asks a cluster.
+Called by `tfquiver sim`, `tfquiver plan` and `tfquiver trace`, by tests and benchmarks. Never waits, and never asks a
+cluster.
 """

@@ -26,8 +26,8 @@ import numpy as np
 
 from tests.bench.bars import Bar, finish
 from tests.bench.coordinator import SHARD_BYTES, large_digest
-from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
+from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer

@@ -6,8 +6,8 @@ half data sets in the time of the fastest job's epoch. Counted is what it delive
 warm-up on (everything that is read at first comes from the store), as data-set sizes per epoch of the fastest job.
 (1 - c), with c the cache's share of the data set, is the least that jobs in step can do with.
 
-Beside each figure stands that of the simulator (`python -m tfquiver.service.sim.main`) for the same scenario: the same
-rotation, without the time that orders and reports take on their way.
+Beside each figure stands that of the simulator (`python -m tfquiver.service.sim.shard_by_shard`) for the same
+scenario: the same rotation, without the time that orders and reports take on their way.
 
     python -m tests.bench.lru_collapse [--quick] [--out DIR]
 

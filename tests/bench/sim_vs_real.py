@@ -40,8 +40,8 @@ from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.recordings.recording import GONE_S, REPLAN_S
 from tfquiver.service.sim.workloads import files
-from tfquiver.service.sim.workloads.recording import GONE_S, REPLAN_S
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
 
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 4080, 16, 32, 4

@@ -13,7 +13,7 @@ from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores import ObjectStore
-from tfquiver.stores.access.resolved import Access
+from tfquiver.stores.credentials.resolved import Access
 
 MINE, THEIRS = b"m" * 32, b"t" * 32
 URI = "s3://data/f"

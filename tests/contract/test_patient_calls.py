@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from tfquiver import errors
-from tfquiver.client import naming
+from tfquiver.cluster_address import naming
 from tfquiver.wire import addresses, reaching, rpc, unreached
 from tfquiver.wire.patient_calls import until_answered
 

@@ -14,9 +14,8 @@ import grpc
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.client import made_datasets
-from tfquiver.client.made_datasets import MadeDataset
-from tfquiver.client.step_times import step_reports
+from tfquiver.client.step_times import made_datasets, step_reports
+from tfquiver.client.step_times.made_datasets import MadeDataset
 from tfquiver.client.step_times.step_reports import Reporter, Subject
 from tfquiver.client.step_times.steps import step
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb

@@ -22,8 +22,8 @@ from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
 from tfquiver.daemon import store_environment
 from tfquiver.registering.store_access import is_due
-from tfquiver.stores.access import resolved
-from tfquiver.stores.access.resolved import Access
+from tfquiver.stores.credentials import resolved
+from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.fsspec import FsspecStore
 
 SOON_S = 15.0  # of the 60 s that are allowed; 3 s by itself, more where the machine has much to do

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import supervisor
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.server_process import ServerProcess

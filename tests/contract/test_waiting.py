@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.aio import on_loop
-from tfquiver.service.coordinator.waiting.readers import WOKEN_AT_ONCE, Waiting
+from tfquiver.service.coordinator.long_polls.readers import WOKEN_AT_ONCE, Waiting
 
 
 @on_loop

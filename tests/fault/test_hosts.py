@@ -20,8 +20,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
-from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
+from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build, listing

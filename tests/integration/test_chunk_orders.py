@@ -16,8 +16,8 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.content import striping
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer

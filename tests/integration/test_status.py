@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
-from tfquiver.cli import calls, words
+from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import status
+from tfquiver.cli.showing import status, words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 

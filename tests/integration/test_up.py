@@ -18,9 +18,10 @@ import pytest
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, tensorflow_env, wait_until
+from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.main import main
-from tfquiver.daemon import endpoints, up_file
-from tfquiver.daemon.up_file import Ports
+from tfquiver.daemon import endpoints
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
 

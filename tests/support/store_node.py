@@ -26,7 +26,7 @@ from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.shards.placer import Placer
+from tfquiver.service.node.peers.placer import Placer
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.stores import ObjectStore
 from tfquiver.trust.identity import Open

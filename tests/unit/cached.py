@@ -20,7 +20,7 @@ from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.node.orders.chunk_map import ChunkMap
+from tfquiver.service.node.datasets.chunk_map import ChunkMap
 
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS, PARTITIONS = 6, 2

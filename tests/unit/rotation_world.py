@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from tfquiver.content import striping
+from tfquiver.placement import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.board import Board

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tfquiver.content import striping
+from tfquiver.placement import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.relevance import Relevance

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.content import striping
+from tfquiver.placement import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.order.chunk_use import Menu

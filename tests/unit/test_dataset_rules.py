@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of, numbered_digest
-from tfquiver.content import rendezvous, striping
+from tfquiver.placement import rendezvous, striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.orders.chunk_map import ChunkMap
+from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.orders.dataset_rules import CacheRules, DatasetRule, share_bytes, terms
 from tfquiver.service.node.quota.accounts import UNSET, AccountTerms
 from tfquiver.service.node.quota.rules import Why

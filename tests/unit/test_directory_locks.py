@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import durable, errors
-from tfquiver.daemon import up_file
+from tfquiver.cache_directory import up_file
 from tfquiver.local_cluster import hold, stopping
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfquiver.client import made_datasets
+from tfquiver.client.step_times import made_datasets
 from tfquiver.daemon import endpoints
 
 _LONG_S = 20

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import plan, ports, restarts
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.restarts import Restarts

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tfquiver import durable, errors
-from tfquiver.client import naming
-from tfquiver.daemon import up_file
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory.up_file import Ports
+from tfquiver.cluster_address import naming
 
 
 def test_the_cluster_of_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

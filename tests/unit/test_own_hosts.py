@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.node.peers import own_hosts
+from tfquiver.service.node import own_hosts
 
 
 def choose(bind: str, advertise: str, coordinator: str, found: str = "10.0.0.7") -> tuple[str, str]:

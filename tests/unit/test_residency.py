@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
-from tfquiver.content import rendezvous
 from tfquiver.content.prefixes import Prefixes, of_hashes
+from tfquiver.placement import rendezvous
 from tfquiver.service.coordinator.residency import holdings, residency
 from tfquiver.service.coordinator.residency.holdings import Holdings
 from tfquiver.service.coordinator.residency.residency import Residency, Table

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.daemon import service_name
+from tfquiver.cluster_address import service_name
 
 ENVIRONMENT = {"TFQUIVER_SERVICE": "/from/the/environment"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.scenario import Outcome, in_step, one_slow, out_of_step, run
 from tfquiver.service.sim.shard_by_shard.store import Store
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli import calls, words
+from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.showing import status as status_command
-from tfquiver.cli.showing import status_view
+from tfquiver.cli.showing import status_view, words
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 

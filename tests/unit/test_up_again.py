@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tfquiver.daemon import up_file
-from tfquiver.daemon.up_file import Given, Ports
+from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory.up_file import Given, Ports
 from tfquiver.local_cluster import last_time
 from tfquiver.local_cluster.last_time import Asked
 from tfquiver.local_cluster.plan import Wish

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import words
 from tfquiver.cli.settings import cache_setting
-from tfquiver.daemon import service_name
+from tfquiver.cli.showing import words
+from tfquiver.cluster_address import service_name
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
 from tfquiver.wire import reaching, rpc, unreached

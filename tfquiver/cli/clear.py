@@ -9,10 +9,10 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
+from tfquiver.cache_directory import clearing
 from tfquiver.cli import calls
 from tfquiver.cli.showing import cold
-from tfquiver.daemon.service_name import coordinator_address, directory_of
-from tfquiver.local_cluster import clearing
+from tfquiver.cluster_address.service_name import coordinator_address, directory_of
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.wire import rpc
 

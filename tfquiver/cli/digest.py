@@ -24,8 +24,8 @@ from rich.text import Text
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.content.digest import Digest
-from tfquiver.daemon.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.registering.listed import listed
 from tfquiver.registering.registration import Registrar
@@ -34,7 +34,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.sizes import parse_bytes
-from tfquiver.stores.access.resolved import place_of
+from tfquiver.stores.credentials.resolved import place_of
 
 _MANY = 10
 _MOST_WORKERS = 1024

@@ -8,11 +8,11 @@ import sys
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import clear, dataset, digest, stop, token, up, warm
-from tfquiver.cli.settings import limit, policy
+from tfquiver.cli import clear, digest, stop, token, up, warm
+from tfquiver.cli.settings import dataset, limit, policy
 from tfquiver.cli.showing import explain, status
 from tfquiver.cli.simulating import plan, sim, trace
-from tfquiver.daemon.service_name import VARIABLE
+from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.demo import run as demo
 from tfquiver.version import VERSION
 

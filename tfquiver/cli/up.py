@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from tfquiver import errors, plain_text, sizes
-from tfquiver.daemon import service_name
-from tfquiver.daemon.up_file import MOST_WORKERS
+from tfquiver.cache_directory.up_file import MOST_WORKERS
+from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import plan, ports, whole_cluster
 from tfquiver.local_cluster.last_time import Asked
 

@@ -24,15 +24,15 @@ from rich.progress import (
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cluster_address.service_name import directory_of
 from tfquiver.daemon import daemon, endpoints
-from tfquiver.daemon.service_name import directory_of
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering import store_access
 from tfquiver.registering.listed import default_name, listed
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.stores.access.resolved import Access, place_of
+from tfquiver.stores.credentials.resolved import Access, place_of
 from tfquiver.wire import rpc
 
 ALL_RESIDENT, NOT_ALL = 0, 3

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import made_datasets, naming, resumption, watched_servers
+from tfquiver.client import resumption, watched_servers
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.lifetimes import user_of
-from tfquiver.client.tf_errors import raised_as_both
+from tfquiver.client.step_times import made_datasets
 from tfquiver.client.watched_servers import Watched
+from tfquiver.cluster_address import naming
 from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
@@ -27,6 +28,7 @@ from tfquiver.registering.described import describe
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
+from tfquiver.tf_errors import raised_as_both
 from tfquiver.trust import own_token
 
 if TYPE_CHECKING:

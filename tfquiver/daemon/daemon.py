@@ -17,7 +17,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.daemon import log_file, up_file
+from tfquiver.cache_directory import log_file, up_file
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.starting import LOG, POLL_S, start

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.daemon import daemon, up_file
+from tfquiver.cache_directory import up_file
+from tfquiver.daemon import daemon
 from tfquiver.local_cluster import plan, stopping
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held

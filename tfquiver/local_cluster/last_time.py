@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tfquiver.daemon.up_file import Given
+from tfquiver.cache_directory.up_file import Given
 from tfquiver.local_cluster.plan import Wish
 
 T = TypeVar("T")

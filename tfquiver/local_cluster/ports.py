@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory.up_file import Ports
 from tfquiver.wire import addresses
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.daemon import up_file
+from tfquiver.cache_directory import up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import plan, ports
 from tfquiver.local_cluster.plan import ServerPlan, Wish
 from tfquiver.local_cluster.restarts import Restarts

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import tfquiver
-from tfquiver.daemon import service_name, up_file
-from tfquiver.daemon.up_file import Ports
+from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory.up_file import Ports
+from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, last_time, ports
 from tfquiver.local_cluster.last_time import Asked
 from tfquiver.local_cluster.plan import Wish

@@ -16,7 +16,7 @@ from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import Source
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.stores.access.resolved import Access, place_of
+from tfquiver.stores.credentials.resolved import Access, place_of
 
 _MAX_NAME = 64
 

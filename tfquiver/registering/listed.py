@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from tfquiver import stores
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning.listing import Source, expand
-from tfquiver.stores.access.resolved import Access, resolve
+from tfquiver.stores.credentials.resolved import Access, resolve
 
 _MAX_NAME = 64
 

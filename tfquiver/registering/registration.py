@@ -13,10 +13,10 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content import rendezvous
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.wire import addresses, rpc

@@ -1,8 +1,8 @@
 """Tells this machine's node how this process reaches object stores, for as long as it reads there.
 
 A node reads each data set with the credentials of those who use it. They are resolved here, in the user's environment
-(stores/access/resolved.py), told over the node's Unix socket, told again while they are in use and before they expire,
-and told anew to a node that was restarted before any reader comes back to it.
+(stores/credentials/resolved.py), told over the node's Unix socket, told again while they are in use and before they
+expire, and told anew to a node that was restarted before any reader comes back to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfquiver import errors
 from tfquiver.daemon import endpoints
 from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.stores.access.resolved import Access, resolve
+from tfquiver.stores.credentials.resolved import Access, resolve
 from tfquiver.wire import rpc
 
 _TTL_S = 900  # a trainer may be stopped, or hold the interpreter, for minutes

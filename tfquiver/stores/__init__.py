@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.stores.access.resolved import Access
+from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.object_store import CountedStore as CountedStore
 from tfquiver.stores.object_store import ObjectInfo as ObjectInfo
 from tfquiver.stores.object_store import ObjectStore as ObjectStore
@@ -47,7 +47,7 @@ def open_with(access: Access) -> ObjectStore:
 
 
 def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
-    """`options`: as stores/access/resolved.py resolves them; None: the store's library looks for itself."""
+    """`options`: as stores/credentials/resolved.py resolves them; None: the store's library looks for itself."""
     if scheme == "file":
         from tfquiver.stores.local import LocalStore
 

@@ -44,7 +44,7 @@ class FsspecStore:
     def open(cls, scheme: str, options: dict[str, Any] | None = None) -> FsspecStore | None:
         """None when fsspec has nothing for the scheme, or what it has is not installed.
 
-        `options`: arguments of the file system (stores/access/resolved.py); None: its library looks for itself.
+        `options`: arguments of the file system (stores/credentials/resolved.py); None: its library looks for itself.
         """
         try:
             fsspec.get_filesystem_class(scheme)

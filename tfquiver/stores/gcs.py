@@ -17,8 +17,8 @@ from google.cloud import storage
 
 from tfquiver import errors
 from tfquiver.stores import globs, versions
-from tfquiver.stores.access.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.object_store import ObjectInfo
 
 T = TypeVar("T")

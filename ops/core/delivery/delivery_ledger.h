@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/format/crc32c.h"
+#include "ops/core/crc32c.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/status.h"

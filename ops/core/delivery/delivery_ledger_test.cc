@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "ops/core/format/record_tag.h"
+#include "ops/core/record_format/record_tag.h"
 #include "ops/core/random.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ops/core/format/tfrecord.h"
+#include "ops/core/record_format/tfrecord.h"
 
 namespace tfquiver {
 namespace {

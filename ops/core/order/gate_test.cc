@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "ops/core/pool/record_pool.h"
+#include "ops/core/shuffle_pool/record_pool.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"
 

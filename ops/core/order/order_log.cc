@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/core/format/bytes.h"
+#include "ops/core/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ops/core/format/bytes.h"
+#include "ops/core/bytes.h"
 
 namespace tfquiver {
 namespace {

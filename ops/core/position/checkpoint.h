@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/format/crc32c.h"
+#include "ops/core/crc32c.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/status.h"
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/format/crc32c.h"
+#include "ops/core/crc32c.h"
 #include "ops/core/intake/shard_intake.h"
 #include "ops/core/order/order_log.h"
-#include "ops/core/pool/record_pool.h"
+#include "ops/core/shuffle_pool/record_pool.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/session/session_client.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/format/crc32c.h"
-#include "ops/core/format/tfrecord.h"
+#include "ops/core/crc32c.h"
+#include "ops/core/record_format/tfrecord.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/wire/frame.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "ops/core/format/record_tag.h"
-#include "ops/core/format/tfrecord.h"
+#include "ops/core/record_format/record_tag.h"
+#include "ops/core/record_format/tfrecord.h"
 
 namespace tfquiver {
 namespace {

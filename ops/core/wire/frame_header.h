@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/format/bytes.h"
+#include "ops/core/bytes.h"
 #include "ops/core/wire/frame.h"
 
 namespace tfquiver {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/pool/mixture.h"
+#include "ops/core/shuffle_pool/mixture.h"
 #include "ops/core/reader/options.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"

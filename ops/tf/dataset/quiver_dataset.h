@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/reader/epochs.h"
+#include "ops/core/position/epochs.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/reader/whereabouts.h"
 #include "tensorflow/core/framework/dataset.h"

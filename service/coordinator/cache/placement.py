@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors
-from tfquiver.content import striping
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.rotation import chunk_counts

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.content.striping import MAX_CHUNKS
+from tfquiver.placement.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms

@@ -17,9 +17,9 @@ from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIF
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.waiting.readers import Waiting
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 

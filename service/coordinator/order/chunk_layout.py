@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.striping import Striping
+from tfquiver.placement.striping import Striping
 from tfquiver.service.coordinator.order.slots import Bits, distinct
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.striping import stripe
+from tfquiver.placement.striping import stripe
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.order.block_order import BlockOrder, units_of
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout, ResidentSlots

@@ -11,9 +11,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.content import prefixes, striping
+from tfquiver.content import prefixes
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching

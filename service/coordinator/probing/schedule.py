@@ -18,12 +18,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfquiver.service.coordinator.measuring.store_change import StoreBefore
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
 _AT_A_TIME = 256  # jobs: of all that there may be it takes a tenth of a second, and others want to be served

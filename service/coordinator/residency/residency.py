@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.prefixes import Prefixes, of_rows
-from tfquiver.content.rendezvous import Owners
+from tfquiver.placement.rendezvous import Owners
 from tfquiver.service.coordinator.residency.holdings import Holdings
 from tfquiver.service.coordinator.residency.table_index import TableIndex
 

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.clock import Clock
-from tfquiver.content import prefixes, striping
+from tfquiver.content import prefixes
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.order.sampler import Sampler

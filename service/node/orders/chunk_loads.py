@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.orders.chunk_map import ChunkMap
 from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.origin.throttle import TokenBucket
 from tfquiver.service.node.shards.shard_source import ShardSource

@@ -20,10 +20,10 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.orders import dataset_rules
 from tfquiver.service.node.orders.chunk_loads import ChunkLoads
-from tfquiver.service.node.orders.chunk_map import ChunkMap
 from tfquiver.service.node.orders.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.orders.load_plan import ChunkLoad
 from tfquiver.service.node.shards.shard_source import ShardSource

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.orders.chunk_map import ChunkMap
+from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.quota.accounts import UNSET, AccountTerms
 from tfquiver.service.node.quota.rules import Why
 

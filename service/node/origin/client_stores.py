@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
-from tfquiver.stores.access.resolved import Access, place_in
+from tfquiver.stores.credentials.resolved import Access, place_in
 
 MAX_CLIENTS = 4096
 MAX_SCHEMES = 16

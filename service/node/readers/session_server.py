@@ -13,11 +13,11 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.reader_group import ReaderGroup
 from tfquiver.service.node.readers import reader_session
 from tfquiver.service.node.readers.delivery_shell import Deliveries
 from tfquiver.service.node.readers.frame_socket import FrameSocket
 from tfquiver.service.node.readers.reader_calls import Coordinator
+from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.node.shards.shard_source import ShardSource

@@ -24,7 +24,7 @@ from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
-from tfquiver.service.node.shards.stats import Stats
+from tfquiver.service.node.stats import Stats
 
 _MAX_SUSPECTS = 4096
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from tfquiver.service.coordinator.policies.interface import Policy
 from tfquiver.service.coordinator.schedulers.interface import Capacity, Scheduler
-from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.flow import steps
 from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, Contents
 from tfquiver.service.sim.flow.jobs import Jobs, Queue
@@ -26,6 +25,7 @@ from tfquiver.service.sim.flow.probing import TICK_S, Probing
 from tfquiver.service.sim.flow.rates import Rates, rates
 from tfquiver.service.sim.flow.sharing import Floats
 from tfquiver.service.sim.flow.sight import SIGHTS, Sight
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 _ROUNDING = 1e-9

@@ -9,7 +9,7 @@ import numpy as np
 from tfquiver.service.coordinator.order.sampler import Sampler
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.interface import Decision
-from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 from tfquiver.service.sim.shard_by_shard.store import Store
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Protocol
 
 from tfquiver.service.coordinator.order.sampler import Sampler
-from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 
 AHEAD_SHARDS = 2
 

@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from tfquiver.content import striping
+from tfquiver.placement import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.rotation.board import Board
@@ -16,8 +16,8 @@ from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.rotation.interface import Rotation
 from tfquiver.service.coordinator.rotation.relevance import Relevance
-from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 from tfquiver.service.sim.shard_by_shard.lru import LruCache
 

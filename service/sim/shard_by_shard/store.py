@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from tfquiver.service.sim.engine import Engine
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 
 
 class Store:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content import striping
+from tfquiver.placement import striping
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.relevance import Relevance
-from tfquiver.service.sim.engine import Engine
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 
 Order = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tfquiver.cli import calls
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 

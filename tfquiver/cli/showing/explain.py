@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from tfquiver import errors
-from tfquiver.cli import calls, words
+from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cli.showing import words
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 

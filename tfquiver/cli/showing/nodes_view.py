@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfquiver.cli.words import short
+from tfquiver.cli.showing.words import short
 from tfquiver.wire import addresses
 
 

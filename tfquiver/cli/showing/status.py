@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls, words
+from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
-from tfquiver.cli.showing import cold, status_view
+from tfquiver.cli.showing import cold, status_view, words
 from tfquiver.cli.showing.status_view import saved
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,

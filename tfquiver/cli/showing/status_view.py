@@ -11,10 +11,10 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.cli import calls, words
+from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import nodes_view, workers_view
-from tfquiver.cli.words import count, job, short, size
+from tfquiver.cli.showing import nodes_view, words, workers_view
+from tfquiver.cli.showing.words import count, job, short, size
 
 _NODES_LEGEND = (
     "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. hit "

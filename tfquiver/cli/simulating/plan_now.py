@@ -13,13 +13,13 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import reading_jobs
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.sim.recordings.recorded import as_now
+from tfquiver.service.sim.recordings.recording import REPLAN_S
 from tfquiver.service.sim.workloads.files import Scenario
-from tfquiver.service.sim.workloads.recorded import as_now
-from tfquiver.service.sim.workloads.recording import REPLAN_S
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 from tfquiver.wire import addresses
 

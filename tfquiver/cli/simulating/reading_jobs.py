@@ -10,8 +10,8 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.sim.workloads.recording import WAITS
-from tfquiver.service.sim.workloads.seen import Dataset, Seen
+from tfquiver.service.sim.recordings.recording import WAITS
+from tfquiver.service.sim.recordings.seen import Dataset, Seen
 from tfquiver.wire import pages, rpc
 
 _NODES_AT_ONCE = 256  # each takes a descriptor

@@ -16,10 +16,10 @@ from typing import Any
 from tfquiver import durable, errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import durations, reading_jobs
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.sim.workloads.recording import Recorder
+from tfquiver.service.sim.recordings.recording import Recorder
 
 _ABOUT = """Records which jobs read which data sets, and how fast they could, until Ctrl-C, SIGTERM, or --for is over;
 then `tfquiver sim FILE` and `tfquiver plan FILE` say what another policy, cache or store would have made of them. The

@@ -17,9 +17,9 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import made_datasets
+from tfquiver.client.step_times import made_datasets
 from tfquiver.client.step_times.step_counts import StepCounts, StepTotals
-from tfquiver.daemon.service_name import coordinator_address
+from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.wire import rpc
 

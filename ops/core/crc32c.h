@@ -1,0 +1,19 @@
+#ifndef TFQUIVER_OPS_CORE_CRC32C_H_
+#define TFQUIVER_OPS_CORE_CRC32C_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tfquiver {
+
+// CRC-32C (Castagnoli) of `crc`'s bytes followed by `size` more; 0 is the CRC of no bytes.
+using Crc32cExtend = uint32_t (*)(uint32_t crc, const char* data, size_t size);
+
+// One that uses the processor's CRC-32C instruction, or `fallback` where there is none.
+// TensorFlow's own is compiled for processors without it and takes longer than reading the bytes
+// from the page cache.
+Crc32cExtend FastestCrc32c(Crc32cExtend fallback);
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_CRC32C_H_

@@ -1,0 +1,5 @@
+"""Which cluster is meant: by an argument, a cache directory or TFQUIVER_SERVICE; its coordinator's and its dispatcher's
+address.
+
+Called by the command line and by clients. Never asks anybody: that somebody answers there is found out elsewhere.
+"""

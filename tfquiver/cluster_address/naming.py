@@ -1,0 +1,87 @@
+"""What a process calls what it reads from and what it reads: the cluster, and its sessions."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.cache_directory import up_file
+from tfquiver.cluster_address import service_name
+from tfquiver.wire import addresses
+
+_MOST_OF_PROGRAM = 24
+_NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
+
+
+def cluster(
+    cache_dir: str | os.PathLike[str] | None, service: object
+) -> tuple[str | os.PathLike[str] | None, str | None]:
+    """The arguments of these names; without either, what TFQUIVER_SERVICE names.
+
+    A directory as `service` is a cache_dir. Raises InvalidArgumentError.
+    """
+    if cache_dir is None and service is None:
+        if not (named := service_name.chosen(None)):
+            raise errors.InvalidArgumentError(
+                "give cache_dir= (one machine) or service= (a coordinator's address), or both, or set "
+                f"{service_name.VARIABLE}"
+            )
+        return (None, named) if addresses.is_address(named) else (named, None)
+    if service is None or (isinstance(service, str) and addresses.is_address(service)):
+        return cache_dir, service
+    if cache_dir is None and isinstance(service, str | os.PathLike) and _is_directory(service):
+        return service, None
+    if cache_dir is not None and isinstance(service, str | os.PathLike) and _is_directory(service):
+        raise errors.InvalidArgumentError(
+            f"service={service!r} names a cache directory, and so does cache_dir={os.fspath(cache_dir)!r}: give one "
+            "of them; beside cache_dir= service= is a coordinator's host:port"
+        )
+    raise errors.InvalidArgumentError(f"service={service!r}: must be host:port, unix:/path, or a cache directory")
+
+
+def dispatcher(given: object) -> str:
+    """host:port of the dispatcher: as given; of the `tfquiver up` of a cache directory, given or in TFQUIVER_SERVICE.
+
+    Raises InvalidArgumentError; NotFoundError: `up` does not run there.
+    """
+    if given is None:
+        given = service_name.chosen(None)
+        if not given or addresses.is_address(str(given)):
+            raise errors.InvalidArgumentError(
+                f"dispatcher=None: give the dispatcher's address, or name in {service_name.VARIABLE} a cache directory "
+                "in which `tfquiver up` runs"
+            )
+        return up_file.dispatcher_address(str(given))
+    if isinstance(given, str | os.PathLike) and _is_directory(given):
+        return up_file.dispatcher_address(given)
+    address = given.removeprefix("grpc://") if isinstance(given, str) else ""
+    if address.startswith("unix:") or not addresses.is_address(address):
+        raise errors.InvalidArgumentError(
+            f"dispatcher={given!r}: must be host:port, [IPv6 address]:port, or a cache directory of `tfquiver up`"
+        )
+    return address
+
+
+def session_key() -> str:
+    """Unlike every other one; ends with the program's name, by which people recognise its sessions."""
+    return f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
+
+
+def program(started_as: str) -> str:
+    """`train` of `/home/ann/train.py`."""
+    path = Path(started_as)
+    stem = path.parent.name if path.name == "__main__.py" else path.stem
+    if stem in _NOTEBOOKS:
+        return "notebook"
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", stem)[:_MOST_OF_PROGRAM].strip("_.-") or "python"
+
+
+def _is_directory(path: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(path).expanduser().is_dir()
+    except (OSError, ValueError):
+        return False
