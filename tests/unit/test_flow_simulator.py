@@ -51,9 +51,23 @@ GROWING = (
     Cluster(4, 10**5, inf),
 )
 
+# Both read one data set in turn, and what each had brought in itself was once taken to lie before it.
+IN_TURN = (
+    Workload(
+        {"a": 10**6, "b": 3 * 10**6},
+        (
+            SimJob("a 1", "a", 100.0, 1e6),
+            SimJob("b", "b", 100.0, 3e6, submit_s=1.0),
+            SimJob("a 2", "a", 100.0, 1e6, 3, submit_s=2.0),
+        ),
+    ),
+    Cluster(4, 10**6, inf),
+)
+
 
 @settings(max_examples=25)
 @example(GROWING, "lru", "fifo")
+@example(IN_TURN, "benefit", "gavel")
 @given(worlds(), st.sampled_from(policies.names()), st.sampled_from(schedulers.names()))
 def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, scheduler: str) -> None:
     workload, cluster = world

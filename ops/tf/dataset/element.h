@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/shuffle_pool/mixture.h"
 #include "ops/core/reader/options.h"
+#include "ops/core/shuffle_pool/mixture.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"
 

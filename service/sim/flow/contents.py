@@ -4,7 +4,8 @@ Orders are random permutations, drawn anew for each epoch, so what is resident i
 read yet. What came after a job read it counts from its next epoch on (SiloD section 6, delayed effectiveness):
 `effective[j]` is the part of job j's unread records that is resident. It only grows within an epoch by what others of
 the same data set bring in: of N bytes not resident these bring k, and each is as likely as another one that j lacks, so
-1 - effective falls in proportion to N.
+1 - effective falls in proportion to N. So it does for a job that is stopped for another one's turn: what it has brought
+in itself it does not read again in this epoch.
 """
 
 from __future__ import annotations
@@ -74,8 +75,11 @@ class Contents:
     def begin_epoch(self, jobs: Ints, datasets: Ints) -> None:
         self.effective[jobs] = self.resident[datasets] / self.sizes[datasets]
 
-    def advance(self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool) -> None:
+    def advance(
+        self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool, paused: Ints, datasets_of_paused: Ints
+    ) -> None:
         """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
+        before = self.resident
         held, sizes, mode = self.resident[datasets], self.sizes[datasets], self.mode[datasets]
         total = np.bincount(datasets, fetched, len(self.sizes))[datasets] if shared else fetched
         resident = np.minimum(held + total, np.maximum(self.allocated[datasets], held))
@@ -88,4 +92,10 @@ class Contents:
             planned = ((mode == UNIFORM) | apart) & (by_others > 0)
             grown = 1 - (1 - self.effective[jobs]) * left**by_others
             self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
+        self.resident = before.copy()
         self.resident[datasets] = resident
+        if shared and paused.size:
+            absent = self.sizes - before
+            left = np.divide(self.sizes - self.resident, absent, out=np.ones_like(absent), where=absent > 0)
+            left = np.where((self.mode == UNIFORM) | (self.mode == COOPERATIVE), left, 1.0)
+            self.effective[paused] = 1 - (1 - self.effective[paused]) * left[datasets_of_paused]

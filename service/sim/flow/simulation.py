@@ -165,7 +165,8 @@ class _Simulation:
         self._to_round = False
         jobs = self._jobs
         begun = before[:0] if jobs.running is before else np.setdiff1d(jobs.running, before)
-        self._contents.begin_epoch(begun, jobs.dataset[begun])
+        first = begun[jobs.done[begun] == 0]  # others go on where they were stopped
+        self._contents.begin_epoch(first, jobs.dataset[first])
         self._to_plan |= bool(begun.size)
         if begun.size and self._sight.measured:
             self._probe_in(TICK_S)
@@ -227,7 +228,8 @@ class _Simulation:
         self._store_bytes += float(fetched.sum())
         jobs.served_s[running] += passed_s
         kept = np.where(self._probing.missing[running], 0.0, fetched)
-        self._contents.advance(running, datasets, kept, self._shared)
+        paused = jobs.paused
+        self._contents.advance(running, datasets, kept, self._shared, paused, jobs.dataset[paused])
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
         jobs.done[running] += read
         epochs = jobs.done[running] / jobs.size[running] + _ROUNDING

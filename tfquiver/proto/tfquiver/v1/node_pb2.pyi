@@ -413,7 +413,7 @@ class StoreAccess(_message.Message):
     scheme: _builtins.str
     """gs, s3, ..."""
     options: _builtins.str
-    """JSON object (tfquiver/stores/access.py); holds secrets"""
+    """JSON object (tfquiver/stores/credentials); holds secrets"""
     expires_at_s: _builtins.int
     """Unix time from which the store does not take it any more; 0: never"""
     def __init__(

@@ -198,7 +198,7 @@ class ListingTerms(_message.Message):
     target_shard_bytes: _builtins.int
     max_shard_bytes: _builtins.int
     place: _builtins.str
-    """endpoints other than a scheme's public one, as tfquiver/stores/access.py writes them; empty: none"""
+    """endpoints other than a scheme's public one, as tfquiver/stores/credentials writes them; empty: none"""
     def __init__(
         self,
         *,
@@ -272,7 +272,7 @@ class CacheSetting(_message.Message):
     rotation: _builtins.str
     """The rest is for COOPERATIVE only. "relevance" or "cyclic"; empty in a request: relevance."""
     chunks: _builtins.int
-    """Chunks and partitions of the striping (see tfquiver/content/striping.py), which is a function of these and of the digest;
+    """Chunks and partitions of the striping (see tfquiver/placement/striping.py), which is a function of these and of the digest;
     0 in a request: derived.
     """
     partitions: _builtins.int
