@@ -19,8 +19,9 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
+from tfquiver.cli.showing import status
 
 pytestmark = pytest.mark.long
 
@@ -188,15 +189,38 @@ print(json.dumps({"mine": mine, "together": together}))
 """
 
 
+_STEPPING_TRAINER = """
+import json, sys
+import tensorflow as tf
+import tfquiver
+
+told = json.loads(sys.argv[1])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+data = tfquiver.dataset(told["files"], service=told["coordinator"], job="in step", batch_size=20).repeat()
+data = data.apply(tfquiver.distribute(told["dispatcher"], job_name="in step")).prefetch(2)
+
+@tf.function
+def train(records):
+    def everywhere(records):
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.size(records))
+    return strategy.run(everywhere, args=(records,))
+
+with strategy.scope():
+    for records in strategy.distribute_datasets_from_function(lambda _: data):
+        with tfquiver.step("in step", records=20):
+            train(records)
+"""
+
+
 def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as exits:
         held = [exits.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in held]
 
 
-def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp_path: Path) -> None:
-    """In step: each takes part in every step, until nobody has anything left. (Two processes with TensorFlow: 15 s.)"""
-    paths = numbered.write(tmp_path, 4, 500, 1000)
+@contextlib.contextmanager
+def two_workers(cluster: Cluster, paths: list[Path], program: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Of one MultiWorkerMirroredStrategy, until the block ends."""
     assert cluster.dispatcher is not None
     told = {
         "files": [str(path) for path in paths],
@@ -205,22 +229,44 @@ def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp
     }
     workers = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
     trainers = []
-    for index in range(2):
-        config = {"cluster": workers, "task": {"type": "worker", "index": index}}
-        env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, "-c", _SYNCHRONOUS_TRAINER, json.dumps(told)]
-        trainers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
     try:
-        told_by = [trainer.communicate(timeout=90)[0] for trainer in trainers]
+        for index in range(2):
+            config = {"cluster": workers, "task": {"type": "worker", "index": index}}
+            env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
+            command = [sys.executable, "-c", program, json.dumps(told)]
+            trainers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+        yield trainers
     finally:
         for trainer in trainers:
             trainer.kill()
             trainer.wait()
+
+
+def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp_path: Path) -> None:
+    """In step: each takes part in every step, until nobody has anything left. (Two processes with TensorFlow: 15 s.)"""
+    paths = numbered.write(tmp_path, 4, 500, 1000)
+    with two_workers(cluster, paths, _SYNCHRONOUS_TRAINER) as trainers:
+        told_by = [trainer.communicate(timeout=90)[0] for trainer in trainers]
     seen = [json.loads(text) for text in told_by]
     numbered.assert_each_once(np.array(seen[0]["mine"] + seen[1]["mine"]), 2000)
     assert seen[0]["mine"] and seen[1]["mine"]
     assert seen[0]["together"] == seen[1]["together"]
     assert sum(seen[0]["together"]) == 2000
+
+
+def test_steps_of_a_multi_worker_strategy_are_those_of_one_job(cluster: Cluster, tmp_path: Path) -> None:
+    """In a loop of one's own: the mini-batch is that of both together, and so are the accelerators."""
+    paths = numbered.write(tmp_path, 4, 500, 1000)
+
+    def steps() -> dict[str, Any] | None:
+        told = status.collect(cluster.coordinator.address)["sessions"]
+        return next((one for one in told if one["job"] == "in step" and one["accelerators"] == 2), None)
+
+    with two_workers(cluster, paths, _STEPPING_TRAINER) as trainers:
+        wait_until(lambda: steps() is not None, "both have told of their steps", 90.0)
+        assert [trainer.poll() for trainer in trainers] == [None, None]
+        told = steps()
+    assert told is not None and told["step_ms"] > 0 and told["between_ms"] > 0
 
 
 def test_the_order_of_files_is_not_for_workers(cluster: Cluster, tmp_path: Path) -> None:
