@@ -15,8 +15,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.client import resumption
 from tfquiver.client.step_times.step_monitor import StepMonitor as StepMonitor
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.tf_errors import raised_as_both
 
 _STATE, _WEIGHTS = "state.json", "{}.weights.h5"
 

@@ -1,8 +1,8 @@
 #ifndef TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 #define TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 
-#include "ops/core/crc32c.h"
 #include "ops/core/position/checkpoint.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/shards/shard_records.h"
 
 namespace tfquiver {

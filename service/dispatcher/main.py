@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfquiver import durable, errors
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
-from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver.cache_directory import totals_file
-from tfquiver.cache_directory.totals_file import Totals
+from tfquiver.service.node import totals_file
+from tfquiver.service.node.totals_file import Totals
 
 _EVERY_S = 60.0
 _SAY_EVERY_S = 600

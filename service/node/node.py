@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.cache_directory.totals_file import Totals
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.node.commands.clear import clear
-from tfquiver.service.node.commands.warming import Warming
+from tfquiver.service.node.calls.clear import clear
+from tfquiver.service.node.calls.servicer import NodeServicer
+from tfquiver.service.node.calls.warming import Warming
 from tfquiver.service.node.coordinator.callers import Callers
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
@@ -40,8 +40,8 @@ from tfquiver.service.node.peers.placer import Placer
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
-from tfquiver.service.node.servicer import NodeServicer
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.totals_file import Totals
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
 from tfquiver.wire import addresses, rpc

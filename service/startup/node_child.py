@@ -16,7 +16,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 
 _START_S = 30.0
 _STOP_S = 3.0

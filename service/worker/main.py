@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
-from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped

@@ -26,10 +26,10 @@ from typing import Any
 
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment import plots
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan, Policy
-from tfquiver.service.coordinator.schedulers import registry as schedulers
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome, bound
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.traces import DATASETS, MB, TB, TraceShape, generate

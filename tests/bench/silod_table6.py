@@ -24,8 +24,8 @@ from typing import Any
 
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment import plots
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome, bound
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload

@@ -35,8 +35,8 @@ from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import World
 from tests.support.cluster import die_with_parent
 from tfquiver import errors
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.registry import DEFAULT
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate

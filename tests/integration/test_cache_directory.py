@@ -19,8 +19,8 @@ from tests.support.cluster import Server, wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon import daemon
-from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.service.node.directory import CacheDirectory
 
 NODE = "tfquiver.service.node.main"

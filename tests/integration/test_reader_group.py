@@ -22,7 +22,7 @@ from tests.support.as_user import as_user
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
-from tfquiver.daemon.node_endpoint import read_endpoint
+from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy

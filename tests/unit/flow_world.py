@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Mode, Plan
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload

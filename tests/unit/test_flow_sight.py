@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS, two_chunks_bytes

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.unit.flow_world import EPOCH_S, SIZE, SPEED, Fixed, one_data_set
 from tfquiver import errors
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.schedulers import registry as schedulers
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
 from tfquiver.service.sim.flow.outcome import bound
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.coordinator.schedulers import registry
-from tfquiver.service.coordinator.schedulers.gavel import Gavel, equal_bytes_per_s
-from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest, choose
-from tfquiver.service.coordinator.schedulers.sjf import ShortestJobFirst
+from tfquiver.service.coordinator.job_schedulers import registry
+from tfquiver.service.coordinator.job_schedulers.gavel import Gavel, equal_bytes_per_s
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest, choose
+from tfquiver.service.coordinator.job_schedulers.sjf import ShortestJobFirst
 
 GB = 1e9
 CAPACITY = Capacity(4, 100 * GB, GB)

@@ -8,9 +8,9 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
-from tfquiver.daemon.node_endpoint import read_endpoint
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.wire import pages, rpc

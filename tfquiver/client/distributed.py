@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
 from tfquiver.client import exactly_once, watched_servers
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.client.watched_servers import Watched
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
-from tfquiver.tf_errors import raised_as_both
 from tfquiver.wire import reaching
 
 if TYPE_CHECKING:

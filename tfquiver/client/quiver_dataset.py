@@ -15,6 +15,7 @@ from tfquiver.client import resumption, watched_servers
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.lifetimes import user_of
 from tfquiver.client.step_times import made_datasets
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.client.watched_servers import Watched
 from tfquiver.cluster_address import naming
 from tfquiver.daemon import endpoints
@@ -28,7 +29,6 @@ from tfquiver.registering.described import describe
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
-from tfquiver.tf_errors import raised_as_both
 from tfquiver.trust import own_token
 
 if TYPE_CHECKING:

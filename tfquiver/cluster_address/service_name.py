@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.daemon.node_endpoint import read_endpoint
+from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.plain_text import shortened
 from tfquiver.wire import addresses
 

@@ -18,8 +18,8 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.cache_directory import log_file, up_file
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.greeting import greeted
-from tfquiver.daemon.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.starting import LOG, POLL_S, start
 from tfquiver.wire import reader_frames as frames
 from tfquiver.wire import unreached

@@ -21,9 +21,9 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.daemon import find
 from tfquiver.daemon.greeting import greeted
-from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.wire import reader_frames as frames
 
 _CONNECT_S = 10.0

@@ -17,8 +17,8 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon import endpoints
-from tfquiver.daemon.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.stores.credentials.resolved import Access, resolve
 from tfquiver.wire import rpc

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/core/bytes.h"
+#include "ops/core/record_format/bytes.h"
 #include "ops/core/record_format/record_tag.h"
 
 namespace tfquiver {

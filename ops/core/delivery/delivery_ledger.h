@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/crc32c.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/core/bytes.h"
+#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 namespace {

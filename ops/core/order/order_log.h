@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/crc32c.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 #include "ops/core/wire/unix_socket.h"
 

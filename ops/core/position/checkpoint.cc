@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ops/core/bytes.h"
+#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/crc32c.h"
 #include "ops/core/position/progress.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/crc32c.h"
 #include "ops/core/intake/shard_intake.h"
 #include "ops/core/order/order_log.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/session/session_client.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_loader.h"

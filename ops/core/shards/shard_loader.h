@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/crc32c.h"
+#include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_format/tfrecord.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"

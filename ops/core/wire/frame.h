@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "ops/core/bytes.h"
+#include "ops/core/record_format/bytes.h"
 #include "ops/core/status.h"
 #include "ops/core/wire/place.h"
 #include "ops/core/wire/report.h"

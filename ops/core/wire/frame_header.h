@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/bytes.h"
+#include "ops/core/record_format/bytes.h"
 #include "ops/core/wire/frame.h"
 
 namespace tfquiver {

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
 from tfquiver.service.coordinator.planning.explain import Explanation, Share
 from tfquiver.service.coordinator.planning.names import Reads
 from tfquiver.service.coordinator.policies.interface import Allocation
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
 
 MOST_JOBS = 256
 KEPT_S = 3600.0

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.planning import changes
 from tfquiver.service.coordinator.planning.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.planning.worth import Valuing, worth_of
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan, Policy
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -16,7 +17,6 @@ from tfquiver.service.coordinator.policies.pins import (
     remote_pins,
     two_chunks_bytes,
 )
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 

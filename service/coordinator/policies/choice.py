@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes
+from tfquiver.amounts import of_bytes
 
 
 @dataclass(frozen=True, slots=True)

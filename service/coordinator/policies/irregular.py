@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -14,7 +15,6 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes
 from tfquiver.service.coordinator.speed_model.demand import lacking_now, remote_reasons, share_remote
 from tfquiver.service.coordinator.speed_model.filling import fill
 

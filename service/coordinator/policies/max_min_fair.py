@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.pins import free, free_bytes, pin_reasons, pinned, remote_pins
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, throughput
 from tfquiver.service.coordinator.speed_model.demand import effective, least_remote, reading_rates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.choice import Option, choose
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode, Plan
 from tfquiver.service.coordinator.policies.pins import (
@@ -15,7 +16,6 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes
 
 # t_miss/t_hit of jobs while not one is measured: only that it is the same for all matters.
 _UNMEASURED_BENEFIT = 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -11,7 +12,6 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
-from tfquiver.service.coordinator.speed_model.amounts import of_bytes
 
 
 class StaticPolicy:

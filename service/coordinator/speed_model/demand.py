@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
+from tfquiver.amounts import of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView
 from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
-from tfquiver.service.coordinator.speed_model.amounts import of_rate
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.filling import fill
 

@@ -7,7 +7,13 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest, Scheduler, choose, first_that_fit
+from tfquiver.service.coordinator.job_schedulers.interface import (
+    Capacity,
+    JobRequest,
+    Scheduler,
+    choose,
+    first_that_fit,
+)
 from tfquiver.service.sim.flow.sharing import Ints
 from tfquiver.service.sim.workloads.workload import SimJob, Workload
 

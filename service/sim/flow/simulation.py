@@ -13,8 +13,8 @@ from math import inf
 
 import numpy as np
 
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
 from tfquiver.service.coordinator.policies.interface import Policy
-from tfquiver.service.coordinator.schedulers.interface import Capacity, Scheduler
 from tfquiver.service.sim.flow import steps
 from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, Contents
 from tfquiver.service.sim.flow.jobs import Jobs, Queue

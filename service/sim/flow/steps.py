@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.schedulers.interface import Capacity
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity
 from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.lru_window import LruWindow

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import totals_file
 from tfquiver.cli.showing.status_view import saved
+from tfquiver.service.node import totals_file
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 

@@ -16,7 +16,7 @@ from tfquiver import errors, sizes
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.simulating.plan_view import Point
-from tfquiver.service.coordinator.schedulers import registry as schedulers
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.sim.flow.outcome import bound
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS

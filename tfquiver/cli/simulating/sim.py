@@ -15,8 +15,8 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import sim_view
 from tfquiver.cli.simulating.sim_view import Run
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.coordinator.schedulers import registry as schedulers
 from tfquiver.service.sim.flow.outcome import Bound, bound
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS

@@ -12,10 +12,10 @@ from absl import logging
 from tfquiver.client.step_times import accelerators as devices
 from tfquiver.client.step_times import step_reports
 from tfquiver.client.step_times.step_counts import MOST_RECORDS, StepTotals
+from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
-from tfquiver.tf_errors import raised_as_both
 from tfquiver.trust import own_token
 
 _LAST_WORD_S = 2.0

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
-from tfquiver.service.coordinator.schedulers.fifo import Fifo
-from tfquiver.service.coordinator.schedulers.gavel import Gavel
-from tfquiver.service.coordinator.schedulers.interface import Scheduler
-from tfquiver.service.coordinator.schedulers.sjf import ShortestJobFirst
+from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
+from tfquiver.service.coordinator.job_schedulers.gavel import Gavel
+from tfquiver.service.coordinator.job_schedulers.interface import Scheduler
+from tfquiver.service.coordinator.job_schedulers.sjf import ShortestJobFirst
 
 # Those that see accelerators only have names of their own: they are what the joint ones are compared with.
 _MADE: dict[str, Callable[[], Scheduler]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest
 
 ROUND_S = 1800.0
 

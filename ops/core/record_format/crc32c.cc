@@ -1,4 +1,4 @@
-#include "ops/core/crc32c.h"
+#include "ops/core/record_format/crc32c.h"
 
 #include <array>
 #include <cstring>

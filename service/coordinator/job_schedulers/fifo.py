@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.schedulers.interface import Capacity, JobRequest
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest
 
 
 class Fifo:

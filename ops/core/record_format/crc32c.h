@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_CRC32C_H_
-#define TFQUIVER_OPS_CORE_CRC32C_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_
+#define TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,4 +16,4 @@ Crc32cExtend FastestCrc32c(Crc32cExtend fallback);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_CRC32C_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_

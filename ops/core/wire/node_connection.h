@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_SESSION_NODE_CONNECTION_H_
-#define TFQUIVER_OPS_CORE_SESSION_NODE_CONNECTION_H_
+#ifndef TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
+#define TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
 
 #include <atomic>
 #include <functional>
@@ -44,4 +44,4 @@ class NodeConnection {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SESSION_NODE_CONNECTION_H_
+#endif  // TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
