@@ -90,6 +90,11 @@ def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, sch
     assert repr(again) == repr(made), "the same of the same; of nan, too"
 
 
+def test_jobs_that_take_turns_find_what_the_other_has_brought_meanwhile_and_no_more() -> None:
+    made = simulate(*IN_TURN, policies.make("benefit"), schedulers.make("gavel"))
+    assert made.store_bytes == pytest.approx(4e6, rel=1e-3)
+
+
 @pytest.mark.parametrize("mode", ["uniform", "cooperative", "lru"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_more_cache_is_never_worse(mode: str, jobs: int) -> None:

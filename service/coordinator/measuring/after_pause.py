@@ -10,13 +10,16 @@ seem faster than its trainer is: of a job that computes, with 4 MB of 27 behind 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from tfquiver.service.coordinator.measuring.counters import Counters
 
-MOST_PAUSE_S = 30.0  # after longer ones the trainer was busy elsewhere
+MOST_PAUSE_S = 30.0  # of longer ones so much: a trainer that was busy elsewhere had emptied its buffers before
 MOST_FILLING_S = 30.0
 AFTERWARDS_S = 3.0  # so long a job is looked at when its buffers are full
+_STRETCH_S = 1.0  # what is judged: several readers report one after the other, each at first that it has nothing yet
 _LEAST_FASTER = 1.2  # than before the pause, or nothing is being filled
+_MOST_STALL_SHARE = 0.1  # afterwards: who waits for data has no full buffers, but what was resident came first
 
 
 class AfterPause:
@@ -25,43 +28,52 @@ class AfterPause:
 
     def __init__(self) -> None:
         self._pause_s = self._before = self._fastest = 0.0  # rates in bytes/s
-        self._filling, self._afterwards = Counters(), Counters()
+        self._stretch, self._filling, self._afterwards = Counters(), Counters(), Counters()
 
     @property
     def kept_back(self) -> Counters:
-        return self._filling.plus(self._afterwards)
+        return self._filling.plus(self._afterwards).plus(self._stretch)
 
     def begin(self, pause_s: float, bytes_per_s: float) -> Counters:
         """Nobody has read for so long, and before that as much a second. What was kept back until now."""
         left = self._settle()
-        if 0.0 < pause_s <= MOST_PAUSE_S and bytes_per_s > 0.0:
-            self._pause_s, self._before, self._fastest = pause_s, bytes_per_s, 0.0
+        if 0.0 < pause_s < inf and bytes_per_s > 0.0:
+            self._pause_s, self._before, self._fastest = min(pause_s, MOST_PAUSE_S), bytes_per_s, 0.0
         return left
+
+    def shorten(self, by_s: float) -> None:
+        """The reader that ended the pause had begun so much earlier than it seemed."""
+        if self._pause_s:
+            self._pause_s = max(self._pause_s - by_s, 1e-9)  # what is kept back is still to be settled
 
     def read(self, delta: Counters) -> Counters:
         """What is to be counted now."""
         if not self._pause_s:
             return delta
-        if not self._afterwards.elapsed_s and self._fills(delta):
-            self._filling = self._filling.plus(delta)
+        self._stretch = stretch = self._stretch.plus(delta)
+        if stretch.elapsed_s < (_STRETCH_S if stretch.size_bytes or self._filling.size_bytes else MOST_FILLING_S):
+            return Counters()
+        self._stretch = Counters()
+        if not self._afterwards.elapsed_s and self._fills(stretch):
+            self._filling = self._filling.plus(stretch)
             return self._settle() if self._filling.elapsed_s >= MOST_FILLING_S else Counters()
-        self._afterwards = self._afterwards.plus(delta)
+        self._afterwards = self._afterwards.plus(stretch)
         nothing = not self._filling.size_bytes
         return self._settle() if nothing or self._afterwards.elapsed_s >= AFTERWARDS_S else Counters()
 
-    def _fills(self, delta: Counters) -> bool:
+    def _fills(self, stretch: Counters) -> bool:
         """Until the rate is nearer to that of before than to the fastest: whoever stays fast has become faster."""
-        if not delta.elapsed_s:
-            return True
-        self._fastest = max(self._fastest, delta.bytes_per_s)
-        return self._fastest >= _LEAST_FASTER * self._before and delta.bytes_per_s > (self._fastest + self._before) / 2
+        self._fastest = max(self._fastest, stretch.bytes_per_s)
+        faster = self._fastest >= _LEAST_FASTER * self._before
+        return faster and stretch.bytes_per_s > (self._fastest + self._before) / 2
 
     def _settle(self) -> Counters:
         filling, afterwards, pause_s = self._filling, self._afterwards, self._pause_s
-        self._pause_s, self._filling, self._afterwards = 0.0, Counters(), Counters()
+        both = self.kept_back
+        self._pause_s, self._stretch, self._filling, self._afterwards = 0.0, Counters(), Counters(), Counters()
         more_s = 0.0
-        if afterwards.size_bytes:
+        if afterwards.size_bytes and afterwards.stall_share < _MOST_STALL_SHARE:
             more_s = filling.size_bytes / afterwards.bytes_per_s - filling.elapsed_s
         more_s = min(max(more_s, 0.0), pause_s)
-        both = filling.plus(afterwards)
-        return replace(both, elapsed_s=both.elapsed_s + more_s, reader_s=both.reader_s + more_s)
+        readers = both.reader_s / both.elapsed_s if both.elapsed_s else 1.0
+        return replace(both, elapsed_s=both.elapsed_s + more_s, reader_s=both.reader_s + more_s * readers)

@@ -87,6 +87,10 @@ class JobMeter:
         """As `totals`, but what was read after a pause only when it is known what time to count for it."""
         return self._settled
 
+    @property
+    def kept_back_bytes(self) -> int:
+        return self._after_pause.kept_back.size_bytes
+
     def report(self, reader_id: str, reading: Reading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
         self.heard_at = now = max(now, self.heard_at)
@@ -100,6 +104,7 @@ class JobMeter:
         reader.began_at -= earlier_s
         if self._covered_by is reader:  # it had not come so far yet, or a part of what it reads would not count
             self._covered_until -= earlier_s
+            self._after_pause.shorten(earlier_s)
         self._add(reading, reader, now - reader.heard_at)
         reader.last, reader.heard_at = reading, now
         self._readers.move_to_end(reader_id)

@@ -19,6 +19,7 @@ class JobMeasurement:
     totals: Counters
     wants_cache: bool = True
     extra_store_bytes: int = 0  # of its missed bytes, those that it missed only because it was told to miss
+    kept_back_bytes: int = 0  # read, and not in `totals` yet
     buffer_bytes: int = 0  # between the cache and the trainer at most: pool, readahead, prefetch behind it
     batch_records: int = DEFAULT_BATCH_RECORDS
     expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known

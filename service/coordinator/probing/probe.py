@@ -55,7 +55,7 @@ class Probe:
         self.most_extra_bytes = most_extra_bytes
         self._limits = limits
         self._first = self._last = seen
-        self._phase_began = seen.totals
+        self._phase_began, self._read_before = seen.totals, seen.kept_back_bytes
         self._deadline = now + limits.phase_s
         self._windows = {Phase.MISS: TimePerByte(), Phase.HIT: TimePerByte()}
 
@@ -79,14 +79,14 @@ class Probe:
         elif now >= self._deadline:
             self._late(now)
         elif self.phase in (Phase.MISS_DRAIN, Phase.HIT_DRAIN):
-            if since.size_bytes >= seen.buffer_bytes:
+            if since.size_bytes >= seen.buffer_bytes + self._read_before:
                 self._enter(Phase.MISS if self.phase is Phase.MISS_DRAIN else Phase.HIT)
         else:
             self._count(before, seen)
             self._judge(since, now)
 
     def _enter(self, phase: Phase) -> None:
-        self.phase, self._phase_began = phase, self._last.totals
+        self.phase, self._phase_began, self._read_before = phase, self._last.totals, self._last.kept_back_bytes
 
     def _count(self, before: JobMeasurement, seen: JobMeasurement) -> None:
         delta = seen.totals.since(before.totals)

@@ -169,6 +169,7 @@ class Probes:
             job=key[0],
             dataset=key[1].hex(),
             totals=meter.settled,
+            kept_back_bytes=meter.kept_back_bytes,
             wants_cache=wants_cache,
             extra_store_bytes=self.extra_bytes(*key),
             buffer_bytes=held.leased_bytes,
