@@ -83,14 +83,13 @@ class Catalogue:
                 left = self._ownership.give_up(who, digest_id)
                 await self._log.synced()
                 return left
+            called = self._registry.called(digest_id)
             reading = sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
             if reading and not force:
                 many = "1 reader reads" if reading == 1 else f"{reading} readers read"
-                called = self._registry.called(digest_id)
                 raise errors.InUseError(f"digest_id: {many} data set {called}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):
                 self._waiting.wake(session_id)
-            called = self._registry.called(digest_id)
             self._log.append(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))
             self._registry.apply_removal(digest_id)
             self._ownership.forget(digest_id)

@@ -3,8 +3,8 @@
 A worker of tf.data service, and whatever prefetches behind a reader, reads an epoch to its end ahead of its trainer;
 until the trainer comes to that end nobody reads, and that time is nobody's (`JobMeter`). What was taken from buffers
 then fills them at the beginning of the next epoch, as fast as the cache or the store gives it, and would make a job
-seem faster than its trainer is: of a job that computes, with 4 MB of 27 behind its reader, a probe found a benefit from
-0.6 to 1.3 where there is none.
+seem faster than its trainer is: in a model of a job that computes, with 4 MB of 27 behind its reader, a probe found a
+benefit from 0.6 to 1.3 where there is none.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring.counters import LEAST_STALL_SHARE, Counters
 
 MOST_PAUSE_S = 30.0  # of longer ones so much: a trainer that was busy elsewhere had emptied its buffers before
 MOST_FILLING_S = 30.0
 AFTERWARDS_S = 3.0  # so long a job is looked at when its buffers are full
 _STRETCH_S = 1.0  # what is judged: several readers report one after the other, each at first that it has nothing yet
 _LEAST_FASTER = 1.2  # than before the pause, or nothing is being filled
-_MOST_STALL_SHARE = 0.1  # afterwards: who waits for data has no full buffers, but what was resident came first
 
 
 class AfterPause:
@@ -72,7 +71,8 @@ class AfterPause:
         both = self.kept_back
         self._pause_s, self._stretch, self._filling, self._afterwards = 0.0, Counters(), Counters(), Counters()
         more_s = 0.0
-        if afterwards.size_bytes and afterwards.stall_share < _MOST_STALL_SHARE:
+        # Who waits for data afterwards has no full buffers: what was resident came first.
+        if afterwards.size_bytes and afterwards.stall_share < LEAST_STALL_SHARE:
             more_s = filling.size_bytes / afterwards.bytes_per_s - filling.elapsed_s
         more_s = min(max(more_s, 0.0), pause_s)
         readers = both.reader_s / both.elapsed_s if both.elapsed_s else 1.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LEAST_STALL_SHARE = 0.1  # of its time: who waits less is no slower for it
+
 
 @dataclass(frozen=True, slots=True)
 class Counters:

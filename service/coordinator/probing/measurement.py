@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring.counters import LEAST_STALL_SHARE, Counters
 
-LEAST_STALL_SHARE = 0.1  # of its time
 DEFAULT_BATCH_RECORDS = 32  # of a job that does not say what a mini-batch is
 
 

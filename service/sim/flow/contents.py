@@ -79,7 +79,6 @@ class Contents:
         self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool, paused: Ints, datasets_of_paused: Ints
     ) -> None:
         """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
-        before = self.resident
         held, sizes, mode = self.resident[datasets], self.sizes[datasets], self.mode[datasets]
         total = np.bincount(datasets, fetched, len(self.sizes))[datasets] if shared else fetched
         resident = np.minimum(held + total, np.maximum(self.allocated[datasets], held))
@@ -87,15 +86,19 @@ class Contents:
         if shared:
             absent = sizes - held
             by_others = np.divide(total - fetched, total, out=np.zeros_like(total), where=total > 0)
-            left = np.divide(sizes - resident, absent, out=np.ones_like(absent), where=absent > 0)
+            left = _part(sizes - resident, absent)
             apart = (mode == COOPERATIVE) & (fetched == 0)  # one that takes no part finds what the others bring in
             planned = ((mode == UNIFORM) | apart) & (by_others > 0)
             grown = 1 - (1 - self.effective[jobs]) * left**by_others
             self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
-        self.resident = before.copy()
+        lacked = self.sizes - self.resident
         self.resident[datasets] = resident
         if shared and paused.size:
-            absent = self.sizes - before
-            left = np.divide(self.sizes - self.resident, absent, out=np.ones_like(absent), where=absent > 0)
-            left = np.where((self.mode == UNIFORM) | (self.mode == COOPERATIVE), left, 1.0)
+            planned = (self.mode == UNIFORM) | (self.mode == COOPERATIVE)
+            left = np.where(planned, _part(self.sizes - self.resident, lacked), 1.0)
             self.effective[paused] = 1 - (1 - self.effective[paused]) * left[datasets_of_paused]
+
+
+def _part(left: Floats, of: Floats) -> Floats:
+    """All of it where there is nothing."""
+    return np.asarray(np.divide(left, of, out=np.ones_like(of), where=of > 0))
