@@ -11,7 +11,14 @@ import pytest
 from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers import registry
 from tfquiver.service.coordinator.job_schedulers.gavel import Gavel, equal_bytes_per_s
-from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest, choose
+from tfquiver.service.coordinator.job_schedulers.interface import (
+    Capacity,
+    JobRequest,
+    JobRequests,
+    Scheduler,
+    first_that_fit,
+)
+from tfquiver.service.coordinator.job_schedulers.interface import choose as numbers_of
 from tfquiver.service.coordinator.job_schedulers.sjf import ShortestJobFirst
 
 GB = 1e9
@@ -21,6 +28,14 @@ CAPACITY = Capacity(4, 100 * GB, GB)
 def job(name: str, **more: object) -> JobRequest:
     plain = JobRequest(name, 1, 0.0, 10 * GB, 0.1 * GB, 100 * GB)
     return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def choose(
+    scheduler: Scheduler, running: list[JobRequest], waiting: list[JobRequest], capacity: Capacity, now: float
+) -> list[str]:
+    jobs = [*running, *waiting]
+    runs = np.arange(len(jobs)) < len(running)
+    return [jobs[number].name for number in numbers_of(scheduler, JobRequests.of(jobs), runs, capacity, now).tolist()]
 
 
 def test_fifo_lets_nobody_pass_one_that_does_not_fit() -> None:
@@ -41,7 +56,7 @@ def test_sjf_counts_what_a_job_needs_of_cache_and_store() -> None:
 def test_equation_7_is_the_least_over_all_allocations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = job("j", dataset_bytes=rng.uniform(1, 300) * GB, ideal_bytes_per_s=rng.uniform(0.01, 1) * GB)
-    key = ShortestJobFirst().key(one, CAPACITY, 1, 0.0)
+    (key,) = ShortestJobFirst().keys(JobRequests.of([one]), CAPACITY, 1, 0.0)
     size, cache_bytes = one.dataset_bytes, CAPACITY.cache_bytes
     scores = [
         one.remaining_bytes / speed * (1 / 4 + cached / cache_bytes + speed * (1 - cached / size) / GB)
@@ -68,10 +83,29 @@ def test_the_joint_rule_sees_that_a_job_waited_for_data() -> None:
 
 def test_an_equal_division() -> None:
     """Figure 4 of SiloD: two ResNet-50 over 1.36 TB, 1.4 TB of cache, 50 MB/s: an equal part is half of each."""
-    resnet = job("resnet", dataset_bytes=1360 * GB, ideal_bytes_per_s=0.114 * GB)
+    resnet = JobRequests.of([job("resnet", dataset_bytes=1360 * GB, ideal_bytes_per_s=0.114 * GB)])
     figure4 = Capacity(2, 1400 * GB, 0.05 * GB)
     assert equal_bytes_per_s(resnet, figure4, 2) == pytest.approx(0.025 * GB / (1 - 700 / 1360))
     assert equal_bytes_per_s(resnet, Capacity(1, 0.0, inf), 4) == pytest.approx(0.114 * GB / 4)
+
+
+def test_nothing_is_divided_by_nothing() -> None:
+    """A job that comes as the round begins; one whose data set is whole on an equal part."""
+    new, whole = job("new", submitted_at_s=5.0), job("whole", dataset_bytes=GB, done_bytes=GB)
+    assert choose(Gavel(), [], [whole, new], Capacity(1, 100 * GB, GB), 5.0) == ["new"]
+    assert choose(Gavel(joint=False), [], [], CAPACITY, 5.0) == []
+    assert choose(ShortestJobFirst(), [], [whole], Capacity(1, 0.0, inf), 5.0) == ["whole"]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_of_equals_who_was_submitted_first_then_by_name(name: str) -> None:
+    waiting = [job("b", submitted_at_s=3.0), job("a", submitted_at_s=3.0), job("c", submitted_at_s=1.0)]
+    assert choose(registry.make(name), [], waiting, Capacity(2, 100 * GB, GB), 3.0)[-1:] == ["a"]
+
+
+@pytest.mark.parametrize(("pass_over", "runs"), [(True, [0, 2]), (False, [0])])
+def test_one_that_does_not_fit(pass_over: bool, runs: list[int]) -> None:
+    assert first_that_fit([2.0, 3.0, 2.0, 1.0], 4, pass_over) == runs
 
 
 def test_an_unknown_scheduler() -> None:

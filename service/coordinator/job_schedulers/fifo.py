@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Floats, JobRequests
 
 
 class Fifo:
     round_s = None
 
-    def key(self, job: JobRequest, capacity: Capacity, jobs: int, now: float) -> float:
-        return job.submitted_at_s
+    def keys(self, jobs: JobRequests, capacity: Capacity, count: int, now: float) -> Floats:
+        return jobs.submitted_at_s

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest
+import numpy as np
+
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Floats, JobRequests
 
 ROUND_S = 1800.0
 
@@ -23,23 +25,26 @@ class Gavel:
     joint: bool = True
     round_s: float = ROUND_S
 
-    def key(self, job: JobRequest, capacity: Capacity, jobs: int, now: float) -> float:
-        age_s = now - job.submitted_at_s
-        if age_s <= 0:
-            return 0.0
+    def keys(self, jobs: JobRequests, capacity: Capacity, count: int, now: float) -> Floats:
+        age_s = now - jobs.submitted_at_s
         if self.joint:
-            return job.done_bytes / (age_s * equal_bytes_per_s(job, capacity, jobs))
-        return job.served_s / (age_s * accelerator_share(job, capacity, jobs))
+            had, due = jobs.done_bytes, equal_bytes_per_s(jobs, capacity, count)
+        else:
+            had, due = jobs.served_s, accelerator_shares(jobs.accelerators, capacity, count)
+        return np.divide(had, age_s * due, out=np.zeros(len(jobs)), where=age_s > 0)
 
 
-def accelerator_share(job: JobRequest, capacity: Capacity, jobs: int) -> float:
-    """Part of the accelerators it wants that an equal division among `jobs` gives it, at most 1."""
-    return min(1.0, capacity.accelerators / jobs / job.accelerators)
+def accelerator_shares(accelerators: Floats, capacity: Capacity, count: int) -> Floats:
+    """Part of the accelerators that each job wants that an equal division among `count` gives it, at most 1."""
+    shares: Floats = np.minimum(1.0, capacity.accelerators / count / accelerators)
+    return shares
 
 
-def equal_bytes_per_s(job: JobRequest, capacity: Capacity, jobs: int) -> float:
-    """SiloDPerf (equation 4) at an equal division among `jobs`."""
-    compute = job.ideal_bytes_per_s * accelerator_share(job, capacity, jobs)
-    missed = 1 - min(1.0, capacity.cache_bytes / jobs / job.dataset_bytes)
-    remote = capacity.remote_bytes_per_s / jobs
-    return compute if compute * missed <= remote else remote / missed
+def equal_bytes_per_s(jobs: JobRequests, capacity: Capacity, count: int) -> Floats:
+    """SiloDPerf (equation 4) of each job at an equal division among `count`."""
+    compute = jobs.ideal_bytes_per_s * accelerator_shares(jobs.accelerators, capacity, count)
+    missed = 1 - np.minimum(1.0, capacity.cache_bytes / count / jobs.dataset_bytes)
+    remote = capacity.remote_bytes_per_s / count
+    limits = np.divide(remote, missed, out=np.full(len(jobs), np.inf), where=missed > 0)
+    equal: Floats = np.minimum(compute, limits)
+    return equal

@@ -1,10 +1,20 @@
-"""What a scheduler sees of a job, and how an order of jobs becomes the jobs that run. Pure."""
+"""What a scheduler sees of jobs, and how an order of jobs becomes the jobs that run. Pure.
+
+Jobs are columns: thousands wait, and are put in order each round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +27,29 @@ class JobRequest:
     remaining_bytes: float
     done_bytes: float = 0.0
     served_s: float = 0.0  # how long it has had its accelerators
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequests:
+    """`JobRequest`s; every column is as long."""
+
+    names: npt.NDArray[np.str_]
+    accelerators: Floats
+    submitted_at_s: Floats
+    dataset_bytes: Floats
+    ideal_bytes_per_s: Floats
+    remaining_bytes: Floats
+    done_bytes: Floats
+    served_s: Floats
+
+    @classmethod
+    def of(cls, jobs: Sequence[JobRequest]) -> JobRequests:
+        names = np.array([job.name for job in jobs], np.str_)
+        rows = np.array([astuple(job)[1:] for job in jobs], np.float64).reshape(len(jobs), 7)
+        return cls(names, *rows.T)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +66,50 @@ class Scheduler(Protocol):
     def round_s(self) -> float | None:
         """How often who runs is decided anew, and may be stopped for another; None: who has begun runs to its end."""
 
-    def key(self, job: JobRequest, capacity: Capacity, jobs: int, now: float) -> float:
-        """The least goes first; of equals who was submitted first. `jobs`: how many there are, waiting or running.
+    def keys(self, jobs: JobRequests, capacity: Capacity, count: int, now: float) -> Floats:
+        """Of each of `jobs`; the least goes first; of equals who was submitted first.
 
-        Does not change while a job waits, unless there is a `round_s`.
+        A key does not change while a job waits, unless there is a `round_s`.
+
+        Args:
+          count: how many jobs there are, waiting or running, of which `jobs` may be some.
         """
 
 
-def in_order(scheduler: Scheduler, jobs: Sequence[JobRequest], capacity: Capacity, now: float) -> list[JobRequest]:
-    return sorted(jobs, key=lambda job: (scheduler.key(job, capacity, len(jobs), now), job.submitted_at_s, job.name))
+def in_order(scheduler: Scheduler, jobs: JobRequests, capacity: Capacity, now: float) -> Ints:
+    """Numbers of `jobs`. Of those that are equal in all else the first by name goes first."""
+    keys = scheduler.keys(jobs, capacity, len(jobs), now)
+    order = np.lexsort((jobs.submitted_at_s, keys))
+    equal = (np.diff(keys[order]) == 0) & (np.diff(jobs.submitted_at_s[order]) == 0)
+    return np.lexsort((jobs.names, jobs.submitted_at_s, keys)) if equal.any() else order
 
 
-def first_that_fit(jobs: Iterable[JobRequest], accelerators: int, pass_over: bool) -> list[JobRequest]:
-    """Those that run, of jobs in order. Unless it may be passed over, the first that does not fit ends it: small jobs
-    that came later would keep a large one waiting without end."""
+def first_that_fit(wanted: Sequence[float], accelerators: float, pass_over: bool) -> list[int]:
+    """Which run, of jobs in order, by the accelerators they want. Unless it may be passed over, the first that does not
+    fit ends it: small jobs that came later would keep a large one waiting without end."""
     chosen = []
-    for job in jobs:
-        if job.accelerators <= accelerators:
-            chosen.append(job)
-            accelerators -= job.accelerators
-        elif not pass_over:
-            break
+    for at, accelerators_each in enumerate(wanted):
         if not accelerators:
+            break
+        if accelerators_each <= accelerators:
+            chosen.append(at)
+            accelerators -= accelerators_each
+        elif not pass_over:
             break
     return chosen
 
 
-def choose(
-    scheduler: Scheduler, running: Sequence[JobRequest], waiting: Sequence[JobRequest], capacity: Capacity, now: float
-) -> list[str]:
-    """The names of the jobs that run from now on."""
+def choose(scheduler: Scheduler, jobs: JobRequests, running: Bools, capacity: Capacity, now: float) -> Ints:
+    """Numbers of those of `jobs` that run from now on; `running`: which do now."""
+    if not len(jobs):
+        return np.zeros(0, np.int64)
     if scheduler.round_s is not None:
-        every = in_order(scheduler, [*running, *waiting], capacity, now)
+        every = in_order(scheduler, jobs, capacity, now)
         # The next round is another one's turn, so nobody waits without end.
-        return [job.name for job in first_that_fit(every, capacity.accelerators, pass_over=True)]
-    free = capacity.accelerators - sum(job.accelerators for job in running)
-    begun = first_that_fit(in_order(scheduler, waiting, capacity, now), free, pass_over=False)
-    return [job.name for job in (*running, *begun)]
+        fit = first_that_fit(jobs.accelerators[every].tolist(), capacity.accelerators, pass_over=True)
+        return np.asarray(every[fit])
+    free = capacity.accelerators - float(jobs.accelerators[running].sum())
+    order = in_order(scheduler, jobs, capacity, now)
+    waiting = order[~running[order]]
+    begun = first_that_fit(jobs.accelerators[waiting].tolist(), free, pass_over=False)
+    return np.concatenate((np.flatnonzero(running), waiting[begun]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.job_schedulers.interface import Capacity, JobRequest
+import numpy as np
+
+from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Floats, JobRequests
 
 
 @dataclass(frozen=True)
@@ -18,18 +20,21 @@ class ShortestJobFirst:
     joint: bool = True
     round_s = None
 
-    def key(self, job: JobRequest, capacity: Capacity, jobs: int, now: float) -> float:
-        duration_s = job.remaining_bytes / job.ideal_bytes_per_s
-        share = job.accelerators / capacity.accelerators
-        return duration_s * (share + self._storage_share(job, capacity) if self.joint else share)
+    def keys(self, jobs: JobRequests, capacity: Capacity, count: int, now: float) -> Floats:
+        duration_s = jobs.remaining_bytes / jobs.ideal_bytes_per_s
+        shares = jobs.accelerators / capacity.accelerators
+        keys: Floats = duration_s * (shares + _storage_shares(jobs, capacity) if self.joint else shares)
+        return keys
 
-    @staticmethod
-    def _storage_share(job: JobRequest, capacity: Capacity) -> float:
-        """The least over all allocations: (share + c/C + b/B) / f falls with f, so f = f*; then it is linear in c, so
-        that all or nothing is cached."""
-        shares = []
-        for cached_bytes in (0.0, min(job.dataset_bytes, capacity.cache_bytes)):
-            remote_bytes_per_s = job.ideal_bytes_per_s * (1 - cached_bytes / job.dataset_bytes)
-            cache_share = cached_bytes / capacity.cache_bytes if cached_bytes else 0.0
-            shares.append(cache_share + remote_bytes_per_s / capacity.remote_bytes_per_s)
-        return min(shares)
+
+def _storage_shares(jobs: JobRequests, capacity: Capacity) -> Floats:
+    """The least over all allocations: (share + c/C + b/B) / f falls with f, so f = f*; then it is linear in c, so that
+    all or nothing is cached."""
+    cached_bytes = np.minimum(jobs.dataset_bytes, capacity.cache_bytes)
+    remote_bytes_per_s = jobs.ideal_bytes_per_s * (1 - cached_bytes / jobs.dataset_bytes)
+    cache_shares = cached_bytes / capacity.cache_bytes if capacity.cache_bytes else 0.0
+    least: Floats = np.minimum(
+        jobs.ideal_bytes_per_s / capacity.remote_bytes_per_s,
+        cache_shares + remote_bytes_per_s / capacity.remote_bytes_per_s,
+    )
+    return least

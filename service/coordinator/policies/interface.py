@@ -31,6 +31,12 @@ class DatasetView:
     resident_bytes: int = 0
 
 
+def same_or_new(dataset: DatasetView, mode: Mode, cache_bytes: int) -> Allocation:
+    """Of thousands of data sets most keep what they have."""
+    now = dataset.now
+    return now if now.cache_bytes == cache_bytes and now.mode == mode else Allocation(mode, cache_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     name: str

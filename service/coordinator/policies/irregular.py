@@ -21,6 +21,8 @@ from tfquiver.service.coordinator.speed_model.filling import fill
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:
     """The plan of `plan_regular` for the regular jobs' part; the others' part they share as they would any cache."""
+    if not any(job.irregular for job in view.jobs):
+        return plan_regular(view)
     regular, irregular = partition(view)
     if not irregular.jobs:
         return plan_regular(view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.interface import ClusterView, Plan, same_or_new
 from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
@@ -12,6 +12,7 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
     remote_pins,
 )
+from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 from tfquiver.service.coordinator.speed_model.filling import fill
 
@@ -30,10 +31,13 @@ class LruPolicy:
         read = [dataset for dataset in free(view) if dataset.name in jobs]
         weights = {dataset.name: sum(rates[job.name] for job in jobs[dataset.name]) for dataset in read}
         parts = fill(free_bytes(view), {dataset.name: dataset.size_bytes for dataset in read}, weights)
-        allocations = {name: Allocation("lru", int(part)) for name, part in parts.items()}
-        reasons = {
-            name: f"lru: its jobs read {of_rate(weights[name])} of {of_rate(sum(weights.values()))}, "
-            f"which is {of_bytes(part)} of a common LRU cache"
-            for name, part in parts.items()
-        }
-        return Plan(pinned(view) | allocations, remote_pins(view), reasons | pin_reasons(view))
+        allocations = {dataset.name: same_or_new(dataset, "lru", int(parts[dataset.name])) for dataset in read}
+        all_read = of_rate(sum(weights.values()))
+        reasons = Sentences(
+            [*parts],
+            [[*map(weights.__getitem__, parts)], [*parts.values()]],
+            lambda weight, part: (
+                f"lru: its jobs read {of_rate(weight)} of {all_read}, which is {of_bytes(part)} of a common LRU cache"
+            ),
+        )
+        return Plan(pinned(view) | allocations, remote_pins(view), Reasons(reasons) | pin_reasons(view))

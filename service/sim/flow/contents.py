@@ -44,11 +44,11 @@ class Contents:
           spare_bytes: of the cache; what has no allocation stays as far as others do not fill it.
         """
         mode, allocated = np.zeros_like(self.mode), np.zeros_like(self.allocated)
-        for name, allocation in allocations.items():
-            at = self._names[name]
-            mode[at] = MODES[allocation.mode]
-            # Rounded, all of it may be a little more than all.
-            allocated[at] = min(allocation.cache_bytes / self.disk_bytes_each[at], self.sizes[at])
+        at = [self._names[name] for name in allocations]
+        mode[at] = [MODES[allocation.mode] for allocation in allocations.values()]
+        given = np.array([allocation.cache_bytes for allocation in allocations.values()], np.float64)
+        # Rounded, all of it may be a little more than all.
+        allocated[at] = np.minimum(given / self.disk_bytes_each[at], self.sizes[at])
         kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
         if spare_bytes:
             others = (mode == NONE) & (self.resident > 0)

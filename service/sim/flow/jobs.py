@@ -9,7 +9,7 @@ import numpy as np
 
 from tfquiver.service.coordinator.job_schedulers.interface import (
     Capacity,
-    JobRequest,
+    JobRequests,
     Scheduler,
     choose,
     first_that_fit,
@@ -17,7 +17,7 @@ from tfquiver.service.coordinator.job_schedulers.interface import (
 from tfquiver.service.sim.flow.sharing import Ints
 from tfquiver.service.sim.workloads.workload import SimJob, Workload
 
-Waiting = tuple[float, float, str, JobRequest, int]
+Waiting = tuple[float, float, str, int]
 
 
 class Jobs:
@@ -25,6 +25,8 @@ class Jobs:
         self.all: tuple[SimJob, ...] = workload.jobs
         numbers = {name: number for number, name in enumerate(workload.datasets)}
         count = len(self.all)
+        self.names = np.array([job.name for job in self.all], np.str_)
+        self.submit_s = np.array([job.submit_s for job in self.all], np.float64)
         self.dataset: Ints = np.array([numbers[job.dataset] for job in self.all], np.int64)
         self.size = np.array([workload.datasets[job.dataset] for job in self.all], np.float64)
         self.ideal = np.array([job.ideal_bytes_per_s for job in self.all], np.float64)
@@ -45,12 +47,11 @@ class Jobs:
             assert pacing is not None
             self.parts[number] = pacing.part(pacing.step(float(self.done[number])))
 
-    def request(self, number: int) -> JobRequest:
-        job = self.all[number]
-        done = float(self.done[number])
-        return JobRequest(
-            job.name, job.accelerators, job.submit_s, float(self.size[number]), job.ideal_bytes_per_s,
-            job.total_bytes - done, done, float(self.served_s[number]),
+    def requests(self, numbers: Ints) -> JobRequests:
+        done = self.done[numbers]
+        return JobRequests(
+            self.names[numbers], self.accelerators[numbers], self.submit_s[numbers], self.size[numbers],
+            self.ideal[numbers], self.total[numbers] - done, done, self.served_s[numbers],
         )  # fmt: skip
 
 
@@ -59,27 +60,29 @@ class Queue:
 
     def __init__(self, jobs: Jobs, scheduler: Scheduler, capacity: Capacity) -> None:
         self._jobs, self._scheduler, self._capacity = jobs, scheduler, capacity
-        self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
         self._waiting: list[Waiting] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def submit(self, number: int, now: float) -> None:
-        request = self._jobs.request(number)
-        # Of a scheduler with rounds the order is made in each; of another one a waiting job's key stays.
-        rounds = self._scheduler.round_s is not None
-        key = inf if rounds else self._scheduler.key(request, self._capacity, 1, now)
-        insort(self._waiting, (key, request.submitted_at_s, request.name, request, number))
+        key = inf  # of a scheduler with rounds the order is made in each
+        if self._scheduler.round_s is None:  # a waiting job's key stays
+            key = float(self._scheduler.keys(self._jobs.requests(np.array([number])), self._capacity, 1, now)[0])
+        job = self._jobs.all[number]
+        insort(self._waiting, (key, job.submit_s, job.name, number))
 
     def fill(self) -> bool:
         """Starts those that come next where accelerators are free; whether it has."""
         if not self._waiting:
             return False
         free = self._capacity.accelerators - int(self._jobs.accelerators[self._jobs.running].sum())
+        if not free:
+            return False
         # Between rounds who was submitted first may have what is free.
-        begun = len(first_that_fit((entry[3] for entry in self._waiting), free, pass_over=False)) if free else 0
-        started = [entry[4] for entry in self._waiting[:begun]]
+        next_of_all = [entry[3] for entry in self._waiting[:free]]
+        begun = len(first_that_fit(self._jobs.accelerators[next_of_all].tolist(), free, pass_over=False))
+        started = next_of_all[:begun]
         del self._waiting[:begun]
         if started:
             self._jobs.running = np.sort(np.append(self._jobs.running, started))
@@ -88,17 +91,18 @@ class Queue:
 
     def round(self, now: float) -> bool:
         """A new round of a scheduler that has them; whether anything changed."""
-        running = [self._jobs.request(int(number)) for number in self._jobs.running]
-        waiting = [self._jobs.request(entry[4]) for entry in self._waiting]
-        chosen = choose(self._scheduler, running, waiting, self._capacity, now)
-        numbers = np.sort(np.array([self._numbers[name] for name in chosen], np.int64))
-        if np.array_equal(numbers, self._jobs.running):
+        running = self._jobs.running
+        numbers = np.concatenate((running, np.array([entry[3] for entry in self._waiting], np.int64)))
+        runs = np.arange(len(numbers)) < len(running)
+        chosen = choose(self._scheduler, self._jobs.requests(numbers), runs, self._capacity, now)
+        kept = np.sort(numbers[chosen])
+        if np.array_equal(kept, running):
             return False
-        stopped = set(self._jobs.running.tolist()) - set(numbers.tolist())
-        kept = set(numbers.tolist())
-        self._waiting = [entry for entry in self._waiting if entry[4] not in kept]
-        self._jobs.paused = np.array(sorted((set(self._jobs.paused.tolist()) | stopped) - kept), np.int64)
-        self._jobs.running = numbers
-        for number in stopped:
+        stopped = np.setdiff1d(running, kept)
+        run = set(kept.tolist())
+        self._waiting = [entry for entry in self._waiting if entry[3] not in run]
+        self._jobs.paused = np.setdiff1d(np.union1d(self._jobs.paused, stopped), kept)
+        self._jobs.running = kept
+        for number in stopped.tolist():
             self.submit(number, now)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
+from operator import is_
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from tfquiver.service.sim.flow.contents import Contents
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.probing import Probing
 from tfquiver.service.sim.flow.rates import Rates
-from tfquiver.service.sim.flow.sharing import Floats, alone_from_store
+from tfquiver.service.sim.flow.sharing import Floats, Ints, alone_from_store
 from tfquiver.service.sim.flow.sight import Meters, Sight, two_chunks_bytes
 from tfquiver.service.sim.workloads.workload import Cluster, Stored, Workload
 
@@ -43,11 +44,17 @@ class Planner:
         self._sight, self.meters, self._probing = sight, Meters(jobs), probing
         self._names = tuple(workload.datasets)
         self._sizes = tuple(workload.disk_bytes(name) for name in self._names)
-        self._two_chunks = tuple(map(self._cooperative_bytes, self._names, self._sizes, repeat(workload.stored)))
-        self._known = frozenset(self._names)
+        self._size_bytes = np.array(self._sizes, np.int64)
+        two_chunks = map(self._cooperative_bytes, self._names, self._sizes, repeat(workload.stored))
+        # What is the same in every view of a data set: name, size, least bytes to be co-operative.
+        self._always = np.array([*zip(self._names, self._sizes, two_chunks, strict=True)], object).reshape(-1, 3).T
+        self._datasets = {name: number for number, name in enumerate(self._names)}
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
-        self._last = Plan()
-        self._shown: dict[int, DatasetView] = {}  # most are as they were
+        # What is in force, and what was shown last, by number: of thousands most are as they were.
+        self._now = np.full(len(self._names), Allocation(), object)
+        self._shown = np.full(len(self._names), None, object)
+        self._shown_bytes, self._shown_now = np.full(len(self._names), -1, np.int64), self._now.copy()
+        self._jobs_shown, self._shown_at = np.full(len(jobs.all), None, object), np.full(len(jobs.all), np.nan)
         self.promised = np.zeros(len(jobs.all))  # bytes/s from the store
         # As last measured while it ran.
         self._missing, self._hits = np.zeros(len(jobs.all)), np.zeros(len(jobs.all))
@@ -56,44 +63,50 @@ class Planner:
     def plan(self, now: float, rates: Rates, hits: Floats) -> None:
         """Asks the policy, and does what it says. Raises InvalidArgumentError: that cannot be."""
         view = self._measured_view(now) if self._sight.measured else self._view(rates, hits)
-        self._last = plan = self._policy.plan(view, now)
+        plan = self._policy.plan(view, now)
         self._check(plan)
         self.plans += 1
         spare_bytes = self._cluster.cache_bytes if self._sight.measured else 0.0
         self._contents.apply(plan.allocations, self._jobs.dataset, spare_bytes)
+        self._now[:] = Allocation()
+        for name, allocation in plan.allocations.items():
+            self._now[self._datasets[name]] = allocation
         self.promised[:] = 0.0
-        for name, bytes_per_s in plan.remote_bytes_per_s.items():
-            self.promised[self._numbers[name]] = bytes_per_s
+        self.promised[[self._numbers[name] for name in plan.remote_bytes_per_s]] = list(
+            plan.remote_bytes_per_s.values()
+        )
 
     def _view(self, rates: Rates, hits: Floats) -> ClusterView:
         jobs, running = self._jobs, self._jobs.running
         limit = self._cluster.remote_bytes_per_s
-        self._missing[running] = alone_from_store(jobs.ideal[running], rates.fetched, limit, np.ones(len(running)))
-        self._hits[running] = hits
+        missing = alone_from_store(jobs.ideal[running], rates.fetched, limit, np.ones(len(running)))
+        self._missing[running], self._hits[running] = missing, hits
         # Those that only wait for their turn are jobs as well: what they left in the cache they will want again.
         begun = np.union1d(running, jobs.paused)
-        missing, found = self._missing[begun].tolist(), self._hits[begun].tolist()
-        left = (jobs.total[begun] - jobs.done[begun]).tolist()
-        shown = tuple(
-            JobView(
-                job.name, job.dataset, job.ideal_bytes_per_s, job.ideal_bytes_per_s, missing[at], job.accelerators,
-                left[at], job.pacing is not None, hit_ratio=found[at],
-            )
-            for at, job in enumerate(jobs.all[number] for number in begun.tolist())
-        )  # fmt: skip
+        moved = begun[(self._shown_at[begun] != jobs.done[begun]) | np.isin(begun, running, assume_unique=True)]
+        self._jobs_shown[moved] = list(map(self._job, moved.tolist()))
+        self._shown_at[moved] = jobs.done[moved]
         shows = self._contents.resident > 0
         shows[jobs.dataset[begun]] = True
-        held = np.flatnonzero(shows)
-        datasets = tuple(self._dataset(number) for number in held.tolist())
         known = None if limit == np.inf else limit
+        shown = tuple(self._jobs_shown[begun].tolist())
+        datasets = self._dataset_views(np.flatnonzero(shows))
         return ClusterView(self._cluster.cache_bytes, known, datasets, shown, self._cluster.accelerators)
+
+    def _job(self, number: int) -> JobView:
+        job, jobs = self._jobs.all[number], self._jobs
+        return JobView(
+            job.name, job.dataset, job.ideal_bytes_per_s, job.ideal_bytes_per_s, float(self._missing[number]),
+            job.accelerators, float(jobs.total[number] - jobs.done[number]), job.pacing is not None,
+            hit_ratio=float(self._hits[number]),
+        )  # fmt: skip
 
     def _measured_view(self, now: float) -> ClusterView:
         jobs = self._jobs
         lately = np.flatnonzero(now - jobs.ended_s < self._sight.gone_s)  # perhaps between two epochs
         numbers = np.union1d(jobs.running, lately)
         shown = tuple(self.meters.shown(number, now, self._probing.result(number)) for number in numbers.tolist())
-        datasets = tuple(self._dataset(number) for number in np.unique(jobs.dataset[numbers]).tolist())
+        datasets = self._dataset_views(np.unique(jobs.dataset[numbers]))
         return ClusterView(self._cluster.cache_bytes, None, datasets, shown)
 
     def _cooperative_bytes(self, name: str, size: int, stored: Mapping[str, Stored]) -> int:
@@ -101,22 +114,24 @@ class Planner:
             return two_chunks_bytes(size, stored[name].shards if name in stored else None)
         return _CHUNKS * min(CYCLIC_BYTES, int(CYCLIC_SHARE * size))
 
-    def _dataset(self, number: int) -> DatasetView:
-        contents, name, size = self._contents, self._names[number], self._sizes[number]
-        resident_bytes = min(size, int(contents.resident[number] * contents.disk_bytes_each[number]))
-        now = self._last.allocations.get(name, Allocation())
-        shown = self._shown.get(number)
-        if shown is not None and shown.resident_bytes == resident_bytes and shown.now == now:
-            return shown
-        made = DatasetView(name, size, self._two_chunks[number], now, resident_bytes=resident_bytes)
-        self._shown[number] = made
-        return made
+    def _dataset_views(self, numbers: Ints) -> tuple[DatasetView, ...]:
+        contents = self._contents
+        resident = (contents.resident[numbers] * contents.disk_bytes_each[numbers]).astype(np.int64)
+        resident = np.minimum(self._size_bytes[numbers], resident)
+        now = self._now[numbers]
+        same = np.array([*map(is_, now.tolist(), self._shown_now[numbers].tolist())], np.bool_)
+        changed = ~same | (resident != self._shown_bytes[numbers])
+        moved = numbers[changed]
+        self._shown_bytes[moved], self._shown_now[moved] = resident[changed], now[changed]
+        columns = (*self._always[:, moved].tolist(), now[changed].tolist(), repeat(None), resident[changed].tolist())
+        self._shown[moved] = [*map(DatasetView, *columns)]
+        return tuple(self._shown[numbers].tolist())
 
     def _check(self, plan: Plan) -> None:
         whose = type(self._policy).__name__
         total = 0
         for name, allocation in plan.allocations.items():
-            if name not in self._known:
+            if name not in self._datasets:
                 raise errors.InvalidArgumentError(f"{whose}: allocations[{name!r}]: there is no such data set")
             if allocation.cache_bytes < 0:
                 raise errors.InvalidArgumentError(f"{whose}: allocations[{name!r}].cache_bytes is negative")

@@ -13,6 +13,7 @@ from math import inf
 
 import numpy as np
 
+from tfquiver.service.coordinator.job_schedulers.gavel import equal_bytes_per_s
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
 from tfquiver.service.coordinator.policies.interface import Policy
 from tfquiver.service.sim.flow import steps
@@ -266,7 +267,7 @@ class _Simulation:
         read = self._rates.read
         fairness = float("nan")
         if running.size:
-            equal = steps.equal_rates(jobs, running, self._capacity)
+            equal = equal_bytes_per_s(jobs.requests(running), self._capacity, len(running))
             fairness = float((read / equal).min())
         self._samples.append(
             Sample(

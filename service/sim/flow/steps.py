@@ -6,7 +6,6 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.job_schedulers.interface import Capacity
 from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.lru_window import LruWindow
@@ -70,14 +69,3 @@ def _lru_change_s(
         epoch_s = float((jobs.size[running] / read).min())
         waits.append(max(free / brought, epoch_s * _LEAST_STEP))  # time goes on, however small the cache is
     return min(waits)
-
-
-def equal_rates(jobs: Jobs, running: Ints, capacity: Capacity) -> Floats:
-    """`gavel.equal_bytes_per_s` of all that run, among them."""
-    count = len(running)
-    share = np.minimum(1.0, capacity.accelerators / count / jobs.accelerators[running])
-    missed = 1 - np.minimum(1.0, capacity.cache_bytes / count / jobs.size[running])
-    remote = capacity.remote_bytes_per_s / count
-    rates = np.divide(remote, missed, out=np.full_like(missed, inf), where=missed > 0)
-    equal: Floats = np.minimum(jobs.ideal[running] * share, rates)
-    return equal
