@@ -78,6 +78,8 @@ def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _St
     if choice.chosen[step.dataset] != step.start or step.cost_bytes <= choice.left_bytes:
         return False
     short_bytes = step.cost_bytes - choice.left_bytes
+    if not downs or step.gain <= short_bytes * downs[0].density:
+        return False  # even at the least that a byte can lose; so it is for nearly all of thousands
     others = [down for down in downs if down.dataset != step.dataset]
     ways = [[down] for down in others if down.cost_bytes >= short_bytes]
     ways = [min(ways, key=_lost), _several(others, short_bytes)] if ways else [_several(others, short_bytes)]
