@@ -92,6 +92,28 @@ async def read_first(
 
 
 @on_loop
+async def test_a_lease_that_acknowledges_is_answered_at_once_and_durable(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        beat(coordinator)
+        request = pb.OpenReaderRequest(reader_id="r", node_id="n", incarnation="1", digest_id=DIGEST.digest_id)
+        session, _ = await coordinator.reading.open_reader(request)
+        lease = pb.LeaseRequest(
+            session_id=session.session_id, reader_id="r", sequence=1, max_shards=1024, max_bytes=1 << 40
+        )
+        first, _ = await coordinator.reading.lease(lease)
+        lease.sequence, lease.wait_ms, lease.acked[:] = 2, 10_000, first.shards[:-1]
+        for _ in range(2):  # the reply was lost
+            again, _ = await coordinator.reading.lease(lease)
+            assert again.state is LeaseState.WAIT, "the last shard is not acknowledged yet"
+            assert session.acked_shards == len(first.shards) - 1
+        lease.sequence, lease.acked[:] = 3, first.shards[-1:]
+        assert (await coordinator.reading.lease(lease))[0].state is LeaseState.END
+        lease.sequence, lease.acked[:] = 4, [DIGEST.num_shards]
+        with pytest.raises(errors.InvalidArgumentError, match=f"shards: no shard {DIGEST.num_shards}"):
+            await coordinator.reading.lease(lease)
+
+
+@on_loop
 async def test_a_setting_that_comes_while_a_data_set_is_opened_is_obeyed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

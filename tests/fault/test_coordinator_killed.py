@@ -148,6 +148,26 @@ async def _ack_until_refused(client: CoordinatorClient, session_id: str, shards:
     pytest.fail("the disk is not full")
 
 
+@on_loop
+async def test_what_a_lease_acknowledged_is_not_handed_out_again(server: Server) -> None:
+    server.start()
+    digest = numbered_digest(100)
+    async with CoordinatorClient.connected(server.address) as client:
+        await client.upload([digest.to_bytes()])
+        await client.beat()
+        session_id = await client.ticket(digest)
+        reader = Reader(client, session_id, digest, "reader")
+        await reader.open()
+        shards = [lease.shard for lease in (await reader.lease(60)).leases]
+        reply = await reader.lease(1, acked=shards)
+        assert reply.acks_durable
+        server.kill()
+        server.restart()
+        assert (await client.session(session_id)).acked == 60
+        reader.held = [lease.shard for lease in reply.leases]
+        assert not {lease.shard for lease in (await reader.lease(100)).leases} & set(shards)
+
+
 async def _full_disk(server: Server, fill: Callable[[], None], free: Callable[[], None], restart_full: bool) -> None:
     server.start()
     digest = numbered_digest(1000)

@@ -109,9 +109,9 @@ class Reader:
             await self.ack(before)
         await self._known("CloseReader", pb.CloseReaderRequest(complete=True))
 
-    async def lease(self, n: int, draining: bool = False) -> pb.LeaseReply:
+    async def lease(self, n: int, draining: bool = False, acked: Sequence[int] = ()) -> pb.LeaseReply:
         self._sequence += 1
-        request = pb.LeaseRequest(max_shards=n, max_bytes=1 << 40, wait_ms=500, draining=draining)
+        request = pb.LeaseRequest(max_shards=n, max_bytes=1 << 40, wait_ms=500, draining=draining, acked=acked)
         request.sequence = self._sequence
         reply: pb.LeaseReply = await self._known("Lease", request)
         return reply

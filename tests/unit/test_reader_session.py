@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
 from tfquiver.service.node.readers.instructions import (
@@ -97,9 +94,63 @@ def test_end_waits_for_acknowledgements_to_be_durable() -> None:
     reader = opened()
     reader.leased(LEASED, [(0, "")], 0.0)
     reader.fetched(0)
+    reader.leased(LEASED, [(1, "")], 0.0)
     reader.ack([0])
-    assert reader.leased(END, [], 0.0) == [SendAcks((0,))]
+    assert reader.flush_acks() == [SendAcks((0,))]
+    assert SendEnd() not in reader.leased(END, [], 0.0)
     assert reader.acks_durable() == [SendEnd()]
+
+
+def waits_for_credit() -> ReaderSession:
+    """Six shards are its own, four of them sent; nothing more is asked for before it has credit."""
+    reader = opened(credit=400)
+    reader.leased(LEASED, [(shard, "") for shard in range(6)], 0.0)
+    for shard in range(6):
+        reader.fetched(shard)
+    return reader
+
+
+def test_acknowledgements_that_wait_go_with_the_next_lease() -> None:
+    reader = waits_for_credit()
+    assert AcksWaiting() in reader.ack([0])
+    assert lease_of(reader.credit(200)).acked == (0,)
+    assert 0 in reader.held(), "until the reply has come"
+    assert AcksWaiting() not in reader.ack([1]), "one call at a time"
+    assert reader.flush_acks() == []
+    assert AcksWaiting() in reader.leased(LEASED, [(6, ""), (7, "")], 0.0)
+    assert 0 not in reader.held()
+    assert reader.flush_acks() == [SendAcks((1,))]
+
+
+def test_what_a_lease_was_to_acknowledge_is_not_lost_with_it() -> None:
+    reader = waits_for_credit()
+    reader.ack([0])
+    assert lease_of(reader.credit(200)).acked == (0,)
+    reader.ack([1])
+    reader.lease_given_up()
+    assert reader.flush_acks() == [SendAcks((0, 1))]
+    assert reader.acks_unsettled()
+
+
+def test_who_leaves_presumes_and_a_lease_acknowledges_for_good() -> None:
+    reader = waits_for_credit()
+    reader.leaving = True
+    reader.ack([0])
+    assert lease_of(reader.credit(200)).acked == ()
+    assert reader.flush_acks() == [SendAcks((0,))]
+
+
+def test_a_lease_that_is_asked_anew_takes_the_same_acknowledgements() -> None:
+    """The first one may have arrived."""
+    reader = opened(credit=100)
+    reader.leased(LEASED, [(0, ""), (1, "")], 0.0)
+    reader.fetched(0)
+    reader.fetched(1)
+    reader.ack([0])
+    first = lease_of(reader.credit(100))
+    assert first.acked == (0,)
+    again = lease_of(reader.ack([1]))
+    assert (again.sequence, again.draining, again.acked) == (first.sequence, True, (0,))
 
 
 def test_draining_is_passed_on_under_the_same_sequence_and_void_when_more_was_sent() -> None:
@@ -186,149 +237,6 @@ def test_a_reader_that_reconnects_has_its_shards_and_loses_those_that_were_given
     assert SendDropped((5,)) in reader.opened([4, 5], [5])
     assert reader.held() == [4]
     assert AcksWaiting() in reader.ack([4])
-
-
-class AnyOrder(RuleBasedStateMachine):
-    """A coordinator that hands out each shard once, a node that fetches, a reader that emits: in any order."""
-
-    SHARDS = 30
-
-    def __init__(self) -> None:
-        super().__init__()
-        lengths = np.random.default_rng(1).integers(1, 200, self.SHARDS).astype(np.uint64)
-        self.lengths = lengths
-        self.reader = ReaderSession(lengths, 300, limits=ReaderLimits(ahead_bytes=200, ahead_shards=8))
-        self.credit = 300
-        self.pending = list(range(self.SHARDS))
-        self.leased: set[int] = set()
-        self.fetching: set[int] = set()
-        self.pool: list[int] = []
-        self.emitted: set[int] = set()
-        self.durable: set[int] = set()
-        self.lease: Lease | None = None
-        self.acks: tuple[int, ...] = ()
-        self.received = 0
-        self.ended = 0
-        self.free: set[int] = set()  # found bad: sent again without credit
-        self.were_bad: set[int] = set()
-        self.do(self.reader.opened((), ()))
-
-    def do(self, instructions: list[Instruction]) -> None:
-        for i in instructions:
-            assert not self.ended, f"after END: {i}"
-            match i:
-                case Lease():
-                    assert self.lease is None or (self.lease.sequence == i.sequence and i.draining)
-                    assert i.max_shards >= 1
-                    self.lease = i
-                case Fetch():
-                    assert i.shard not in self.fetching
-                    self.fetching.add(i.shard)
-                case Send():
-                    assert self.credit > 0 or i.shard in self.free
-                    if i.shard in self.free:
-                        self.free.discard(i.shard)
-                    else:
-                        self.credit -= int(self.lengths[i.shard])
-                    self.pool.append(i.shard)
-                    self.received += 1
-                case SendAcks():
-                    assert not self.acks
-                    self.acks = i.shards
-                case SendEnd():
-                    self.ended += 1
-                case Tell():
-                    raise AssertionError(i)
-
-    @precondition(lambda self: self.lease is not None and not self.ended)
-    @rule(count=st.integers(1, 8))
-    def coordinator_answers(self, count: int) -> None:
-        lease = self.lease
-        assert lease is not None
-        self.lease = None
-        given: list[int] = []
-        while self.pending and len(given) < min(count, lease.max_shards):
-            if given and sum(int(self.lengths[s]) for s in (*given, self.pending[-1])) > lease.max_bytes:
-                break
-            given.append(self.pending.pop())
-        if given:
-            self.leased.update(given)
-            self.do(self.reader.leased(LEASED, [(s, "") for s in given], 0.0))
-        elif self.leased == self.durable or lease.draining:
-            assert self.leased <= self.emitted, "END before everything was emitted"
-            self.do(self.reader.leased(END, [], 0.0))
-        else:
-            self.do(self.reader.leased(WAIT, [], 0.0))
-
-    @precondition(lambda self: self.fetching)
-    @rule(data=st.data())
-    def a_fetch_ends(self, data: st.DataObject) -> None:
-        shard = data.draw(st.sampled_from(sorted(self.fetching)))
-        self.fetching.discard(shard)
-        self.do(self.reader.fetched(shard))
-
-    @precondition(lambda self: self.pool)
-    @rule(bad=st.booleans())
-    def the_reader_emits(self, bad: bool) -> None:
-        shard = self.pool.pop(0)
-        if bad and shard not in self.were_bad:
-            self.were_bad.add(shard)
-            self.free.add(shard)
-            self.do(self.reader.bad(shard, 0.0))
-            return
-        self.emitted.add(shard)
-        self.credit += int(self.lengths[shard])
-        self.do(self.reader.credit(int(self.lengths[shard])))
-        self.do(self.reader.ack([shard]))
-
-    @precondition(lambda self: not self.pool and not self.ended)
-    @rule()
-    def the_reader_drains(self) -> None:
-        self.do(self.reader.draining(self.received))
-
-    @rule()
-    def the_timer_fires(self) -> None:
-        self.do(self.reader.flush_acks())
-
-    @precondition(lambda self: self.acks)
-    @rule()
-    def acknowledgements_arrive(self) -> None:
-        self.durable.update(self.acks)
-        self.acks = ()
-        self.do(self.reader.acks_durable())
-
-    @invariant()
-    def every_shard_is_accounted_for(self) -> None:
-        assert set(self.reader.held()) == self.leased - self.durable
-
-    @invariant()
-    def it_does_not_run_too_far_ahead(self) -> None:
-        unsent = self.leased - self.emitted - set(self.pool)
-        assert len(unsent) <= 8 + 2
-        assert sum(int(self.lengths[s]) for s in unsent) <= max(self.credit, 0) + 200 + 3 * 200
-
-    def teardown(self) -> None:
-        for _ in range(1000):
-            if self.ended:
-                break
-            if self.pool:
-                self.the_reader_emits(bad=False)
-            elif self.fetching:
-                shard = min(self.fetching)
-                self.fetching.discard(shard)
-                self.do(self.reader.fetched(shard))
-            elif self.lease:
-                self.coordinator_answers(count=4)
-            self.the_timer_fires()
-            if self.acks:
-                self.acknowledgements_arrive()
-        assert self.ended == 1, "it hangs"
-        assert self.durable == set(range(self.SHARDS))
-        super().teardown()
-
-
-TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 def ordered(credit: int = 400, wanting: bool = False) -> ReaderSession:

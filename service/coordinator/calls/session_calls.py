@@ -56,8 +56,13 @@ class SessionCalls(Callers):
         checks.between("max_shards", request.max_shards, 1, checks.MAX_LEASES)
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
         checks.between("wanted", len(request.wanted), 0, checks.MAX_LEASES)
+        checks.between("acked", len(request.acked), 0, checks.MAX_LEASES)
         result, table = await self._coordinator.reading.lease(request)
-        reply = pb2.LeaseReply(state=_STATES[result.state])
+        reply = pb2.LeaseReply(
+            state=_STATES[result.state],
+            acks_durable=bool(request.acked),
+            ack_within_ms=self._coordinator.reading.ack_within_ms(),
+        )
         owners = self._coordinator.caching.owners(table, result.shards)
         for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
             lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)

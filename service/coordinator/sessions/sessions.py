@@ -48,6 +48,7 @@ class Sessions:
         self._book = self._decisions.book
         self.resumptions = self._book.resumptions
         self.admission = Admission(self._decisions, rng)
+        self.open_readers = 0  # when `expire` last looked
         self.readers = Readers(self._decisions, view, budgets if budgets is not None else Budgets(clock), probed)
 
     # What happens to nodes and data sets.
@@ -105,8 +106,9 @@ class Sessions:
 
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
-        now = self._decisions.now()
+        now, self.open_readers = self._decisions.now(), 0
         for session in list(self._book):
+            self.open_readers += len(session.readers)
             for reader in list(session.readers.values()):
                 if reader.deadline is not None and reader.deadline <= now:
                     self._decisions.reader_gone(session, reader)

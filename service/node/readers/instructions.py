@@ -18,6 +18,7 @@ class Lease:
     draining: bool
     wait_ms: int
     wanted: tuple[int, ...] = ()  # these, in this order, and no others
+    acked: tuple[int, ...] = ()  # acknowledged by the same call
 
 
 @dataclass(frozen=True, slots=True)

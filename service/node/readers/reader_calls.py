@@ -19,6 +19,9 @@ _STATES = {
 }
 
 
+ACK_WITHIN_S, MAX_ACK_WITHIN_S = 0.02, 10.0  # a reader whose node dies says again what it has acked for 30 s
+
+
 def order_of(wish: frames.Wish) -> types_pb.SessionOrder:
     return types_pb.SessionOrder(
         deterministic=wish.order == frames.ORDER_DETERMINISTIC, block_bytes=wish.block_bytes,
@@ -44,6 +47,7 @@ class ReaderCalls:
         self._coordinator = coordinator
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
         self.bypassed: set[int] = set()  # of these, those that are to be read past the cache
+        self.ack_within_s = ACK_WITHIN_S
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
         self._request = pb.OpenReaderRequest(
             session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
@@ -75,13 +79,19 @@ class ReaderCalls:
         return list(reply.dropped)
 
     async def lease(self, order: Lease) -> tuple[LeaseState, list[tuple[int, str]]]:
-        """(shard, owner) of each. Raises NotFoundError when the reader has to be opened again."""
+        """(shard, owner) of each; what the order acknowledges is durable then.
+
+        Raises NotFoundError when the reader has to be opened again.
+        """
         request = pb.LeaseRequest(
             session_id=self._request.session_id, reader_id=self._request.reader_id, sequence=order.sequence,
             max_shards=order.max_shards, max_bytes=order.max_bytes, wait_ms=order.wait_ms, draining=order.draining,
-            wanted=order.wanted,
+            wanted=order.wanted, acked=order.acked,
         )  # fmt: skip
         reply = await self._coordinator.lease(request)
+        if order.acked and not reply.acks_durable:
+            await self.ack(order.acked, presumed=False)
+        self.ack_within_s = min(max(ACK_WITHIN_S, reply.ack_within_ms / 1000), MAX_ACK_WITHIN_S)
         if reply.state not in _STATES:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
         self.bypassed.difference_update(lease.shard for lease in reply.leases)

@@ -6,7 +6,7 @@ sent in the order in which they were leased: it has to have one before it can us
 A reader that is `wanting` is leased what it wants, in its order, and the rest only when it has said all it wants.
 Invariants:
 
-* at most one Lease, and one SendAcks, is under way;
+* at most one Lease is under way, and one SendAcks or a Lease that takes acknowledgements along;
 * bytes leased and not sent stay below credit + `ahead_bytes` (+ one lease), their number below `ahead_shards`;
 * every shard that is leased and not durably acknowledged is in `held()`: what a new coordinator is told;
 * End comes once, and only after every acknowledgement is durable.
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.errors import ProtocolError, TfquiverError
+from tfquiver.service.node.readers.acknowledgements import MAX_BY_ACK, MAX_BY_LEASE, Acknowledgements
 from tfquiver.service.node.readers.instructions import (
     AcksWaiting,
     Discard,
@@ -38,7 +39,6 @@ from tfquiver.service.node.readers.instructions import (
 )
 
 MAX_LEASE_SHARDS = 1024
-MAX_ACKS = 16384
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
 BAD_LIMIT = 5
 FIRST_PAUSE_S = 0.1
@@ -81,6 +81,7 @@ class ReaderSession:
     limits: ReaderLimits = field(default_factory=ReaderLimits)
     ordered: bool = False
     wanting: bool = False
+    leaving: bool = False  # its acknowledgements are presumptions from here on: no Lease takes them along
     sent_frames: int = 0
     ended: bool = False
     _out: list[Instruction] = field(default_factory=list)
@@ -92,8 +93,7 @@ class ReaderSession:
     _sent: dict[int, str] = field(default_factory=dict)  # shard -> owner
     _bad: dict[int, int] = field(default_factory=dict)
     _failed: dict[int, TfquiverError] = field(default_factory=dict)
-    _acks: list[int] = field(default_factory=list)
-    _acks_under_way: tuple[int, ...] = ()
+    _acks: Acknowledgements = field(default_factory=Acknowledgements)
     _unsent_bytes: int = 0
     _ahead_bytes: int = 0
     _sequence: int = 0
@@ -139,7 +139,10 @@ class ReaderSession:
 
     def leased(self, state: LeaseState, leases: Iterable[tuple[int, str]], now_s: float) -> list[Instruction]:
         """The reply to the Lease under way: (shard, owner) of each."""
-        wanted, self._lease = self._lease.wanted if self._lease else (), None
+        wanted = self._lease.wanted if self._lease else ()
+        if self._lease and self._lease.acked:
+            self._acks.durable()
+        self._lease = None
         leases = list(leases)
         if wanted and state is not LeaseState.WAIT:
             missing = set(wanted).difference((shard for shard, _ in leases), self._sent)
@@ -159,7 +162,15 @@ class ReaderSession:
             if shard in self._waiting or shard in self._sent or shard in self._ready:
                 continue  # the coordinator repeats itself: it is ours already
             self._want(self._checked(shard), owner, now_s)
+        if self._acks.to_flush:
+            self._out.append(AcksWaiting())
         return self._advance()
+
+    def lease_given_up(self) -> None:
+        """Nobody waits for the Lease under way any more: what it was to acknowledge is to be flushed."""
+        if self._lease and self._lease.acked:
+            self._acks.take_back(self._lease.acked)
+        self._lease = None
 
     def want(self, shards: Sequence[int]) -> list[Instruction]:
         """The reader wants these next; none: it has said all that it wants. It wants each shard once."""
@@ -200,12 +211,11 @@ class ReaderSession:
 
     def ack(self, shards: Iterable[int]) -> list[Instruction]:
         """The reader has emitted all of these shards."""
-        waiting = len(self._acks)
         for shard in shards:
             if self._sent.pop(self._checked(shard), None) is not None:
                 self._bad.pop(shard, None)
-                self._acks.append(shard)
-        if len(self._acks) > waiting and not self._acks_under_way:
+                self._acks.add(shard)
+        if self._acks.to_flush:
             self._out.append(AcksWaiting())
         return self._advance()
 
@@ -214,9 +224,8 @@ class ReaderSession:
         return self._take()
 
     def acks_durable(self) -> list[Instruction]:
-        self._acks_under_way = ()
-        if self._acks:
-            self._flush()
+        self._acks.durable()
+        self._flush()
         return self._advance()
 
     def bad(self, shard: int, now_s: float) -> list[Instruction]:
@@ -249,10 +258,10 @@ class ReaderSession:
 
     def held(self) -> list[int]:
         """Every shard that is this reader's and whose acknowledgement is not durable."""
-        return [*self._sent, *self._ready, *self._waiting, *self._failed, *self._acks, *self._acks_under_way]
+        return [*self._sent, *self._ready, *self._waiting, *self._failed, *self._acks]
 
     def acks_unsettled(self) -> bool:
-        return bool(self._acks or self._acks_under_way)
+        return self._acks.unsettled
 
     # What follows from the state.
 
@@ -292,7 +301,7 @@ class ReaderSession:
         draining = self._emitted_all() and not self._failed
         if self._lease is not None:
             if draining and not self._lease.draining:
-                self._lease = self._request(self._lease.sequence, draining=True)
+                self._lease = self._request(self._lease.sequence, True, self._lease.acked)
                 self._out.append(self._lease)
             return
         unsent = len(self._waiting) + len(self._ready)
@@ -309,12 +318,14 @@ class ReaderSession:
         self._lease = self._request(self._sequence, draining)
         self._out.append(self._lease)
 
-    def _request(self, sequence: int, draining: bool) -> Lease:
+    def _request(self, sequence: int, draining: bool, acked: tuple[int, ...] = ()) -> Lease:
+        if not acked and not self.leaving:  # they cost a call less, and what they make free is given out
+            acked = self._acks.take(MAX_BY_LEASE)
         unsent = len(self._waiting) + len(self._ready)
         room_bytes = max(self.credit_bytes, 0) + self._ahead_bytes - self._unsent_bytes
         max_shards = min(MAX_LEASE_SHARDS, max(self.limits.ahead_shards - unsent, 1))
         wanted = self._next_wanted(max_shards, room_bytes)
-        return Lease(sequence, max_shards, max(room_bytes, 1), draining, WAIT_MS, wanted)
+        return Lease(sequence, max_shards, max(room_bytes, 1), draining, WAIT_MS, wanted, acked)
 
     def _next_wanted(self, max_shards: int, max_bytes: int) -> tuple[int, ...]:
         wanted: list[int] = []
@@ -372,15 +383,13 @@ class ReaderSession:
             self._sent.pop(shard, None)
             self._failed.pop(shard, None)
             self._free.discard(shard)
-        self._acks = [shard for shard in self._acks if shard not in lost]
+        self._acks.drop(lost)
         if told:
             self._out.append(SendDropped(tuple(told)))
 
     def _flush(self) -> None:
-        if self._acks and not self._acks_under_way:
-            self._acks_under_way = tuple(self._acks[:MAX_ACKS])
-            del self._acks[:MAX_ACKS]
-            self._out.append(SendAcks(self._acks_under_way))
+        if shards := self._acks.take(MAX_BY_ACK):
+            self._out.append(SendAcks(shards))
 
     def _checked(self, shard: int) -> int:
         if not 0 <= shard < len(self.lengths_bytes):

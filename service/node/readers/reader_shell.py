@@ -22,7 +22,6 @@ from tfquiver.service.node.readers.shard_fetches import ShardFetches, shard_name
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
-ACK_DELAY_S = 0.02
 REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20
 _MIN_WAIT_S = 0.02  # between Leases that gave nothing, should the coordinator not wait itself
@@ -93,7 +92,7 @@ class ReaderShell:
             case frames.Credit() if self._session:
                 self._apply(self._session.credit(frame.credit_bytes))
             case frames.Leaving() if self._session:
-                self._leaving = True
+                self._leaving = self._session.leaving = True
             case frames.Ack() if self._session and self._calls:
                 self._calls.forget(frame.shards)
                 self._apply(self._session.ack(frame.shards))
@@ -135,6 +134,8 @@ class ReaderShell:
     async def _finish(self, complete: bool) -> None:
         if self._lease_task:
             self._lease_task.cancel()
+        if self._session:
+            self._session.lease_given_up()
         if self._fetches:
             self._fetches.close()
         try:
@@ -274,8 +275,8 @@ class ReaderShell:
     def _flush_acks_soon(self) -> None:
         if self._closing:
             self._flush_acks()
-        elif self._ack_timer is None:
-            self._ack_timer = asyncio.get_running_loop().call_later(ACK_DELAY_S, self._flush_acks)
+        elif self._ack_timer is None and self._calls:
+            self._ack_timer = asyncio.get_running_loop().call_later(self._calls.ack_within_s, self._flush_acks)
 
     def _flush_acks(self) -> None:
         self._ack_timer = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from tests.bench.thousand.scale import RECORD_BYTES, SHARD_BYTES
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.node.readers.reader_calls import ACK_WITHIN_S
 from tfquiver.wire import rpc
 
 BATCH = 32  # what a node asks for that keeps 64 shards leased ahead
@@ -30,7 +32,7 @@ class Job:
         low, high = np.log(IDEAL_BYTES_PER_S)
         self._shard_s = SHARD_BYTES / float(np.exp(np.random.default_rng(number).uniform(low, high)))
         self._missing_s = max(self._shard_s, SHARD_BYTES / STORE_BYTES_PER_S)
-        self._session_id, self._sequence = "", 0
+        self._session_id, self._sequence, self._ack_within_s = "", 0, ACK_WITHIN_S
         self._unacked: list[int] = []
         self._began_s = self._batch_at = self._batch_s = 0.0
         self._read = self._reading = self._hits = self._misses = 0  # shards; `_reading`: of this batch
@@ -52,20 +54,30 @@ class Job:
     async def read_on(self) -> None:
         while True:
             try:
-                await self.ack()
                 if await self.lease(WAIT_MS):
-                    await asyncio.sleep(self._batch_s)
+                    await self._read_batch()
             except grpc.RpcError:
                 self.failed += 1
                 await asyncio.sleep(1.0)
 
+    async def _read_batch(self) -> None:
+        """As a node's reader: what it has read it acknowledges as late as it may, the last of it by the next lease."""
+        pause_s = max(self._ack_within_s, self._batch_s / self._reading)
+        while (left_s := self._batch_at + self._batch_s - time.monotonic()) > pause_s:
+            await asyncio.sleep(pause_s)
+            to_read = self._reading * (1 - (time.monotonic() - self._batch_at) / self._batch_s)
+            await self.ack(len(self._unacked) - math.ceil(max(0.0, to_read)))
+        await asyncio.sleep(max(0.0, left_s))
+
     async def lease(self, wait_ms: int) -> int:
-        """How many shards it got. Repeated, when it was cancelled, with the same sequence."""
+        """How many shards it got; it acknowledges the last ones. Repeated with the same sequence if cancelled."""
         request = pb.LeaseRequest(
             session_id=self._session_id, reader_id=self.name, sequence=self._sequence + 1, max_shards=BATCH,
-            max_bytes=1 << 40, wait_ms=wait_ms,
+            max_bytes=1 << 40, wait_ms=wait_ms, acked=self._unacked,
         )  # fmt: skip
         reply = await self._stub.Lease(request, timeout=CALL_TIMEOUT_S)
+        assert reply.acks_durable == bool(request.acked)
+        self._ack_within_s = max(ACK_WITHIN_S, reply.ack_within_ms / 1000)
         self._sequence += 1
         self._unacked = [lease.shard for lease in reply.leases]
         leased = len(self._unacked)
@@ -79,11 +91,12 @@ class Job:
         self.waited += not leased
         return leased
 
-    async def ack(self) -> None:
-        if self._unacked:
-            request = pb.AckRequest(session_id=self._session_id, reader_id=self.name, shards=self._unacked)
+    async def ack(self, count: int) -> None:
+        """The first so many of those it was leased and has not acknowledged."""
+        if count > 0:
+            request = pb.AckRequest(session_id=self._session_id, reader_id=self.name, shards=self._unacked[:count])
             await self._stub.Ack(request, timeout=CALL_TIMEOUT_S)
-            self._unacked = []
+            del self._unacked[:count]
 
     def report(self) -> pb.ReaderReport:
         now = time.monotonic()
@@ -107,7 +120,6 @@ async def burst(jobs: list[Job], shards: int, at_once: int) -> int:
         while left > 0 and idle < 2 * len(jobs) and turns:
             job = turns.popleft()
             try:
-                await job.ack()
                 leased = await job.lease(0)
             except grpc.RpcError:  # its node was lost, say; it has no turn any more
                 job.failed += 1
@@ -117,5 +129,5 @@ async def burst(jobs: list[Job], shards: int, at_once: int) -> int:
             turns.append(job)
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
-    await asyncio.gather(*(job.ack() for job in turns))
+    await asyncio.gather(*(job.ack(BATCH) for job in turns))
     return shards - left

@@ -1494,6 +1494,7 @@ class LeaseRequest(_message.Message):
     WAIT_MS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
+    ACKED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
     sequence: _builtins.int
@@ -1512,6 +1513,12 @@ class LeaseRequest(_message.Message):
         most 1024. For replay: a session of one reader that wants its shards in an order of its own.
         """
 
+    @_builtins.property
+    def acked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Acknowledges these, as Ack does, before anything is handed out; at most 1024. The reply is not waited for then: a
+        WAIT comes at once.
+        """
+
     def __init__(
         self,
         *,
@@ -1523,10 +1530,11 @@ class LeaseRequest(_message.Message):
         wait_ms: _builtins.int = ...,
         draining: _builtins.bool = ...,
         wanted: _abc.Iterable[_builtins.int] | None = ...,
+        acked: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "max_bytes", b"max_bytes", "max_shards", b"max_shards", "reader_id", b"reader_id", "sequence", b"sequence", "session_id", b"session_id", "wait_ms", b"wait_ms", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "draining", b"draining", "max_bytes", b"max_bytes", "max_shards", b"max_shards", "reader_id", b"reader_id", "sequence", b"sequence", "session_id", b"session_id", "wait_ms", b"wait_ms", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1561,7 +1569,15 @@ class LeaseReply(_message.Message):
 
     STATE_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
+    ACKS_DURABLE_FIELD_NUMBER: _builtins.int
+    ACK_WITHIN_MS_FIELD_NUMBER: _builtins.int
     state: Global___LeaseReply.State.ValueType
+    acks_durable: _builtins.bool
+    """all of `acked`; unset where a coordinator does not know that field: call Ack"""
+    ack_within_ms: _builtins.int
+    """Acks that no Lease takes along may wait for so long to be sent together; 0: as the node likes. So that a thousand
+    readers do not cost a call for every shard.
+    """
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedShard]: ...
     def __init__(
@@ -1569,10 +1585,12 @@ class LeaseReply(_message.Message):
         *,
         state: Global___LeaseReply.State.ValueType = ...,
         leases: _abc.Iterable[Global___LeasedShard] | None = ...,
+        acks_durable: _builtins.bool = ...,
+        ack_within_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leases", b"leases", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms", "acks_durable", b"acks_durable", "leases", b"leases", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
