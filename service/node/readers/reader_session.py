@@ -41,8 +41,7 @@ from tfquiver.service.node.readers.instructions import (
 MAX_LEASE_SHARDS = 1024
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
 BAD_LIMIT = 5
-FIRST_PAUSE_S = 0.1
-MAX_PAUSE_S = 5.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 WAIT_MS = 1000
 RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhaustedError, errors.CancelledError_)
 
