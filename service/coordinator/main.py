@@ -11,7 +11,7 @@ from tfquiver import sizes
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.startup import serving
+from tfquiver.service.startup import full_collections, serving
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 
@@ -120,6 +120,7 @@ async def _serve() -> None:
     await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", tokens, options)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
+        stack.enter_context(full_collections.now_and_then())
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value)
         await stop.wait()
         logging.info("stopping")

@@ -85,7 +85,8 @@ class ChunkSampler:
         left = layout.counts if all_pending else layout.counts_of(pending)
         self._left = array("I", np.asarray(left, np.uint32).tobytes())  # pending, by segment
         before = np.concatenate(([0], np.cumsum(left, dtype=np.int64)))
-        self._left_of: list[int] = np.diff(before[layout.first_segment]).tolist()
+        # Arrays, here and below: of a thousand sessions' lists each collection of garbage would look at every number.
+        self._left_of = array("q", np.diff(before[layout.first_segment]).tobytes())
         self._layout, self._there, self._lengths = layout, there, lengths
         self._resident = there.resident if resident is None else resident
         self._use, self._mix = use, mix
@@ -96,7 +97,7 @@ class ChunkSampler:
         self._given_back = 0
         self._in_hand: set[int] = set()
         self._taken_whole: set[int] = set()  # chunks of which the last take left nothing pending
-        self._in_hand_of = [0] * layout.chunks
+        self._in_hand_of = array("I", bytes(4 * layout.chunks))
         self._unit: dict[int, int] = {}  # of each chunk, the segment that was last drawn from
         for shard in in_hand:
             self._take_in_hand(shard)

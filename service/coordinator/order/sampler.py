@@ -30,6 +30,8 @@ class Place:
 
 NOWHERE = Place()
 _MOST_NEWS = 16 * MOST_DRAWN
+# Told one by one they were millions of objects in a thousand sessions, and each collection of garbage looked at all.
+_MOST_PIECES = 64
 _UNKNOWN = 1 << 32  # many
 
 
@@ -180,12 +182,17 @@ class ResidentFirst:
         self._news_shards += len(shards)
         if self._news_shards > _MOST_NEWS:
             self._forget()
+        elif len(self._news) >= _MOST_PIECES:
+            self._news = [self._all_news()]
+
+    def _all_news(self) -> npt.NDArray[np.uint32]:
+        return np.concatenate([np.asarray(shards, np.uint32) for shards in self._news])
 
     def _sort_news(self) -> None:
-        news = distinct(np.concatenate([np.asarray(shards, np.int64) for shards in self._news]))
+        news = distinct(self._all_news())
         self._news.clear()
         self._news_shards = 0
-        news = news[self._pending.mask(news)].astype(np.uint32)
+        news = news[self._pending.mask(news)]
         there = np.frombuffer(self._is_resident, np.uint8)[news] != 0
         self._more_hits += self._come_in(self._hits, self._more_hits, news[there])
         self._more_misses += self._come_in(self._misses, self._more_misses, news[~there])

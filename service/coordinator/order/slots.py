@@ -32,7 +32,7 @@ class Slots:
     def __contains__(self, number: int) -> bool:
         return bool(self._bytes[number >> 3] >> (number & 7) & 1)
 
-    def mask(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def mask(self, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Which of these are in it."""
         mask: npt.NDArray[np.bool_] = (self.bits[numbers >> 3] >> (numbers & 7).astype(np.uint8) & 1) != 0
         return mask

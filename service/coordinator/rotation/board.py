@@ -22,7 +22,7 @@ class Needs:
     __slots__ = ("pending", "pending_bytes", "using")
 
     def __init__(self, pending: Sequence[int]) -> None:
-        self.pending = list(pending)
+        self.pending = array("q", pending)
         self.pending_bytes = sum(pending)
         self.using: set[int] = set()
 

@@ -1,0 +1,52 @@
+"""Garbage that only a full collection finds goes all the same, and no full one comes unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+from tests.support.aio import on_loop
+from tfquiver.service.startup import full_collections
+
+
+class Ring:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def _old_ring() -> weakref.ref[Ring]:
+    ring = Ring()
+    gc.collect()  # it is of the oldest generation then, which others do not look at
+    return weakref.ref(ring)
+
+
+@on_loop
+async def test_what_is_left_goes_after_a_while() -> None:
+    with full_collections.now_and_then(pause_s=0.05):
+        ring = _old_ring()
+        gc.collect(1)
+        assert ring() is not None
+        async with asyncio.timeout(5):
+            while ring() is not None:
+                await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_none_comes_by_itself_and_afterwards_all_is_as_before() -> None:
+    before, full = gc.get_threshold(), list[Any]()
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        full.extend([info] if info["generation"] == 2 else [])
+
+    gc.callbacks.append(count)
+    try:
+        with full_collections.now_and_then():
+            kept = [[number] for number in range(400_000)]
+            assert not full
+        assert gc.get_threshold() == before
+        kept += [[number] for number in range(400_000)]
+        assert full, "without it there would have been some"
+    finally:
+        gc.callbacks.remove(count)
