@@ -1,8 +1,9 @@
 """Collections of all garbage: seldom, since each looks at every object there is, and nothing else happens meanwhile.
 
 Python makes one whenever a quarter as many objects have come as there were. A coordinator of a thousand jobs has
-160 000: 100 ms each time, every few seconds while sessions come and go, and the calls that wait are late by that. Nearly
-all it makes is freed without them: what is left for them was 10 objects a second (`tests/bench/coordinator_thousand.py`).
+160 000: 100 ms each time, every few seconds while sessions come and go, and the calls that wait are late by that.
+Nearly all it makes is freed without them: what is left for them was 10 objects a second
+(`tests/bench/coordinator_thousand.py`).
 """
 
 from __future__ import annotations
