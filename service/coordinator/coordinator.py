@@ -128,8 +128,9 @@ class Coordinator:
     def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:
         sessions, caching, budgets = self.sessions, self.caching, self.budgets
         views = ClusterViews(
-            clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s
-        )
+            clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s,
+            self.dispatchers.left,
+        )  # fmt: skip
         planner = Planner(options.policy)
         return Replanning(
             clock, sessions, caching, self.catalogue, budgets, self.probes, self.store, views, planner, self._journal,

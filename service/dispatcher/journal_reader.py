@@ -1,7 +1,7 @@
 """The dispatcher's journal, read while the dispatcher writes it.
 
 TensorFlow keeps it as `<work_dir>/tf_data_dispatcher_journal/journal_<n>`: TFRecord files, one more at every start,
-each record an `Update` message. Only the updates that say who works on what are decoded.
+each record an `Update` message. Only the updates that say who works on what, and who reads it, are decoded.
 """
 
 from __future__ import annotations
@@ -46,6 +46,21 @@ class CreateTask:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCame:
+    """A trainer's iterator reads the iteration from now on."""
+
+    client_id: int
+    iteration_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLeft:
+    """It was destroyed, or has been silent for too long."""
+
+    client_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SplitProduced:
     """A worker was given a split of one source, or told that there are no more of them."""
 
@@ -67,7 +82,9 @@ class IterationDropped:
     iteration_id: int
 
 
-Update = CreateJob | CreateIteration | CreateTask | SplitProduced | TaskOver | IterationDropped
+Update = (
+    CreateJob | CreateIteration | CreateTask | ClientCame | ClientLeft | SplitProduced | TaskOver | IterationDropped
+)
 
 
 def _masked(data: bytes) -> int:
@@ -123,6 +140,11 @@ def decode(record: bytes) -> Update | None:
         if number == 3:
             task = dict(proto_wire.fields(body))
             return CreateTask(_int(task, 1), _int(task, 2), _str(task, 4))
+        if number == 6:
+            came = dict(proto_wire.fields(body))
+            return ClientCame(_int(came, 2), _int(came, 1))
+        if number == 7:
+            return ClientLeft(_int(dict(proto_wire.fields(body)), 1))
         if number == 8:
             split = dict(proto_wire.fields(body))
             return SplitProduced(_int(split, 1), _int(split, 4), end=bool(_int(split, 3)))

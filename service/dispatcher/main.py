@@ -157,7 +157,7 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews, coo
         library.set_restoring(False)
     port = int(server.target.rsplit(":", 1)[1])
     service.dispatcher_started(f"localhost:{port}")
-    reports = WorkerReports(port, coordinator, token, lambda: reaper.awaited)
+    reports = WorkerReports(port, coordinator, token, lambda: reaper.awaited, lambda: reaper.left)
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     try:
         async with running(reaping, RepeatedThread("worker reports", reports.step, INTERVAL_S)):

@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.graphs import Graphs
 from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.service_rpc import ServiceRpc
@@ -39,7 +40,7 @@ class Timeouts:
 
 
 class Reaper:
-    """One pass of watching per `step()`; all state is its own. Not thread-safe, but for `awaited`."""
+    """One pass of watching per `step()`; all state is its own. Not thread-safe, but for `awaited` and `left`."""
 
     def __init__(
         self,
@@ -57,11 +58,17 @@ class Reaper:
         self._table = TaskTable()
         self._graphs = Graphs(work_dir)
         self.awaited: frozenset[str] = frozenset()  # workers with tasks that are not finished, when last looked at
+        self._departures = Departures(self._clock)
         self._silent_since: dict[str, float] = {}
         self._told_lost: set[str] = set()
         self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
         self._back_since: dict[int, float] = {}  # task id -> when its worker, lost at the end, was seen with it again
         self._look_again_at = 0.0
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Keys of the sessions that all trainers have left, when last looked at."""
+        return self._departures.left
 
     def look(self) -> None:
         """Reads the journal and asks the workers. Also before the dispatcher has started: workers that were lost while
@@ -77,6 +84,7 @@ class Reaper:
         lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
         self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
         self._back_since = {task_id: self._back_since.get(task_id, now) for task_id in self._lost_at_end - lacking}
+        self._departures.look(self._table, self._graphs.ours)
 
     def step(self) -> dict[str, list[int]]:
         """Looks, then finishes what may be finished; returns that, by worker."""

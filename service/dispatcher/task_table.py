@@ -8,6 +8,8 @@ unread, and calling the tasks finished would end the epoch short. (docs/decision
 
 A worker may also be killed after its client was given the end of a task, and before the dispatcher was told: when it is
 back, it has a task again that its client asks for no more. `tasks_at_the_end` are those of which this may be so.
+
+Of an iteration that its clients have left the workers keep their tasks until the dispatcher gives it up: `left`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ class _Iteration:
     any_finished: bool = False
     ended_sources: set[int] = field(default_factory=set)  # in their newest repetition
     open_tasks: dict[int, str] = field(default_factory=dict)  # task id -> worker address
+    clients: set[int] = field(default_factory=set)
+    any_left: bool = False
 
     @property
     def at_end(self) -> bool:
@@ -39,6 +43,7 @@ class TaskTable:
         self._datasets: dict[int, str] = {}  # job id -> dataset id
         self._iterations: dict[int, _Iteration] = {}
         self._iteration_of: dict[int, int] = {}  # task id -> iteration id
+        self._iteration_of_client: dict[int, int] = {}
 
     def apply(self, update: journal.Update) -> None:
         match update:
@@ -50,6 +55,12 @@ class TaskTable:
                 if iteration := self._iterations.get(iteration_id):
                     iteration.open_tasks[task_id] = worker_address
                     self._iteration_of[task_id] = iteration_id
+            case journal.ClientCame(client_id, iteration_id):
+                if iteration := self._iterations.get(iteration_id):
+                    iteration.clients.add(client_id)
+                    self._iteration_of_client[client_id] = iteration_id
+            case journal.ClientLeft(client_id):
+                self._client_left(client_id)
             case journal.SplitProduced(iteration_id, source, end):
                 if iteration := self._iterations.get(iteration_id):
                     iteration.ended_sources.add(source) if end else iteration.ended_sources.discard(source)
@@ -65,6 +76,18 @@ class TaskTable:
     def datasets(self) -> set[str]:
         """Ids of the data sets of iterations that are not over."""
         return {iteration.dataset_id for iteration in self._iterations.values() if iteration.open_tasks}
+
+    def left(self) -> set[str]:
+        """Ids of the data sets of iterations that are not over, and that all clients have left."""
+        return {
+            iteration.dataset_id
+            for iteration in self._iterations.values()
+            if iteration.open_tasks and iteration.any_left and not iteration.clients
+        }
+
+    def attended(self) -> set[str]:
+        """Ids of the data sets of iterations that are not over, and that clients read."""
+        return {iteration.dataset_id for iteration in self._iterations.values() if iteration.clients}
 
     def to_finish(self, lost_workers: Set[str], datasets: Iterable[str]) -> dict[str, list[int]]:
         """Worker address -> ids of its tasks that may be called finished, of iterations over `datasets` only."""
@@ -86,6 +109,13 @@ class TaskTable:
             for task_id, worker in iteration.open_tasks.items()
         }
 
+    def _client_left(self, client_id: int) -> None:
+        iteration_id = self._iteration_of_client.pop(client_id, None)
+        if iteration_id is not None:
+            iteration = self._iterations[iteration_id]
+            iteration.clients.discard(client_id)
+            iteration.any_left = True
+
     def _task_over(self, task_id: int, finished: bool) -> None:
         iteration_id = self._iteration_of.pop(task_id, None)
         if iteration_id is None:
@@ -99,5 +129,9 @@ class TaskTable:
 
     def _forget(self, iteration_id: int) -> None:
         iteration = self._iterations.pop(iteration_id, None)
-        for task_id in iteration.open_tasks if iteration else ():
+        if iteration is None:
+            return
+        for task_id in iteration.open_tasks:
             self._iteration_of.pop(task_id, None)
+        for client_id in iteration.clients:
+            self._iteration_of_client.pop(client_id, None)

@@ -1,4 +1,5 @@
-"""Tells the coordinator which workers the dispatcher counts on, and which of them are silent: for `tfquiver status`."""
+"""Tells the coordinator which workers the dispatcher counts on, and which of them are silent: for `tfquiver status`;
+and which sessions trainers have left: the room of their data sets is for others."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from tfquiver.wire import addresses, rpc
 INTERVAL_S = 5.0
 _CALL_S = 2.0
 _MOST_WORKERS = 10_000  # of one report, as of all dispatchers together
+_MOST_LEFT = 4096  # session keys of one report: a coordinator takes no more
 _LONGEST_ADDRESS = 512  # bytes; nobody can be reached under a longer one
 
 
@@ -29,14 +31,16 @@ class WorkerReports:
         coordinator: str,
         token: str,
         awaited: Callable[[], Collection[str]],
+        left: Callable[[], Collection[str]],
         clock: Clock | None = None,
     ) -> None:
         """
         Args:
           port: of the dispatcher, which runs on this machine.
           awaited: the workers with tasks that are not finished.
+          left: the keys of sessions that all trainers have left.
         """
-        self._port, self._coordinator, self._awaited = port, coordinator, awaited
+        self._port, self._coordinator, self._awaited, self._left = port, coordinator, awaited, left
         self._address = ""
         self._service = GrpcServiceRpc()
         self._service.dispatcher_started(f"localhost:{port}")
@@ -56,7 +60,8 @@ class WorkerReports:
         # Not at the start: looking up a name may take its time.
         self._address = self._address or own_address(self._coordinator, self._port)
         info = coordinator_pb2.DispatcherInfo(address=self._address, workers=told[:_MOST_WORKERS])
-        request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info)
+        left_keys = sorted(self._left())[:_MOST_LEFT]
+        request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, left_keys=left_keys)
         try:
             self._stub.ReportDispatcher(request, metadata=self._metadata, timeout=_CALL_S)
         except grpc.RpcError as error:

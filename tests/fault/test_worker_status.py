@@ -69,7 +69,7 @@ def older_coordinator() -> Iterator[int]:
 
 
 def test_an_older_coordinator_is_told_in_vain_and_nothing_else(older_coordinator: int) -> None:
-    reports = WorkerReports(older_coordinator, f"localhost:{older_coordinator}", "", list)
+    reports = WorkerReports(older_coordinator, f"localhost:{older_coordinator}", "", list, list)
     try:
         for _ in range(2):
             reports.step()

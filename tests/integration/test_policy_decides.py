@@ -104,6 +104,35 @@ async def test_who_has_finished_gives_its_room_back(tmp_path: Path, monkeypatch:
 
 
 @on_loop
+async def test_whom_its_trainer_has_left_gives_its_room_back_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tf.data worker still holds its session open: another trainer could come for it."""
+    monkeypatch.setattr(cluster_view, "GONE_S", 0.5)
+    async with started(tmp_path) as client:
+        await client.upload([SMALL.to_bytes()], name="small")
+        await client.upload([LARGE.to_bytes()], name="large")
+        ticket = await client.call("Ticket", pb.TicketRequest(
+            session_key="short", provider_id="dispatcher:0", digest_id=SMALL.digest_id, job="short"
+        ))  # fmt: skip
+        await client.call("OpenReader", pb.OpenReaderRequest(
+            reader_id="worker", node_id="node", incarnation="1", digest_id=SMALL.digest_id, job="short",
+            session_key="short", session_id=ticket.session_id,
+        ))  # fmt: skip
+        await reads(client, "long", LARGE)
+        await becomes(client, LARGE, lambda its: 0 < its.allocation_bytes < QUOTA_BYTES)
+        report = pb.ReportDispatcherRequest(dispatcher=pb.DispatcherInfo(address="d:1"), left_keys=["short"])
+        await client.call("ReportDispatcher", report)
+        await becomes(client, SMALL, lambda its: its.mode == UNSET)
+        await becomes(client, LARGE, lambda its: its.allocation_bytes == QUOTA_BYTES)
+        (session,) = (await client.call("ListSessions", pb.ListSessionsRequest(session_key="short"))).sessions
+        assert (session.readers, session.ended) == (1, False)
+        report.left_keys.pop()
+        await client.call("ReportDispatcher", report)
+        await becomes(client, SMALL, lambda its: its.mode == UNIFORM)
+
+
+@on_loop
 async def test_decisions_are_explained_and_outlive_the_coordinator(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

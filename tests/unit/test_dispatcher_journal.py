@@ -13,6 +13,8 @@ from tfquiver import errors
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader, proto_wire
 from tfquiver.service.dispatcher.journal_reader import (
+    ClientCame,
+    ClientLeft,
     CreateIteration,
     CreateJob,
     CreateTask,
@@ -31,6 +33,7 @@ UPDATES = [
     CreateIteration(2000, 5000, 1),
     CreateTask(4000, 2000, FIRST),
     CreateTask(4001, 2000, SECOND),
+    ClientCame(3000, 2000),
     *[SplitProduced(2000, 0, False)] * 20,
     SplitProduced(2000, 0, True),
     TaskOver(4001, True),
@@ -39,6 +42,8 @@ UPDATES = [
     CreateIteration(2001, 5001, 1),
     CreateTask(4002, 2001, FIRST),
     CreateTask(4003, 2001, SECOND),
+    ClientCame(3001, 2001),
+    ClientLeft(3000),
 ]
 
 

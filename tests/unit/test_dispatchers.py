@@ -48,6 +48,20 @@ def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:
     assert len(kept.live()) == 1
 
 
+def test_who_has_left_is_known_by_the_last_report_of_each() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    assert kept.left() == set()
+    kept.report(info("d:1"), ["a", "b"])
+    clock.advance(FORGOTTEN_S / 2)
+    kept.report(info("d:2"), ["c"])
+    assert kept.left() == {"a", "b", "c"}
+    kept.report(info("d:1"), ["b"])
+    assert kept.left() == {"b", "c"}
+    clock.advance(FORGOTTEN_S)
+    assert kept.left() == set(), "of a dispatcher that is silent nothing is known"
+
+
 def test_silence_and_idleness_count_from_the_last_time_that_it_was_otherwise() -> None:
     clock = ManualClock(100.0)
     watch = WorkerWatch(clock)

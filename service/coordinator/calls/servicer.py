@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
 from tfquiver.service.coordinator.calls.step_calls import StepCalls
-from tfquiver.service.coordinator.nodes.dispatchers import MAX_WORKERS
+from tfquiver.service.coordinator.nodes.dispatchers import MAX_LEFT, MAX_WORKERS
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import handled
 
@@ -65,7 +65,10 @@ class CoordinatorServicer(
         checks.between("dispatcher.workers", len(request.dispatcher.workers), 0, MAX_WORKERS)
         for worker in request.dispatcher.workers:
             checks.name("dispatcher.workers.address", worker.address)
-        self._coordinator.dispatchers.report(request.dispatcher)
+        checks.between("left_keys", len(request.left_keys), 0, MAX_LEFT)
+        for key in request.left_keys:
+            checks.name("left_keys", key)
+        self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
         return pb2.ReportDispatcherReply()
 
     @handled

@@ -1,6 +1,9 @@
-"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`. Pure."""
+"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`, and of who left. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -8,7 +11,15 @@ from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
 
 MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
+MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    at: float
+    info: DispatcherInfo
+    left_keys: frozenset[str]
 
 
 class Dispatchers:
@@ -16,12 +27,15 @@ class Dispatchers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, tuple[float, DispatcherInfo]] = {}  # address -> when, and its last report
+        self._told: dict[str, _Report] = {}  # by address, the last one
 
-    def report(self, info: DispatcherInfo) -> None:
-        """Takes the place of the last one of that address. Raises ResourceExhaustedError."""
+    def report(self, info: DispatcherInfo, left_keys: Iterable[str] = ()) -> None:
+        """Takes the place of the last one of that address. `left_keys`: as in ReportDispatcherRequest.
+
+        Raises ResourceExhaustedError.
+        """
         self._forget()
-        others = [other for _, other in self._told.values() if other.address != info.address]
+        others = [told.info for told in self._told.values() if told.info.address != info.address]
         if len(others) >= MAX_DISPATCHERS:
             raise errors.ResourceExhaustedError(f"{MAX_DISPATCHERS} other dispatchers have told of themselves")
         workers = len(info.workers) + sum(len(other.workers) for other in others)
@@ -29,13 +43,18 @@ class Dispatchers:
             raise errors.ResourceExhaustedError(
                 f"{workers} workers of {len(others) + 1} dispatchers: at most {MAX_WORKERS} are kept"
             )
-        self._told[info.address] = self._clock.now(), info
+        self._told[info.address] = _Report(self._clock.now(), info, frozenset(left_keys))
 
     def live(self) -> list[DispatcherInfo]:
         """By address."""
         self._forget()
-        return [info for _, (_, info) in sorted(self._told.items())]
+        return [told.info for _, told in sorted(self._told.items())]
+
+    def left(self) -> frozenset[str]:
+        """The keys of sessions that workers hold open for nobody."""
+        self._forget()
+        return frozenset[str]().union(*(told.left_keys for told in self._told.values()))
 
     def _forget(self) -> None:
         too_old = self._clock.now() - FORGOTTEN_S
-        self._told = {address: told for address, told in self._told.items() if told[0] > too_old}
+        self._told = {address: told for address, told in self._told.items() if told.at > too_old}

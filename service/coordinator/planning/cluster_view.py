@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,20 +58,25 @@ class ClusterViews:
         budgets: Budgets,
         probes: Probes,
         store_bytes_per_s: float = 0.0,
+        left: Callable[[], Set[str]] = frozenset,
     ) -> None:
-        """`store_bytes_per_s`: what a person says that the store gives all together; 0: nobody has said."""
+        """
+        Args:
+          store_bytes_per_s: what a person says that the store gives all together; 0: nobody has said.
+          left: keys of sessions that tf.data workers hold open, while their trainers have left.
+        """
         self._clock, self._registry, self._membership, self._sessions = clock, registry, membership, sessions
         self._caching, self._budgets, self._probes = caching, budgets, probes
-        self._store_bytes_per_s = store_bytes_per_s
+        self._store_bytes_per_s, self._left = store_bytes_per_s, left
         self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
 
     def note(self) -> dict[tuple[str, bytes], float]:
         """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
-        now, gone = self._clock.now(), dict[tuple[str, bytes], float]()
+        now, gone, left = self._clock.now(), dict[tuple[str, bytes], float](), self._left()
         for session in self._sessions:
-            if session.readers:
+            if session.readers and (session.own_reader_id or session.session_key not in left):
                 self.reading[session.reads] = now
         for key, seen_at in list(self.reading.items()):
             if seen_at + GONE_S <= now or key[1] not in self._registry:

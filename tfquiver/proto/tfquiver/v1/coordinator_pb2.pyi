@@ -1171,16 +1171,26 @@ class ReportDispatcherRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DISPATCHER_FIELD_NUMBER: _builtins.int
+    LEFT_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def dispatcher(self) -> Global___DispatcherInfo: ...
+    def dispatcher(self) -> Global___DispatcherInfo:
+        """must be set"""
+
+    @_builtins.property
+    def left_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """session_key of sessions that its workers hold open, and that all of its clients have left: nobody reads them, though
+        they have not ended. At most 4096; all of the last report count.
+        """
+
     def __init__(
         self,
         *,
         dispatcher: Global___DispatcherInfo | None = ...,
+        left_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher", "left_keys", b"left_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

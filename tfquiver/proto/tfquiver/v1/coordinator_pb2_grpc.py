@@ -342,8 +342,8 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportDispatcher(self, request, context):
-        """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
-        memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
+        have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
         Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

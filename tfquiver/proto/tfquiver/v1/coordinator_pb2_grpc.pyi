@@ -111,8 +111,8 @@ class CoordinatorStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
     """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only."""
     ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
-    """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
-    memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
+    have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
     """
     ListDispatchers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]
@@ -238,8 +238,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]  # type: ignore[assignment]
     """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only."""
     ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
-    """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
-    memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
+    have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
     """
     ListDispatchers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]  # type: ignore[assignment]
@@ -488,8 +488,8 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ReportDispatcherRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ReportDispatcherReply, _abc.Awaitable[_coordinator_pb2.ReportDispatcherReply]]:
-        """A tf.data service dispatcher says which workers it counts on, and which of them answer it, every few seconds. Kept in
-        memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
+        have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
         Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
         """
 
