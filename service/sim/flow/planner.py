@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
-from operator import is_
 
 import numpy as np
 
@@ -51,9 +50,12 @@ class Planner:
         self._datasets = {name: number for number, name in enumerate(self._names)}
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
         # What is in force, and what was shown last, by number: of thousands most are as they were.
-        self._now = np.full(len(self._names), Allocation(), object)
-        self._shown = np.full(len(self._names), None, object)
-        self._shown_bytes, self._shown_now = np.full(len(self._names), -1, np.int64), self._now.copy()
+        self._now = [Allocation()] * len(self._names)
+        self._given: set[int] = set()  # have an allocation now
+        self._shown, self._shown_bytes = (
+            np.full(len(self._names), None, object),
+            np.full(len(self._names), -1, np.int64),
+        )
         self._jobs_shown, self._shown_at = np.full(len(jobs.all), None, object), np.full(len(jobs.all), np.nan)
         self.promised = np.zeros(len(jobs.all))  # bytes/s from the store
         # As last measured while it ran.
@@ -68,13 +70,25 @@ class Planner:
         self.plans += 1
         spare_bytes = self._cluster.cache_bytes if self._sight.measured else 0.0
         self._contents.apply(plan.allocations, self._jobs.dataset, spare_bytes)
-        self._now[:] = Allocation()
-        for name, allocation in plan.allocations.items():
-            self._now[self._datasets[name]] = allocation
+        self._in_force(plan.allocations)
         self.promised[:] = 0.0
         self.promised[[self._numbers[name] for name in plan.remote_bytes_per_s]] = list(
             plan.remote_bytes_per_s.values()
         )
+
+    def _in_force(self, allocations: Mapping[str, Allocation]) -> None:
+        now, given, changed = self._now, set[int](), list[int]()
+        for name, allocation in allocations.items():
+            number = self._datasets[name]
+            given.add(number)
+            if now[number] is not allocation:
+                now[number] = allocation
+                changed.append(number)
+        for number in self._given - given:
+            now[number] = Allocation()
+            changed.append(number)
+        self._given = given
+        self._shown_bytes[changed] = -1  # to be shown anew
 
     def _view(self, rates: Rates, hits: Floats) -> ClusterView:
         jobs, running = self._jobs, self._jobs.running
@@ -118,12 +132,11 @@ class Planner:
         contents = self._contents
         resident = (contents.resident[numbers] * contents.disk_bytes_each[numbers]).astype(np.int64)
         resident = np.minimum(self._size_bytes[numbers], resident)
-        now = self._now[numbers]
-        same = np.array([*map(is_, now.tolist(), self._shown_now[numbers].tolist())], np.bool_)
-        changed = ~same | (resident != self._shown_bytes[numbers])
-        moved = numbers[changed]
-        self._shown_bytes[moved], self._shown_now[moved] = resident[changed], now[changed]
-        columns = (*self._always[:, moved].tolist(), now[changed].tolist(), repeat(None), resident[changed].tolist())
+        changed = resident != self._shown_bytes[numbers]
+        moved, there = numbers[changed], resident[changed]
+        self._shown_bytes[moved] = there
+        now = map(self._now.__getitem__, moved.tolist())
+        columns = (*self._always[:, moved].tolist(), now, repeat(None), there.tolist())
         self._shown[moved] = [*map(DatasetView, *columns)]
         return tuple(self._shown[numbers].tolist())
 
