@@ -18,7 +18,7 @@ def check(board: Board) -> None:
     assert columns.wanted.tolist() == list(board.wanted) == [int(n) for n in (board.pending > 0).sum(axis=0)]
     assert columns.needed_bytes.tolist() == list(board.needed_bytes) == board.pending.sum(axis=0).tolist()
     for session, needs in board.sessions.items():
-        assert needs.pending == board.pending[board.row(session)].tolist()
+        assert list(needs.pending) == board.pending[board.row(session)].tolist()
 
 
 def test_columns_follow_whatever_sessions_and_shards_do() -> None:

@@ -78,7 +78,7 @@ class SessionCalls(Callers):
     @handled
     async def Ack(self, request: pb2.AckRequest, context: Any) -> pb2.AckReply:
         await self._coordinator.reading.ack(request)
-        return pb2.AckReply()
+        return pb2.AckReply(ack_within_ms=self._coordinator.reading.ack_within_ms())
 
     @handled
     async def CloseReader(self, request: pb2.CloseReaderRequest, context: Any) -> pb2.CloseReaderReply:

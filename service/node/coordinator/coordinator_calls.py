@@ -50,8 +50,9 @@ class CoordinatorCalls:
         reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
         return reply
 
-    async def ack(self, request: pb.AckRequest) -> None:
-        await self._call(self._stub.Ack, request)
+    async def ack(self, request: pb.AckRequest) -> pb.AckReply:
+        reply: pb.AckReply = await self._call(self._stub.Ack, request)
+        return reply
 
     async def close_reader(self, request: pb.CloseReaderRequest) -> None:
         await self._call(self._stub.CloseReader, request)

@@ -7,6 +7,7 @@ stays away the connection is closed, and the trainer says the last things again 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,16 +15,16 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.node.readers.reader_calls import ACK_WITHIN_S, ack_within_s
 from tfquiver.service.node.readers.shell import Shell
 from tfquiver.wire import reader_frames as frames
 
-ACK_DELAY_S = 0.02
 MAX_ACKS = 16384
 MAX_WAITING = 1 << 20
 
 
 class Acks(Protocol):
-    async def ack(self, request: pb.AckRequest) -> None: ...
+    async def ack(self, request: pb.AckRequest) -> pb.AckReply: ...
 
 
 class Deliveries(Shell):
@@ -34,6 +35,7 @@ class Deliveries(Shell):
         self._waiting: dict[str, list[int]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
+        self._within_s, self._gone = ACK_WITHIN_S, asyncio.Event()
 
     def take(self, frame: frames.Frame) -> bool:
         if not isinstance(frame, frames.Delivered):
@@ -42,7 +44,8 @@ class Deliveries(Shell):
         return True
 
     def on_gone(self) -> None:
-        """What was said last, often the end of an epoch, is still passed on."""
+        """What was said last, often the end of an epoch, is still passed on, and at once."""
+        self._gone.set()
 
     def _delivered(self, session_id: str, shards: Sequence[int]) -> None:
         self._count += len(shards)
@@ -55,7 +58,9 @@ class Deliveries(Shell):
     async def _pass_on(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(ACK_DELAY_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._within_s):
+                        await self._gone.wait()
                 session_id = next(iter(self._waiting))
                 shards = self._waiting[session_id][:MAX_ACKS]
                 del self._waiting[session_id][: len(shards)]
@@ -63,7 +68,8 @@ class Deliveries(Shell):
                 if not self._waiting[session_id]:
                     del self._waiting[session_id]
                 try:
-                    await self._coordinator.ack(pb.AckRequest(session_id=session_id, shards=shards))
+                    reply = await self._coordinator.ack(pb.AckRequest(session_id=session_id, shards=shards))
+                    self._within_s = ack_within_s(reply)
                 except errors.NotFoundError:
                     logging.info("session %s has expired: what was delivered of it is not kept", session_id)
         except errors.TfquiverError as error:

@@ -22,6 +22,11 @@ _STATES = {
 ACK_WITHIN_S, MAX_ACK_WITHIN_S = 0.02, 10.0  # a reader whose node dies says again what it has acked for 30 s
 
 
+def ack_within_s(reply: pb.LeaseReply | pb.AckReply) -> float:
+    """How long the next acknowledgements may wait for others."""
+    return min(max(ACK_WITHIN_S, reply.ack_within_ms / 1000), MAX_ACK_WITHIN_S)
+
+
 def order_of(wish: frames.Wish) -> types_pb.SessionOrder:
     return types_pb.SessionOrder(
         deterministic=wish.order == frames.ORDER_DETERMINISTIC, block_bytes=wish.block_bytes,
@@ -34,7 +39,7 @@ class Coordinator(Protocol):
 
     async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply: ...
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply: ...
-    async def ack(self, request: pb.AckRequest) -> None: ...
+    async def ack(self, request: pb.AckRequest) -> pb.AckReply: ...
     async def close_reader(self, request: pb.CloseReaderRequest) -> None: ...
 
 
@@ -91,7 +96,7 @@ class ReaderCalls:
         reply = await self._coordinator.lease(request)
         if order.acked and not reply.acks_durable:
             await self.ack(order.acked, presumed=False)
-        self.ack_within_s = min(max(ACK_WITHIN_S, reply.ack_within_ms / 1000), MAX_ACK_WITHIN_S)
+        self.ack_within_s = ack_within_s(reply)
         if reply.state not in _STATES:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
         self.bypassed.difference_update(lease.shard for lease in reply.leases)

@@ -1719,12 +1719,17 @@ Global___AckRequest: _TypeAlias = AckRequest  # noqa: Y015
 class AckReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    ACK_WITHIN_MS_FIELD_NUMBER: _builtins.int
+    ack_within_ms: _builtins.int
+    """as in LeaseReply"""
     def __init__(
         self,
+        *,
+        ack_within_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
