@@ -14,6 +14,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.wire import rpc
+from tfquiver.wire.health import HealthService
 
 _STOP_GRACE_S = 1.0
 
@@ -25,6 +26,7 @@ class CoordinatorServer:
         self._coordinator: Coordinator | None = None
         self._servers: list[grpc.aio.Server] = []
         self._bound_port = 0
+        self._health = HealthService(lambda: "" if self._coordinator else "it is stopping, or has not begun")
 
     @property
     def bound_port(self) -> int:
@@ -66,6 +68,7 @@ class CoordinatorServer:
     async def _listen(self, servicer: CoordinatorServicer, authority: Authority, address: str) -> int:
         server = rpc.new_server(authority)
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
+        self._health.add_to(server)
         port = rpc.listen(server, address)
         await server.start()
         self._servers.append(server)

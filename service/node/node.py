@@ -45,10 +45,12 @@ from tfquiver.service.node.totals_file import Totals
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
 from tfquiver.wire import addresses, rpc
+from tfquiver.wire.health import HealthService
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
 _CALLS_STOP_S = 0.5
+_COORDINATOR_SILENT_S = 15.0  # then this node is not ready; its readers wait much longer
 _ANNOUNCING_BYTES = 1 << 20
 _DIGESTS_SHARE = 64  # digests take at most one part of the quota in so many
 
@@ -97,6 +99,7 @@ class Node:
         self.port = self.data_port = 0
         self._data_address = ""
         self._peer_client: PeerClient | None = None
+        self._is_reading = False  # readers may come
 
     @classmethod
     async def start(cls, directory: CacheDirectory, options: Options) -> Node:
@@ -111,6 +114,7 @@ class Node:
 
     async def stop(self) -> None:
         """In the opposite order of starting: readers first, so that their last acknowledgements find a coordinator."""
+        self._is_reading = False
         while self._undo:
             undo = self._undo.pop()
             try:
@@ -228,6 +232,7 @@ class Node:
             self._let_in(options.reader_group)
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
+        self._is_reading = True
         self._undo.append(lambda: self._sessions.stop(_READERS_STOP_S))
 
     def _open_disk(self) -> DiskCache:
@@ -271,6 +276,7 @@ class Node:
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(self._status, self._scans, client_stores, self._asked, self._warm, self._clear)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
+        HealthService(self._why_not_ready).add_to(server)
         listened = [self.control]
         if options.control_port is not None:
             listened.append(addresses.joined(options.bind_host, options.control_port))
@@ -303,6 +309,14 @@ class Node:
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._link.wake)
+
+    def _why_not_ready(self) -> str:
+        """Empty: readers and peers are served."""
+        if not self._is_reading:
+            return "it has not begun, or is stopping"
+        if (silent_s := self._link.silent_s()) > _COORDINATOR_SILENT_S:
+            return f"coordinator {self.coordinator} has not answered for {silent_s:.0f} s"
+        return "reads of the cache directory hang" if self._source.disk_hangs else self._disk.trouble
 
     def _asked(self) -> None:
         self._asked_s = self._loop.time()

@@ -95,6 +95,8 @@ def test_drawn_at_random(
         (["status"], "which cluster? give its coordinator (host:port) or a cache directory"),
         (["dataset", "list"], "which cluster? "),
         (["up"], "which cluster? "),
+        (["health"], "which cluster? "),
+        (["health", "h:1", "--timeout_s", "nan"], "is not a number of seconds"),
         (["up", "localhost:1"], "up: give a directory for what is cached, not an address"),
         (["up", "\0"], "null"),
         (["up", "x", "--workers", "-1"], "is not a number from 0 to 64"),

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from tfquiver import errors, plain_text
 from tfquiver.cli import clear, digest, stop, token, up, warm
 from tfquiver.cli.settings import dataset, limit, policy
-from tfquiver.cli.showing import explain, status
+from tfquiver.cli.showing import explain, health, status
 from tfquiver.cli.simulating import plan, sim, trace
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.demo import run as demo
@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
         stop,
         status,
         explain,
+        health,
         warm,
         clear,
         dataset,

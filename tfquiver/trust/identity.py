@@ -86,6 +86,9 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Node/Warm": _JOBS,
     "/tfquiver.v1.Node/Clear": _ADMINS,
 }
+# Of these no token is asked: whoever probes a server has none, and learns only whether it is of use.
+HEALTH_CHECK, HEALTH_WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+ANYBODYS = frozenset({HEALTH_CHECK, HEALTH_WATCH})
 # Whoever says HELLO on a node's data port.
 DATA_PORT = _NODES
 

@@ -17,7 +17,7 @@ import grpc.aio
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.trust.identity import EVERYBODY, Authority, Identity, Open, check_call
+from tfquiver.trust.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.wire import addresses
 
 T = TypeVar("T")
@@ -78,8 +78,8 @@ class _Gate(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
+        if handler is None or handler_call_details.method in ANYBODYS:
+            return handler
         try:
             caller = await self._authority.identify(_token(handler_call_details))
             check_call(caller, handler_call_details.method)

@@ -7,6 +7,7 @@ readers must be opened at again. `on_lost` is told every few seconds for how lon
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,12 +74,17 @@ class CoordinatorLink(CoordinatorCalls):
         self._members_version = 0
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
+        self._heard_s = -math.inf
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def members(self) -> Sequence[types_pb2.NodeInfo]:
         """Every live node, as the last heartbeat told."""
         return self._members
+
+    def silent_s(self) -> float:
+        """For how long the coordinator has not answered a heartbeat; infinite: it never has."""
+        return asyncio.get_running_loop().time() - self._heard_s
 
     def wake(self) -> None:
         """There is news: do not wait for the next heartbeat to be due. On the loop only."""
@@ -122,6 +128,7 @@ class CoordinatorLink(CoordinatorCalls):
             store_reads=self.store_reads(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+        self._heard_s = asyncio.get_running_loop().time()
         self.inventory.arrived(reply.resend_inventory)
         self.reader_reports.arrived()
         if reply.resend_inventory:

@@ -86,6 +86,12 @@ class DiskCache:
     def evicted_bytes(self) -> int:
         return self._books.evicted_bytes
 
+    @property
+    def trouble(self) -> str:
+        """Why the disk takes nothing just now; empty: it does, as far as is known."""
+        with self._lock:
+            return self._landing.trouble()
+
     def hashes(self) -> list[bytes]:
         """Of every entry, now."""
         with self._lock:
