@@ -8,9 +8,12 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import sizes
+from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.metrics import exposition, metrics_flag
+from tfquiver.service.metrics.instruments import LOG_SYNC
 from tfquiver.service.startup import full_collections, serving
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
@@ -89,6 +92,7 @@ _AUTH_TOKEN_FILE = flags.DEFINE_string(
 _ALLOW_UNAUTHENTICATED = flags.DEFINE_bool(
     "allow_unauthenticated", False, "Let callers of other machines in without a token."
 )
+_METRICS_ADDRESS = metrics_flag.define()
 _DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
 
 for _flag, _valid, _message in (
@@ -121,7 +125,11 @@ async def _serve() -> None:
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         stack.enter_context(full_collections.now_and_then())
-        serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value)
+        told = exposition.exposed(
+            _METRICS_ADDRESS.value, "coordinator", lambda: metrics.families(server.coordinator), [LOG_SYNC]
+        )
+        where = stack.enter_context(told)
+        serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
         await stop.wait()
         logging.info("stopping")
 

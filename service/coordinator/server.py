@@ -33,6 +33,12 @@ class CoordinatorServer:
         """The TCP port it listens on; 0 on a Unix socket."""
         return self._bound_port
 
+    @property
+    def coordinator(self) -> Coordinator:
+        """While it listens."""
+        assert self._coordinator is not None
+        return self._coordinator
+
     async def start(
         self,
         work_dir: Path,

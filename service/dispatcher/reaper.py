@@ -26,6 +26,7 @@ from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollo
 from tfquiver.service.dispatcher.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.session_news import SessionNews
 from tfquiver.service.dispatcher.task_table import TaskTable
+from tfquiver.service.metrics.instruments import REAPED
 
 _LOOKS = 10  # at sessions that nobody reads, in the time that they may take
 
@@ -101,6 +102,7 @@ class Reaper:
 
     def _finish(self, worker: str, task_ids: list[int], why: str) -> None:
         self._service.finish_tasks(worker, task_ids)
+        REAPED.inc(len(task_ids))
         logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
 
     def _of_lost_workers(self, now: float) -> dict[str, list[int]]:

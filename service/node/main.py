@@ -16,8 +16,10 @@ from typing import NoReturn
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.service.metrics import exposition, metrics_flag
+from tfquiver.service.metrics.instruments import FETCH, LEASE, LOG_SYNC
+from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node import own_hosts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import serving
@@ -68,6 +70,7 @@ def define_flags() -> None:
         "reader_group", "", "Group whose members may read through this node, too, and change nothing. Empty: nobody's."
     )
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
+    metrics_flag.define()
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
         ("cache_dir", bool, "must name a directory"),
@@ -145,12 +148,15 @@ async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
             await node.announce()
             if FLAGS.reader_group:
                 ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
-            serving.announce(
-                "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
-                control=node.control, coordinator=node.coordinator,
-            )  # fmt: skip
-            async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
-                await stop.wait()
+            with exposition.exposed(
+                FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), [LEASE, FETCH, LOG_SYNC]
+            ) as where:
+                serving.announce(
+                    "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
+                    control=node.control, coordinator=node.coordinator, metrics=where,
+                )  # fmt: skip
+                async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
+                    await stop.wait()
         finally:
             await node.stop()
     finally:

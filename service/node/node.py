@@ -274,7 +274,7 @@ class Node:
     async def _start_control(self, client_stores: ClientStores) -> None:
         options = self._options
         server = rpc.new_server(self._callers)
-        servicer = NodeServicer(self._status, self._scans, client_stores, self._asked, self._warm, self._clear)
+        servicer = NodeServicer(self.status, self._scans, client_stores, self._asked, self._warm, self._clear)
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)
         listened = [self.control]
@@ -345,7 +345,7 @@ class Node:
             used_bytes=self._disk.used_bytes,
         )
 
-    def _status(self) -> node_pb2.StatusReply:
+    def status(self) -> node_pb2.StatusReply:
         return node_pb2.StatusReply(
             node=self._info(),
             incarnation=self._options.incarnation,

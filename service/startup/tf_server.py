@@ -6,13 +6,15 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from absl import logging
+from prometheus_client.registry import Collector
 
 from tfquiver import errors
+from tfquiver.service.metrics import exposition
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.without_keras import without_keras
 from tfquiver.wire import addresses
@@ -75,13 +77,16 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-async def until_stopped(library: Library, server: str, **announced: object) -> None:
+async def until_stopped(
+    library: Library, server: str, metrics_address: str, instruments: Sequence[Collector] = (), **announced: object
+) -> None:
     """Tells whoever waits for the ready line, and returns when this process is to stop, soon and whatever happens."""
     stop = serving.stop_event()
-    serving.announce(server, **announced)
     try:
-        await stop.wait()
-        logging.info("stopping")
+        with exposition.exposed(metrics_address, server, exposition.nothing, instruments) as where:
+            serving.announce(server, **announced, metrics=where)
+            await stop.wait()
+            logging.info("stopping")
     finally:
         leave_in_time(library)
         library.stop_all()  # before a server's stop(), which waits for every iterator

@@ -15,6 +15,7 @@ from absl import flags, logging
 from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
+from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
@@ -69,6 +70,7 @@ def define_flags() -> None:
         "epoch; less than the trainers' reconnect_timeout_s (60), after which they fail.",
         1.0,
     )
+    metrics_flag.define()
     flags.register_validator("dispatcher", addresses.is_host_port, "must be host:port")
     flags.register_validator(
         "worker_address",
@@ -227,7 +229,7 @@ async def _work(library: Library, place: _NodePlace, child: NodeChild | None) ->
     library.set_label(address)
     watch = asyncio.create_task(_leave_without_node(place, child), name="node watch")
     try:
-        await until_stopped(library, "worker", port=port, address=address)
+        await until_stopped(library, "worker", FLAGS.metrics_address, port=port, address=address)
     finally:
         watch.cancel()
         server.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -170,20 +171,40 @@ def listen(server: grpc.aio.Server, address: str) -> int:
         raise errors.UnavailableError(f"{flags}cannot listen on {address}: {error}") from error
 
 
+def on_served(observe: Callable[[str, str, float], None] | None) -> None:
+    """From now on told of each unary call that this process has served: method, status code, seconds. None: nobody."""
+    global _observe
+    _observe = observe
+
+
+_observe: Callable[[str, str, float], None] | None = None
+
+
+def _served(method: str, code: grpc.StatusCode, began_s: float) -> None:
+    if _observe is not None:
+        _observe(method, code.name, time.perf_counter() - began_s)
+
+
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Wraps a unary servicer method: TfquiverErrors become their status, anything else is logged and INTERNAL."""
 
     @functools.wraps(method)
     async def wrapper(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> T:
+        code, began_s = grpc.StatusCode.OK, time.perf_counter()
         try:
             return await method(self, request, context)
         except errors.TfquiverError as error:
-            await context.abort(error.code, str(error))
+            code = error.code
+            await context.abort(code, str(error))
         except (grpc.aio.AbortError, asyncio.CancelledError):
+            code = grpc.StatusCode.CANCELLED
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the server lives on
+            code = grpc.StatusCode.INTERNAL
             logging.exception("%s failed", method.__qualname__)
-            await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+            await context.abort(code, f"{type(error).__name__}: {error}")
+        finally:
+            _served(method.__name__, code, began_s)
         raise AssertionError("abort returned")
 
     return wrapper

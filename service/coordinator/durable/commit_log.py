@@ -17,6 +17,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.durable.log_file import LogFile, NewLog, framed
+from tfquiver.service.metrics.instruments import LOG_SYNC
 
 COMPACT_BYTES = 64 << 20
 Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
@@ -114,7 +115,8 @@ class CommitLog:
             if switched:
                 del self._pending[:count]
                 count, data = 0, b""
-            await loop.run_in_executor(self._thread, self._file.append, data)
+            with LOG_SYNC.time():
+                await loop.run_in_executor(self._thread, self._file.append, data)
         except errors.TfquiverError as error:
             return errors.UnavailableError(f"{error}: what is asked for waits for that")
         except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush

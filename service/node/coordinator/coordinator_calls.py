@@ -14,6 +14,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.service.metrics.instruments import LEASE
 from tfquiver.wire import rpc
 
 CALL_TIMEOUT_S = 10.0
@@ -47,7 +48,8 @@ class CoordinatorCalls:
         return reply
 
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
-        reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
+        with LEASE.time():
+            reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
         return reply
 
     async def ack(self, request: pb.AckRequest) -> pb.AckReply:

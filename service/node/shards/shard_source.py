@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,6 +13,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
 from tfquiver.service.node.disk.inserts import Inserts
@@ -91,14 +93,16 @@ class ShardSource:
           StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
           ResourceExhaustedError: out of descriptors or memory.
         """
-        ref = digest.shard(index)
+        ref, began_s = digest.shard(index), time.perf_counter()
         try:
-            return await self._get(digest, ref, owner, bypass)
+            ready = await self._get(digest, ref, owner, bypass)
         except NoMemoryError as error:
             if not self._hot.give_up_half():
                 raise
             logging.log_every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
-            return await self._get(digest, ref, owner, bypass)
+            ready = await self._get(digest, ref, owner, bypass)
+        FETCH.labels(ready.source).observe(time.perf_counter() - began_s)
+        return ready
 
     async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool) -> ReadyShard:
         if bypass:
@@ -195,9 +199,12 @@ class ShardSource:
         here = [hash for hash in hashes if hash in self._disk]
         if not here:
             return {}
+        began_s = time.perf_counter()
         found = await self._reads.run(self._reads.raw_entries, here)
+        took_s = time.perf_counter() - began_s
         for ready in found.values():
             self._stats.hit(ready)
+            FETCH.labels(ready.source).observe(took_s)
         return found
 
     async def get_stored(self, digest: Digest, index: int) -> StoredBody:

@@ -1,0 +1,147 @@
+"""One HTTP port where Prometheus finds what a server tells: `/metrics`, in the text formats of the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import TimeoutError as NotInTime
+from wsgiref import simple_server
+
+from absl import logging
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
+from prometheus_client.core import InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tfquiver import errors
+from tfquiver.service.metrics.instruments import CALLS, LOOP_LAG
+from tfquiver.service.metrics.loop_lag import measured_lag
+from tfquiver.version import VERSION
+from tfquiver.wire import addresses, rpc
+
+Families = Callable[[], AsyncIterable[Metric]]
+
+MOST_AT_ONCE = 8  # scrapes; the next ones are hung up on
+_SILENT_S = 5.0
+ANSWER_S = 5.0
+
+
+class OnLoop(Collector):
+    """Asks `families` on the event loop, because what it looks at lives there. A loop that is late is not waited for
+    longer than five seconds: the scrape then lacks what only it knows, and shows how late it is."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, families: Families) -> None:
+        self._loop, self._families = loop, families
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # nothing that has to be asked for at registration
+
+    def collect(self) -> Iterable[Metric]:
+        async def asked() -> list[Metric]:
+            return [family async for family in self._families()]
+
+        future = asyncio.run_coroutine_threadsafe(asked(), self._loop)
+        try:
+            return future.result(ANSWER_S)
+        except NotInTime:
+            future.cancel()
+            logging.log_every_n_seconds(logging.WARNING, "a scrape was not answered within %g s", 60, ANSWER_S)
+            return []
+
+
+class Build(Collector):
+    """Which server this is, and of which version."""
+
+    def __init__(self, server: str) -> None:
+        self._family = InfoMetricFamily("tfquiver_build", "Which server this is, and of which version.")
+        self._family.add_metric([], {"server": server, "version": VERSION})
+
+    def collect(self) -> Iterable[Metric]:
+        return [self._family]
+
+
+async def nothing() -> AsyncIterator[Metric]:
+    """The families of a server that has none but instruments."""
+    return
+    yield
+
+
+class _Quiet(simple_server.WSGIRequestHandler):
+    timeout = _SILENT_S
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape is no news."""
+
+
+class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(listening.getsockname()[:2], _Quiet, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_name, self.server_port = "", listening.getsockname()[1]
+        self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self.setup_environ()
+
+    def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        logging.log_every_n_seconds(logging.WARNING, "a scrape of the metrics broke off", 60, exc_info=True)
+
+
+@contextlib.contextmanager
+def exposed(address: str, server: str, families: Families, instruments: Iterable[Collector] = ()) -> Iterator[str]:
+    """Serves as long as the context lasts, on the running loop's behalf; gives the address it is at, as host:port.
+
+    Args:
+      address: of --metrics_address: host:port, port 0: any free one; "": nothing is served, and "" is given.
+      server: which of ours it is, for `tfquiver_build_info`.
+      families: asked on the running loop at each scrape.
+      instruments: told beside them, and what the process is, and how late its loop.
+
+    Raises UnavailableError naming the flag.
+    """
+    if not address:
+        yield ""
+        return
+    listening = _listen(address)
+    registry = CollectorRegistry()
+    for make in (ProcessCollector, PlatformCollector, GCCollector):
+        make(registry=registry)
+    for one in (Build(server), LOOP_LAG, CALLS, *instruments, OnLoop(asyncio.get_running_loop(), families)):
+        registry.register(one)
+    rpc.on_served(lambda method, code, took_s: CALLS.labels(method, code).observe(took_s))
+    listening.set_app(make_wsgi_app(registry))
+    # The thread is a daemon: one that hangs does not keep the process.
+    threading.Thread(target=listening.serve_forever, name="metrics", daemon=True).start()
+    try:
+        with measured_lag():
+            host, _ = addresses.split(address)
+            yield addresses.joined(host, listening.server_port)
+    finally:
+        rpc.on_served(None)
+        listening.shutdown()
+        listening.server_close()
+
+
+def _listen(address: str) -> _Server:
+    host, port = addresses.split(address)
+    try:
+        return _Server(addresses.listen(host, port, MOST_AT_ONCE))
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise errors.UnavailableError(f"--metrics_address: cannot listen on {address}: {error}") from error

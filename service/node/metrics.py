@@ -1,0 +1,43 @@
+"""What a node's StatusReply says, as Prometheus wants it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from tfquiver.proto.tfquiver.v1 import node_pb2
+
+_COUNTERS = {
+    "hits": ("node_hits", "Shards served from this node's own store."),
+    "peer_hits": ("node_peer_hits", "Shards served from a peer."),
+    "misses": ("node_misses", "Shards read from the object store for a reader."),
+    "bypasses": ("node_bypasses", "Shards read past the cache, for jobs that are measured without it."),
+    "hit_bytes": ("node_hit_bytes", "Raw bytes of the hits."),
+    "peer_bytes": ("node_peer_bytes", "Raw bytes of the peer hits."),
+    "bypass_bytes": ("node_bypass_bytes", "Raw bytes of the bypasses."),
+    "served_bytes": ("node_served_bytes", "Raw bytes handed to readers."),
+    "store_bytes": ("node_store_bytes", "Bytes read from the object store, for whatever reason."),
+    "store_requests": ("node_store_requests", "Requests to the object store."),
+    "loads": ("node_loads", "Shards loaded because they were ordered, before a reader asked."),
+    "loaded_bytes": ("node_loaded_bytes", "Raw bytes of the loads."),
+    "evictions": ("node_evictions", "Entries that went for a setting, an order, or to make room."),
+    "evicted_bytes": ("node_evicted_bytes", "Bytes on the disk of the evictions."),
+    "corrupt_entries": ("node_corrupt_entries", "Entries dropped because they failed a check."),
+    "refused_inserts": ("node_refused_inserts", "Inserts without room, or of bytes that did not have their hash."),
+    "peer_mismatches": ("node_peer_mismatches", "Bodies from peers that were damaged or others than asked for."),
+}
+_GAUGES = {
+    "entries": ("node_entries", "Shards on the disk."),
+    "readers": ("node_readers", "Readers connected."),
+    "hot_bytes": ("node_hot_bytes", "Bytes of decompressed shards in memory."),
+}
+
+
+async def families(status: node_pb2.StatusReply) -> AsyncIterator[Metric]:
+    for field, (name, about) in _COUNTERS.items():
+        yield CounterMetricFamily(f"tfquiver_{name}", about, value=getattr(status, field))
+    for field, (name, about) in _GAUGES.items():
+        yield GaugeMetricFamily(f"tfquiver_{name}", about, value=getattr(status, field))
+    yield GaugeMetricFamily("tfquiver_node_quota_bytes", "Most bytes stored.", value=status.node.quota_bytes)
+    yield GaugeMetricFamily("tfquiver_node_used_bytes", "Bytes stored.", value=status.node.used_bytes)

@@ -1,0 +1,115 @@
+"""The port where Prometheus finds what a server tells: read by Prometheus' own parser, and by callers who misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.aio import on_loop
+from tfquiver import errors
+from tfquiver.service.metrics import exposition
+from tfquiver.service.metrics.instruments import LOG_SYNC
+from tfquiver.wire import addresses
+
+ANYWHERE = "localhost:0"
+
+
+async def one_gauge() -> AsyncIterator[Metric]:
+    yield GaugeMetricFamily("tfquiver_answer", "What it is.", value=42)
+
+
+def scraped(where: str) -> dict[str, float]:
+    """Samples by name and labels."""
+    with urllib.request.urlopen(f"http://{where}/metrics", timeout=20) as reply:
+        text = reply.read().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found["".join([sample.name, *(f"|{key}={value}" for key, value in sorted(sample.labels.items()))])] = (
+                sample.value
+            )
+    return found
+
+
+@on_loop
+async def test_families_instruments_and_the_process_are_told() -> None:
+    with exposition.exposed(ANYWHERE, "node", one_gauge, [LOG_SYNC]) as where:
+        found = await asyncio.to_thread(scraped, where)
+        assert found["tfquiver_answer"] == 42
+        assert found["tfquiver_commit_log_sync_seconds_count"] >= 0
+        assert found["process_resident_memory_bytes"] > 0
+        assert any(name.startswith("tfquiver_build_info|server=node") for name in found)
+        before = found["tfquiver_event_loop_lag_seconds_count"]
+        while (await asyncio.to_thread(scraped, where))["tfquiver_event_loop_lag_seconds_count"] == before:
+            await asyncio.sleep(0.05)
+    with pytest.raises(OSError):
+        await asyncio.to_thread(scraped, where)
+
+
+@on_loop
+async def test_it_can_be_had_again_after_it_was_closed() -> None:
+    for _ in range(2):
+        with exposition.exposed(ANYWHERE, "node", one_gauge, [LOG_SYNC]) as where:
+            assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
+
+
+@on_loop
+async def test_nothing_is_served_where_nothing_is_asked_for() -> None:
+    with exposition.exposed("", "node", one_gauge) as where:
+        assert where == ""
+
+
+@on_loop
+async def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            pytest.raises(errors.UnavailableError, match=f"--metrics_address: cannot listen on {address}"),
+            exposition.exposed(address, "node", one_gauge),
+        ):
+            pass
+
+
+@on_loop
+async def test_a_loop_that_is_held_up_is_not_waited_for() -> None:
+    with exposition.exposed(ANYWHERE, "node", one_gauge) as where:
+        asked = asyncio.get_running_loop().run_in_executor(None, scraped, where)
+        time.sleep(exposition.ANSWER_S + 1)  # this is what holds the loop up
+        found = await asked
+        assert "tfquiver_answer" not in found
+        assert "process_resident_memory_bytes" in found
+        assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
+
+
+@on_loop
+async def test_callers_that_say_nothing_or_nonsense_hold_nobody_up() -> None:
+    with exposition.exposed(ANYWHERE, "node", one_gauge) as where:
+        host, port = addresses.split(where)
+
+        def misbehave() -> dict[str, float]:
+            silent = [socket.create_connection((host, port)) for _ in range(4 * exposition.MOST_AT_ONCE)]
+            try:
+                for number, one in enumerate(silent):
+                    if number % 2:
+                        one.sendall(b"\x00\xff" * 4000 + b"\r\n\r\n")
+                deadline = time.monotonic() + 30
+                while True:
+                    try:
+                        return scraped(where)
+                    except OSError:
+                        if time.monotonic() > deadline:
+                            raise
+                        time.sleep(0.1)
+            finally:
+                for one in silent:
+                    one.close()
+
+        assert (await asyncio.to_thread(misbehave))["tfquiver_answer"] == 42

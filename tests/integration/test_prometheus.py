@@ -1,0 +1,137 @@
+"""A real Prometheus scrapes a running cluster, with the files of configs/: boards have data, and alerts fire."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import Cluster, die_with_parent, wait_until
+from tests.support.promtool import needs_prometheus
+from tfquiver.wire import addresses
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+METRICS = ["--metrics_address=localhost:0"]
+
+pytestmark = needs_prometheus
+paths = numbered.fixture(files=4, records_a_file=4000, record_bytes=2048)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    flags = dict.fromkeys(("coordinator", "node", "dispatcher", "worker"), METRICS)
+    with Cluster(tmp_path / "cluster", workers=1, flags=flags) as running:
+        yield running
+
+
+class Prometheus:
+    """With the shipped rules, whose patience is cut to nothing."""
+
+    def __init__(self, folder: Path, targets: list[str]) -> None:
+        folder.mkdir()
+        config = (CONFIGS / "prometheus" / "prometheus.yml").read_text()
+        config = re.sub(r"(?s)- targets:.*", f"- targets: {json.dumps(targets)}\n", config).replace("15s", "500ms")
+        (folder / "prometheus.yml").write_text(config)
+        rules = (CONFIGS / "prometheus" / "alerts.yml").read_text()
+        (folder / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", rules))
+        port = addresses.free_port(["127.0.0.1"])
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+        command = [
+            "prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
+        ]  # fmt: skip
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, preexec_fn=die_with_parent)
+
+    def _get(self, path: str, **query: str) -> Any:
+        url = f"{self._url}/{path}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                return json.load(reply)["data"]
+        except urllib.error.HTTPError as error:
+            if error.code == 503:  # not ready yet
+                raise
+            raise AssertionError(f"{url}: {error.read().decode()}") from error
+
+    def values(self, query: str) -> list[float]:
+        try:
+            return [float(one["value"][1]) for one in self._get("query", query=query)["result"]]
+        except OSError:  # not listening yet
+            return []
+
+    def firing(self) -> set[str]:
+        return {one["labels"]["alertname"] for one in self._get("alerts")["alerts"] if one["state"] == "firing"}
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(20)
+        self._log.close()
+
+
+def train(data: Any, enough: threading.Event) -> None:
+    """Steps of 20 ms, so that what it reads can be measured."""
+    for _ in data:
+        if enough.wait(0.02):
+            return
+
+
+@pytest.mark.timeout(280)
+def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_path: Path, paths: list[Path]) -> None:
+    assert cluster.node is not None
+    assert cluster.dispatcher is not None
+    servers = [cluster.coordinator, cluster.node, cluster.dispatcher, *cluster.workers]
+    targets = [server.ready["metrics"] for server in servers]
+    prometheus = Prometheus(tmp_path / "prometheus", targets)
+    enough, reading = threading.Event(), ThreadPoolExecutor(1)
+    try:
+        wait_until(lambda: prometheus.values("sum(up)") == [len(servers)], "all are scraped", 60)
+        data = tfquiver.dataset(
+            paths, service=cluster.coordinator.address, cache_dir=cluster.cache_dir, batch_size=100, job="seen"
+        )
+        reading.submit(train, data.apply(tfquiver.distribute(cluster.dispatcher.address)).repeat(), enough)
+        for series in (
+            "tfquiver_node_served_bytes_total > 0",
+            'tfquiver_job_bytes_per_s{training_job="seen"}',
+            "tfquiver_dataset_resident_bytes > 0",
+            "tfquiver_coordinator_nodes == 2",  # and the dispatcher's own
+            "tfquiver_coordinator_workers == 1",
+            'tfquiver_rpc_seconds_count{method="Lease",code="OK"} > 0',
+            "tfquiver_commit_log_sync_seconds_count > 0",
+            "sum(tfquiver_node_fetch_seconds_count) > 0",
+        ):
+            wait_until(lambda series=series: bool(prometheus.values(series)), series, 60)  # type: ignore[misc]
+        board = json.loads((CONFIGS / "grafana" / "tfquiver.json").read_text())
+        queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        assert len(queries) > 15
+        for query in queries:  # those of five minutes have something to tell by now, too
+            wait_until(lambda query=query: bool(prometheus.values(query)), query, 30)  # type: ignore[misc]
+        enough.set()
+        assert not {"TfquiverServerDown", "TfquiverNodeLost", "TfquiverCallsFail"} & prometheus.firing()
+
+        cluster.workers[0].kill()
+        cluster.node.kill()
+        missed = {"TfquiverServerDown", "TfquiverNodeLost"}
+        wait_until(lambda: missed <= prometheus.firing(), "alerts fire", 60)
+        assert prometheus.values("count(up == 0)") == [2.0]
+    finally:
+        enough.set()
+        reading.shutdown()
+        prometheus.close()
+
+
+def test_nobody_listens_where_nobody_asked_for_it(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        assert cluster.coordinator.ready["metrics"] == ""
