@@ -6,12 +6,9 @@ import asyncio
 import contextlib
 import os
 import resource
-import signal
-import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NoReturn
 
 from absl import flags, logging
 
@@ -21,15 +18,14 @@ from tfquiver.service.metrics.instruments import FETCH, LEASE, LOG_SYNC
 from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
+from tfquiver.service.node.last_resort import LastResort, leave
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import serving
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
 FLAGS = flags.FLAGS
-_STOP_S = 4.0
-_CLOSE_S = 0.3
-_KILLED_S = 5
+_STOP_S = 3.5
 _LOOK_S = 1.0
 
 
@@ -69,6 +65,12 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "reader_group", "", "Group whose members may read through this node, too, and change nothing. Empty: nobody's."
     )
+    flags.DEFINE_float(
+        "drain_s", 20.0,
+        "How long, told to stop (SIGTERM), it may take to pass on what is under way before it ends; nothing is waited "
+        "for that does not get on. Ends less than 5 s later: Kubernetes' terminationGracePeriodSeconds must be more.",
+        0.0, 3600.0,
+    )  # fmt: skip
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     metrics_flag.define()
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
@@ -107,41 +109,28 @@ async def serve() -> None:
         serving.die_with_parent()
     stop = serving.stop_event()
     _raise_descriptor_limit()
-    held: list[CacheDirectory] = []
-    serving_on = asyncio.create_task(_serve(stop, held))
+    last_resort = LastResort()
+    serving_on = asyncio.create_task(_serve(stop, last_resort))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait([serving_on, stopped], return_when=asyncio.FIRST_COMPLETED)
     if stopped.done():
-        # A thread: closing sockets deletes their files, on this loop too.
-        too_late = threading.Timer(_STOP_S, _leave_all_the_same, [held])
-        too_late.daemon = True
-        signal.alarm(_KILLED_S)  # gRPC deletes its sockets under the interpreter's lock: then no thread gets on
-        too_late.start()
+        if not last_resort.is_set:
+            last_resort.within(_STOP_S)
         try:
             await asyncio.wait([serving_on])
         finally:
-            too_late.cancel()
+            last_resort.cancel()
     stopped.cancel()
     await serving_on
 
 
-def _leave_all_the_same(held: list[CacheDirectory]) -> None:
-    logging.error("not everything ended within %g s: leaving all the same", _STOP_S)
-    for directory in held:
-        closing = threading.Thread(target=directory.close, daemon=True)
-        closing.start()
-        closing.join(_CLOSE_S)
-    _leave(0)
-
-
-async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
-    """`held` gets the directory, once this node has it."""
+async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
     try:
         directory = await asyncio.to_thread(CacheDirectory, Path(FLAGS.cache_dir))
     except errors.AlreadyRunningError as error:
         serving.announce("node", error=type(error).__name__, message=str(error))
         raise
-    held.append(directory)
+    last_resort.directory = directory
     try:
         node = await node_parts.Node.start(directory, await _options())
         try:
@@ -157,6 +146,9 @@ async def _serve(stop: asyncio.Event, held: list[CacheDirectory]) -> None:
                 )  # fmt: skip
                 async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
                     await stop.wait()
+                    last_resort.within(FLAGS.drain_s + _STOP_S)
+                    await node.drain(FLAGS.drain_s)
+                    last_resort.within(_STOP_S)
         finally:
             await node.stop()
     finally:
@@ -175,18 +167,13 @@ async def _holding(directory: CacheDirectory) -> AsyncIterator[None]:
         while not (lost := await asyncio.to_thread(directory.what_is_lost)):
             await asyncio.sleep(_LOOK_S)
         logging.error("%s: somebody has deleted %s: this node leaves", directory.path, lost)
-        _leave(1)
+        leave(1)
 
     task = asyncio.create_task(watch())
     try:
         yield
     finally:
         task.cancel()
-
-
-def _leave(code: int) -> NoReturn:
-    logging.flush()
-    os._exit(code)
 
 
 async def _options() -> node_parts.Options:

@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.service.node import draining
 from tfquiver.service.node.calls.clear import clear
 from tfquiver.service.node.calls.servicer import NodeServicer
 from tfquiver.service.node.calls.warming import Warming
@@ -97,6 +98,7 @@ class Node:
         if options.reader_group and not options.coordinator:
             self.coordinator = f"unix:{directory.sockets / 'readers.sock'}"  # where nobody is an admin
         self.port = self.data_port = 0
+        self._peers_served: Callable[[], int] = int  # connections of peers that wait for something
         self._data_address = ""
         self._peer_client: PeerClient | None = None
         self._is_reading = False  # readers may come
@@ -111,6 +113,17 @@ class Node:
             await node.stop()
             raise
         return node
+
+    async def drain(self, deadline_s: float) -> None:
+        """Before `stop`: leases go back, this node leaves, and what is on its way to a disk or a peer arrives, if it
+        does within `deadline_s` and without a stop. What is kept here stays here, for the node that comes next."""
+        self._is_reading = False
+        give_up_s = self._loop.time() + deadline_s
+        await self._sessions.stop(min(_READERS_STOP_S, deadline_s))
+        await self._link.leave()
+        left_s = max(0.0, give_up_s - self._loop.time())
+        if left := await draining.finished(lambda: self._source.landing + self._peers_served(), left_s):
+            logging.warning("leaving with %d shards or peers' questions unfinished", left)
 
     async def stop(self) -> None:
         """In the opposite order of starting: readers first, so that their last acknowledgements find a coordinator."""
@@ -165,7 +178,7 @@ class Node:
             self._members_changed,
             lambda: self._orders.was_away(),
         )
-        self._undo.append(self._link.leave)
+        self._undo.append(self._link.close)
         self._callers = self._authority()
         self._link.inventory = self._inventory = InventoryReports(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_disk)
@@ -269,6 +282,7 @@ class Node:
         )
         self.data_port = await data_port.start(options.bind_host, options.data_port)
         self._undo.append(data_port.stop)
+        self._peers_served = lambda: data_port.busy
         self._data_address = addresses.joined(options.advertise_host, self.data_port)
 
     async def _start_control(self, client_stores: ClientStores) -> None:

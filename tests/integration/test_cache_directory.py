@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -152,6 +153,44 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
             ended = process.wait(60)
             process.stdout.close()  # type: ignore[union-attr]
         assert ended == 0, (tmp_path / "log").read_text()
+
+
+@contextlib.contextmanager
+def _running_as_somebody(directory: Path, log_path: Path, *flags: str) -> Iterator[dict[str, str]]:
+    """The ready line of a node that runs there as user and group 1000."""
+    with log_path.open("wb") as log:
+        command = [sys.executable, "-c", AS_SOMEBODY, f"--cache_dir={directory}", "--quota=1MiB", *flags]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+    assert process.stdout
+    try:
+        line = process.stdout.readline()
+        assert line, log_path.read_text()
+        yield json.loads(line)
+    finally:
+        process.terminate()
+        ended = process.wait(60)
+        process.stdout.close()
+    assert ended == 0, log_path.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_volume_that_is_mounted_again_with_its_modes_widened_works(tmp_path: Path, mounted_for_all: Path) -> None:
+    """At each mount Kubernetes gives all that lies in a volume with fsGroup to the group, to read and to write."""
+    volume = mounted_for_all / "volume"
+    volume.mkdir()
+    os.chown(volume, 0, 1000)
+    volume.chmod(0o2775)
+    with _running_as_somebody(volume, tmp_path / "log", "--reader_group=1000") as first:
+        pass
+    for path in [volume, *volume.rglob("*")]:
+        os.chown(path, -1, 1000)
+        path.chmod(mode_of(path) | (0o2770 if path.is_dir() else 0o660))
+    with (
+        _running_as_somebody(volume, tmp_path / "log", "--reader_group=1000") as second,
+        Connection(second["socket"]) as connection,
+    ):
+        assert connection.hello() == first["node_id"] == second["node_id"]
+        assert mode_of(Path(second["socket"]).parent) & 0o027 == 0, "the group passes through, and no more"
 
 
 def test_a_directory_deleted_while_its_daemon_is_waited_for_is_made_again(

@@ -14,7 +14,7 @@ from tfquiver.cache_directory import up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again
-_UP_S, NODE_S = 40.0, 10.0  # each of up's servers may take a while
+_UP_S, NODE_S = 40.0, 30.0  # each of up's servers may take a while; a node has --drain_s
 _AGAIN_S = 1.0
 _POLL_S = 0.05
 

@@ -103,16 +103,21 @@ class CoordinatorLink(CoordinatorCalls):
         self._tasks = [loop.create_task(self._beat_on()), loop.create_task(self._follow_orders())]
 
     async def leave(self) -> None:
-        """Says good-bye, if there is somebody to hear it, and hangs up."""
-        if self._tasks:
-            for task in self._tasks:
+        """Says good-bye, if there is somebody to hear it: this node is no member any more. Harmless when repeated."""
+        tasks, self._tasks = self._tasks, []
+        if tasks:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(tasks)
             try:
                 request = pb.LeaveRequest(node_id=self._node().node_id, incarnation=self.incarnation)
                 await self._stub.Leave(request, timeout=1.0, metadata=self._metadata)
             except grpc.RpcError as error:
                 logging.info("leaving: %s", error.code())
+
+    async def close(self) -> None:
+        """Leaves, and hangs up."""
+        await self.leave()
         await self._channel.close()
 
     # Heartbeats.

@@ -31,6 +31,10 @@ class Inserts:
         self._size_bytes = 0
         self._closed = False
 
+    def __len__(self) -> int:
+        """Those that are under way."""
+        return len(self._under_way)
+
     def under_way(self, hash: bytes) -> VerifiedShard | None:
         """It is here, though not on the disk yet (I-9: nobody fetches it meanwhile)."""
         return self._under_way.get(hash)

@@ -71,6 +71,11 @@ class DataPort:
         bound: int = self._listener.getsockname()[1]
         return bound
 
+    @property
+    def busy(self) -> int:
+        """Connections on which a peer has asked for something that it has not got yet, or is sending something."""
+        return sum(connection.idle_since_s is None for connection in self._connections)
+
     async def stop(self) -> None:
         """Closes every connection and waits for its end."""
         tasks = [*self._connections.values(), *self._leaving, *([self._accepting] if self._accepting else [])]

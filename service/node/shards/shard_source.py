@@ -238,6 +238,11 @@ class ShardSource:
         self._stats.peer_mismatches = self._peers.mismatches if self._peers else 0
         return self._stats
 
+    @property
+    def landing(self) -> int:
+        """Shards on their way onto this disk or to another node, which would have to be fetched again."""
+        return len(self._inserts) + len(self._handing_over)
+
     async def close(self) -> None:
         """Stops fetches that are under way and lets go of the hot set."""
         await self._fetcher.close()
