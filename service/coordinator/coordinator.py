@@ -118,6 +118,7 @@ class Coordinator:
             self.incarnation,
             self.meters.take,
             self.store.take,
+            self.caching.placed.reports.take,
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
@@ -152,11 +153,14 @@ class Coordinator:
                 case "policy_chosen":
                     if self.replanning:
                         self.replanning.chosen.apply(record.policy_chosen)
+                case "placement_set":
+                    self.caching.placed.rules.apply(record.placement_set)
                 case "cache_set":
                     self.caching.apply(record.cache_set)
                 case "dataset_removed":
                     self.registry.apply_removal(record.dataset_removed.digest_id)
                     self.caching.placement.settings.pop(record.dataset_removed.digest_id, None)
+                    self.caching.placed.rules.forget(record.dataset_removed.digest_id)
                     self.ownership.forget(record.dataset_removed.digest_id)
                 case "dataset_access" | "session_claimed":
                     self.ownership.apply(record)
@@ -237,6 +241,7 @@ class Coordinator:
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
         self.heartbeats.gone(node_id)
+        self.caching.placed.reports.gone(node_id)
 
     async def _take_care(self) -> None:
         loop, pause_s = asyncio.get_running_loop(), min(1.0, self.options.node_timeout_s / 5)
@@ -283,7 +288,7 @@ class Coordinator:
         self._log.append(record)
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
-        settings = list(self.caching.placement.snapshot())
+        settings = [*self.caching.placement.snapshot(), *self.caching.placed.rules.snapshot()]
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
         if self.replanning:
             yield self.replanning.still()

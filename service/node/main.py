@@ -13,6 +13,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.placement import labels
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import FETCH, LEASE, LOG_SYNC
 from tfquiver.service.node import metrics, own_hosts
@@ -63,6 +64,13 @@ def define_flags() -> None:
     flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
     flags.DEFINE_string("refill_bytes_per_s", "0", "Most bytes a second loaded that no reader waits for; 0: no limit.")
     flags.DEFINE_string(
+        "labels", "", "What this node is and where it stands, as rack=r1,disk=nvme: placements choose nodes by labels."
+    )
+    flags.DEFINE_string(
+        "move_bytes_per_s", "64MiB",
+        "Most bytes a second taken over from other nodes when a data set's placement changes; 0: no limit.",
+    )  # fmt: skip
+    flags.DEFINE_string(
         "reader_group", "", "Group whose members may read through this node, too, and change nothing. Empty: nobody's."
     )
     flags.DEFINE_float(
@@ -79,11 +87,21 @@ def define_flags() -> None:
         ("hot", sizes.is_size, "must be a size, as 256MiB"),
         ("lease_ahead", sizes.is_size, "must be a size, as 32MiB"),
         ("refill_bytes_per_s", sizes.is_size, "must be a size, as 50MiB"),
+        ("move_bytes_per_s", sizes.is_size, "must be a size, as 64MiB"),
+        ("labels", _is_labels, "must be key=value pairs, as rack=r1,disk=nvme"),
         ("quota", lambda text: not text or sizes.is_size(text), "must be a size, as 10GiB"),
         ("coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"),
     ]
     for flag, valid, message in validators:
         flags.register_validator(flag, valid, message)
+
+
+def _is_labels(text: str) -> bool:
+    try:
+        labels.parse(text)
+    except errors.InvalidArgumentError:
+        return False
+    return True
 
 
 @contextlib.asynccontextmanager
@@ -193,6 +211,7 @@ async def _options() -> node_parts.Options:
         lost_s=FLAGS.coordinator_lost_s, ahead_bytes=sizes.parse_bytes(FLAGS.lease_ahead),
         refill_bytes_per_s=sizes.parse_bytes(FLAGS.refill_bytes_per_s),
         incarnation=uuid.uuid4().hex,
+        labels=labels.parse(FLAGS.labels), move_bytes_per_s=sizes.parse_bytes(FLAGS.move_bytes_per_s),
         reader_group=ReaderGroup.of(FLAGS.reader_group) if FLAGS.reader_group else None,
         trust_peers=FLAGS.trust_peers_with_node_credential,
     )  # fmt: skip

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.service.node import draining
 from tfquiver.service.node.calls.clear import clear
 from tfquiver.service.node.calls.servicer import NodeServicer
@@ -31,6 +31,8 @@ from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.kept_totals import KeptTotals
 from tfquiver.service.node.memory.hot import HotSet
+from tfquiver.service.node.moves.known_places import KnownPlaces
+from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
@@ -79,6 +81,8 @@ class Options:
     refill_bytes_per_s: int
     incarnation: str
     reader_group: ReaderGroup | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    move_bytes_per_s: int = 0  # 0: no limit
     trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here
 
 
@@ -179,6 +183,8 @@ class Node:
             lambda: self._orders.was_away(),
         )
         self._undo.append(self._link.close)
+        self._link.on_places = self._places_told
+        self._known = known = KnownPlaces(directory.node_id, self._link.members)
         self._callers = self._authority()
         self._link.inventory = self._inventory = InventoryReports(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_disk)
@@ -193,7 +199,7 @@ class Node:
         meter = Meter()
         peers = self._peer_client = self._peers()
         self._link.digest_of = self._digests.get
-        placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None)
+        placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
         client_stores = ClientStores()
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
         fetcher = Fetcher(
@@ -204,15 +210,24 @@ class Node:
         )
         self._link.store_reads = lambda: fetcher.watch.reads().message()
         self._hot = HotSet(options.hot_bytes, _hot_shards())
-        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over)
+        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over, known)
         self._undo.append(self._source.close)
-        self._warming = Warming(directory.node_id, self._disk, self._source, self._link.members, self._link.missing)
+        self._warming = Warming(
+            directory.node_id, self._disk, self._source, self._link.members, self._link.missing, known
+        )
         self._orders = ChunkOrders(
             self._info(), self._disk, self._source, self._digests.get, self._link.members,
-            OtherNodes(self._link.missing, placer.others_have_room), options.refill_bytes_per_s,
+            OtherNodes(self._link.missing, placer.others_have_room), options.refill_bytes_per_s, known_places=known,
         )  # fmt: skip
         self._undo.append(self._orders.close)
         self._orders.start()
+        self._moves = Moves(
+            directory.node_id, self._disk, self._source, known, self._link.holders, self._digests.get,
+            self._link.members, options.move_bytes_per_s,
+        )  # fmt: skip
+        self._link.moves = self._moves.reports
+        self._undo.append(self._moves.close)
+        self._moves.start()
         removals = Removals(
             self._digests.here, self._digests.get, self._digests.drop, self._link.removed_datasets,
             self._source.give_up,
@@ -320,6 +335,10 @@ class Node:
             self._peer_client.members_changed()
         self._orders.members_changed()
 
+    def _places_told(self, version: int, places: Sequence[coordinator_pb2.DatasetPlaces]) -> None:
+        self._moves.told(version, places)
+        self._orders.places_changed()
+
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._link.wake)
@@ -357,6 +376,7 @@ class Node:
             data_address=self._data_address,
             quota_bytes=self._disk.quota_bytes,
             used_bytes=self._disk.used_bytes,
+            labels=self._options.labels,
         )
 
     def status(self) -> node_pb2.StatusReply:

@@ -29,6 +29,9 @@ class Stats:
     peer_mismatches: int = 0
     bypasses: int = 0
     bypass_bytes: int = 0
+    cross_rack_bytes: int = 0
+    moved_bytes: int = 0
+    moved: int = 0
 
     def count(self, ready: ReadyShard) -> None:
         """A reader has been given it, who was the first to ask."""

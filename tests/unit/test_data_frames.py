@@ -30,6 +30,9 @@ FRAME = st.one_of(
     st.builds(frames.Error, U16, TEXT),
     st.builds(frames.Working),
     st.builds(frames.Bad, ID, U32, ID),
+    st.builds(
+        frames.GetWithin, ID, U32, st.integers(0, 1), st.lists(st.tuples(U32, ID), min_size=1, max_size=20).map(tuple)
+    ),
 )
 
 
@@ -52,6 +55,7 @@ EXAMPLES: list[frames.Frame] = [
     frames.Hello("t", "n"), frames.Welcome("n"), frames.Get(bytes(32), 1, ((2, bytes(32)),)),
     frames.Item(1, 2, frames.NOT_HERE, None, "m"), frames.Put(entry.Header(0, 1, 1, 0, 0, bytes(32))),
     frames.PutReply(bytes(32), 0, ""), frames.Error(1, "m"), frames.Working(), frames.Bad(bytes(32), 1, bytes(32)),
+    frames.GetWithin(bytes(32), 1, 0, ((2, bytes(32)),)),
 ]  # fmt: skip
 
 
@@ -80,7 +84,7 @@ def test_any_header_is_bounded_or_refused(header: bytes) -> None:
         cls, length = frames.decode_header(header)
     except ProtocolError:
         return
-    assert length <= (frames.MAX_PAYLOAD_BYTES if cls is frames.Get else 32 << 10)
+    assert length <= (frames.MAX_PAYLOAD_BYTES if cls in (frames.Get, frames.GetWithin) else 32 << 10)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_any_header_is_bounded_or_refused(header: bytes) -> None:
         (struct.pack("<HBBI", 0x5155, 1, 32, 0), "begins with 0x5155"),
         (struct.pack("<HBBI", 0x5154, 9, 32, 0), "version 9"),
         (struct.pack("<HBBI", 0x5154, frames.VERSION, 31, 0), "no frame type 31"),
-        (struct.pack("<HBBI", 0x5154, frames.VERSION, 41, 0), "no frame type 41"),
+        (struct.pack("<HBBI", 0x5154, frames.VERSION, 42, 0), "no frame type 42"),
         (struct.pack("<HBBI", 0x5154, frames.VERSION, 34, (1 << 20) + 1), "Get frame: 1048577 bytes"),
         (struct.pack("<HBBI", 0x5154, frames.VERSION, 32, 40_000), "Hello frame: 40000 bytes"),
     ],

@@ -36,9 +36,33 @@ class Owners:
         """Args:
         prefixes: shape [shards], the first 8 bytes of each shard's hash, as content/prefixes.py gives them.
         """
-        scores = _mix(prefixes.reshape(-1, 1) ^ self._seeds)
-        last = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)  # of equal ones the last wins, as in `owners`
-        return [self._names[index] for index in last.tolist()]
+        return [self._names[index] for index in self.numbers(prefixes).tolist()]
+
+    def numbers(self, prefixes: Prefixes) -> npt.NDArray[np.int64]:
+        """As `of`, as places among the sorted names."""
+        scores = self._scores(prefixes)
+        last: npt.NDArray[np.int64] = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
+        return last  # of equal ones the last wins, as in `owners`
+
+    def several(self, prefixes: Prefixes, copies: int) -> list[tuple[str, ...]]:
+        """Of each shard so many owners (all nodes, where there are fewer), the first as `of` says: when one leaves, the
+        others stay, and so does their order."""
+        ranked = np.argsort(self._scores(prefixes), axis=1, kind="stable")[:, ::-1][:, :copies]
+        return [tuple(self._names[index] for index in row) for row in ranked.tolist()]
+
+    def among(self, prefixes: Prefixes, copies: int, name: str) -> npt.NDArray[np.bool_]:
+        """Shape [shards]: whether that node is one of `several`."""
+        scores, number = self._scores(prefixes), self._names.index(name)
+        own = scores[:, number : number + 1]
+        # Of equal ones the last wins.
+        better = np.count_nonzero(scores[:, :number] > own, axis=1) + np.count_nonzero(
+            scores[:, number + 1 :] >= own, axis=1
+        )
+        few: npt.NDArray[np.bool_] = better < copies
+        return few
+
+    def _scores(self, prefixes: Prefixes) -> npt.NDArray[np.uint64]:
+        return _mix(prefixes.reshape(-1, 1) ^ self._seeds)
 
 
 def _seed(node_id: str) -> np.uint64:

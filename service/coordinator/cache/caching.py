@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
+import numpy as np
+
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, PlacementSet
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.resident_share import LastShares, ResidentShare
 from tfquiver.service.coordinator.cache.view import View
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.order.made_orders import MadeOrders, Run
+from tfquiver.service.coordinator.places.placed import Placed
 from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -40,9 +43,11 @@ class Caching:
         """`wake`: told of a data set of which sessions may read something else now. `run`: see MadeOrders. `budgets`:
         are charged with what nodes load as they were ordered."""
         self.placement, self.residency = Placement(), Residency()
+        self.placed = Placed(membership, self.residency, lambda digest_id: self.placement.setting(digest_id).mode)
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
         self.settings_set = 0  # grows with every setting that nodes are to be told of
         self.announce: Callable[[], None] = lambda: None  # called when nodes may have to be told something else
+        self.placed.ready = lambda: self.met
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
         self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
         self._met_at = 0.0
@@ -82,18 +87,35 @@ class Caching:
             self._start()
         return True
 
-    def owners(self, table: Table, shards: Sequence[int]) -> list[str]:
-        """Of each shard the node that holds it, or should; "" when none is to keep it."""
+    def owners(self, table: Table, shards: Sequence[int], reader: str = "") -> list[str]:
+        """Of each shard the node that holds it, or should; "" when none is to keep it.
+
+        Args:
+          reader: id of the node that it is for; of several holders the nearest is named.
+        """
         names = [self.residency.holder(table, shard) for shard in shards]
         digest_id = table.digest.digest_id
+        if self.placed.rules.find(digest_id) is not None:
+            names = self.placed.nearest(digest_id, table.prefixes[np.asarray(shards, np.int64)], names, reader)
         if self.placement.setting(digest_id).mode != NONE:
             keeps = self.rotations.keeps
             wanted = [at for at, name in enumerate(names) if not name and keeps(digest_id, shards[at])]
             if wanted:
-                found = table.owners([shards[at] for at in wanted], self._membership.storing)
+                found = self._keepers(table, [shards[at] for at in wanted], reader)
                 for at, name in zip(wanted, found, strict=True):
                     names[at] = name
         return names
+
+    def _keepers(self, table: Table, shards: Sequence[int], reader: str) -> list[str]:
+        """Of shards that no node holds, who is to."""
+        prefixes = table.prefixes[np.asarray(shards, np.int64)]
+        found = self.placed.missing(table.digest.digest_id, prefixes, reader)
+        return table.owners(shards, self._membership.storing) if found is None else found
+
+    def place(self, record: PlacementSet) -> None:
+        """A placement rule is another from now on, or none."""
+        self.placed.rules.apply(record)
+        self.announce()
 
     def share(self, digest_id: bytes) -> ResidentShare | None:
         """How much of it is resident, or was when it was last followed. None: nobody has read it yet."""
@@ -153,6 +175,7 @@ class Caching:
     def forget(self, digest_id: bytes) -> None:
         """A data set has been removed; its sessions have been forgotten before."""
         self.placement.settings.pop(digest_id, None)
+        self.placed.rules.forget(digest_id)
         self._used_at.pop(digest_id, None)
         self._last.forget(digest_id)
         self.set(digest_id, None)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.placement import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
+from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
 from tfquiver.service.coordinator.calls.step_calls import StepCalls
 from tfquiver.service.coordinator.nodes.dispatchers import MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import handled
 
@@ -28,6 +31,7 @@ class CoordinatorServicer(
     StepCalls,
     BudgetCalls,
     PlanningCalls,
+    PlaceCalls,
     coordinator_pb2_grpc.CoordinatorServicer,
 ):
     @handled
@@ -54,6 +58,10 @@ class CoordinatorServicer(
         checks.name("node.data_address", request.node.data_address, required=False)
         changes = len(request.inventory.added) + len(request.inventory.removed)
         checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
+        labels.check(request.node.labels)
+        checks.between("moves", len(request.moves), 0, MAX_REPORTS)
+        for report in request.moves:
+            checks.hash_("moves.digest_id", report.digest_id)
         checks.between("readers", len(request.readers), 0, checks.MAX_REPORTS)
         checks.hashes("inventory.added", request.inventory.added)
         checks.hashes("inventory.removed", request.inventory.removed)

@@ -63,7 +63,7 @@ class SessionCalls(Callers):
             acks_durable=bool(request.acked),
             ack_within_ms=self._coordinator.reading.ack_within_ms(),
         )
-        owners = self._coordinator.caching.owners(table, result.shards)
+        owners = self._coordinator.caching.owners(table, result.shards, self._node_of(request))
         for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
             lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
             if result.bypass:
@@ -107,6 +107,11 @@ class SessionCalls(Callers):
         if self._named:
             self._coordinator.ownership.check_claim(caller(), request.session_key)
         return self._coordinator.reading.position(request.session_key)
+
+    def _node_of(self, request: pb2.LeaseRequest) -> str:
+        """The node of a reader."""
+        reader = self._coordinator.sessions.session(request.session_id).readers.get(request.reader_id)
+        return reader.node_id if reader else ""
 
     async def _claim(self, session_key: str, digest_id: bytes) -> None:
         if self._named:

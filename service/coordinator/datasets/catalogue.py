@@ -10,7 +10,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
@@ -105,6 +106,19 @@ class Catalogue:
             await self._log.synced()
             await self._registry.prune()
 
+    async def set_placement(self, digest_id: bytes, rule: types_pb2.PlacementRule | None) -> None:
+        """Where it is kept from now on; None: anywhere. Raises InvalidArgumentError, NotFoundError."""
+        async with self._setting:
+            await self._log.writable()
+            called = self._registry.called(digest_id)
+            if rule is not None:
+                rules.check(rule, digest_id, self._membership.labelled)
+            record = CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+            self._log.append(record)
+            self._caching.place(record.placement_set)
+            await self._log.synced()
+        logging.info("data set %s is kept so: %s", called, str(rule).replace("\n", " ") if rule else "on any node")
+
     async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         """Also of a data set that is not registered any more."""
         async with self._setting:
@@ -140,7 +154,7 @@ class Catalogue:
         async with self._setting:  # what is left of the quotas depends on the settings before
             await self._log.writable()
             self._registry.find(digest_id)
-            quotas_bytes = [node.quota_bytes for node in self._membership.live()]
+            quotas_bytes = self._quotas_bytes(digest_id)
             fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
@@ -177,7 +191,7 @@ class Catalogue:
         return self._caching.placement.setting(digest_id)
 
     async def _carry_out(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> None:
-        live = [node.quota_bytes for node in self._membership.live()]
+        live = self._quotas_bytes(digest_id)
         digest = await self._registry.digest(digest_id) if asked.mode else None
         async with self._setting:
             await self._log.writable()
@@ -195,3 +209,10 @@ class Catalogue:
             self._caching.apply(record.cache_set)
             self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
             await self._log.synced()
+
+    def _quotas_bytes(self, digest_id: bytes) -> list[int]:
+        """Of the live nodes that may keep it."""
+        places = self._caching.placed.places(digest_id)
+        return [
+            node.quota_bytes for node in self._membership.live() if places is None or node.node_id in places.members
+        ]

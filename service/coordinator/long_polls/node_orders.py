@@ -8,6 +8,7 @@ import random
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.places.placed import message
 
 
 class NodeOrders:
@@ -24,7 +25,7 @@ class NodeOrders:
     @property
     def version(self) -> int:
         decided = self._rotations.orders + self._caching.settings_set + self._budgets.orders
-        return self._first_version + decided + self._released
+        return self._first_version + decided + self._released + self._caching.placed.look()
 
     async def newer(self, version: int, wait_s: float) -> pb2.OrdersReply:
         """Those of now, as soon as they are not those of `version`."""
@@ -47,6 +48,13 @@ class NodeOrders:
                 evict=decision.evict,
                 load_bytes_per_s=self._budgets.told(digest_id),
             )
+        # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
+        if places_version := self._caching.placed.version:
+            reply.places_version = places_version
+            for digest_id, places in self._caching.placed.told():
+                if self._caching.placement.known(digest_id):
+                    moves = self._caching.placed.moves(digest_id)
+                    reply.places.add(digest_id=digest_id, places=message(places), moves=moves)
         self._reply = reply
         return reply
 

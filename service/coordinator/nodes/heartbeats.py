@@ -23,13 +23,14 @@ class Heartbeats:
         coordinator_incarnation: str,
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
         read: Callable[[str, str, pb2.StoreReads], None] = lambda node_id, incarnation, reads: None,
+        moves: Callable[[str, Iterable[pb2.MoveReport]], None] = lambda node_id, reports: None,
     ) -> None:
         """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
         it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process
-        says of its reads of the store."""
+        says of its reads of the store; `moves`: of what a node has to move."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
         self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
-        self._reported, self._read = reported, read
+        self._reported, self._read, self._moves = reported, read, moves
         self._news = pb2.HeartbeatReply()  # the last one with members: each of a thousand nodes is told the same
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
@@ -45,6 +46,7 @@ class Heartbeats:
         self._reported(request.readers)
         if request.HasField("store_reads"):
             self._read(node_id, request.incarnation, request.store_reads)
+        self._moves(node_id, request.moves)
         gap = verdict is InventoryVerdict.GAP
         if request.members_version == membership.version:
             return self._reply(gap)

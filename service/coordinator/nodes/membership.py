@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfquiver import errors
@@ -42,7 +43,7 @@ class _Node:
 
 def _matters(info: types_pb2.NodeInfo) -> tuple[object, ...]:
     """What others must be told at once when it changes."""
-    return info.control_address, info.data_address, info.quota_bytes
+    return info.control_address, info.data_address, info.quota_bytes, sorted(info.labels.items())
 
 
 def _room(info: types_pb2.NodeInfo) -> int:
@@ -59,6 +60,7 @@ class Membership:
         self._nodes: dict[str, _Node] = {}
         self.lost = LostNodes(clock)
         self._storing: tuple[str, ...] = ()
+        self._labelled: Mapping[str, Mapping[str, str]] = {}
         self._room_changed, self._refreshed_at = False, clock.now()
         self.version = first_version  # another one whenever what nodes must know of one another is
 
@@ -66,6 +68,16 @@ class Membership:
     def storing(self) -> tuple[str, ...]:
         """Names of the live nodes that own shards (quota > 0), sorted. The same object until that changes."""
         return self._storing
+
+    @property
+    def labelled(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the nodes of `storing`. The same object until one of them has others, or `storing` changes."""
+        return self._labelled
+
+    def labels(self, node_id: str) -> Mapping[str, str]:
+        """Of any live node; none of others."""
+        node = self._nodes.get(node_id)
+        return node.info.labels if node is not None else {}
 
     @property
     def all_told(self) -> bool:
@@ -162,3 +174,6 @@ class Membership:
         storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
         if storing != self._storing:
             self._storing = storing
+        labelled = {node_id: dict(self._nodes[node_id].info.labels) for node_id in storing}
+        if labelled != self._labelled:
+            self._labelled = labelled

@@ -189,6 +189,15 @@ class Residency:
         """The node that holds a resident shard; "" when none does."""
         return self._names.get(int(table.holder[shard]), "")
 
+    def holds(self, node_id: str, values: Prefixes) -> npt.NDArray[np.bool_]:
+        """Shape of `values`: which of these that node holds, as far as it has told."""
+        number = self._numbers.get(node_id)
+        return np.zeros(len(values), np.bool_) if number is None else self._inventories[number].contains(values)
+
+    def held(self) -> dict[str, Prefixes]:
+        """What each node holds, sorted; arrays that do not change any more. Takes up to a second, see `merge`."""
+        return {self._names[number]: inventory.all() for number, inventory in self._inventories.items()}
+
     def added(self, node_id: str, values: Prefixes) -> list[Change]:
         number = self._number(node_id)
         self._inventories[number].add(values)

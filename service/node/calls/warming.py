@@ -10,10 +10,13 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import of_rows
 from tfquiver.placement import rendezvous
+from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 PARALLEL = 8  # of the fetcher's threads: readers have some left
@@ -28,6 +31,7 @@ class Warming:
     Args:
       members: every live node.
       missing: of a data set's shards, those that no node holds; raises TfquiverError.
+      known: where data sets with a placement are kept.
     """
 
     def __init__(
@@ -37,7 +41,9 @@ class Warming:
         source: ShardSource,
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
         missing: Callable[[bytes, Sequence[int]], Awaitable[coordinator_pb2.MissingReply]],
+        known: KnownPlaces | None = None,
     ) -> None:
+        self._known = known or KnownPlaces()
         self._node_id, self._disk, self._source = node_id, disk, source
         self._members, self._missing = members, missing
 
@@ -47,7 +53,8 @@ class Warming:
         if self._node_id not in storing:
             yield node_pb2.WarmProgress(over=True)
             return
-        owned = await asyncio.to_thread(_owned, digest, self._node_id, storing)
+        places = self._known.of(digest.digest_id)
+        owned = await asyncio.to_thread(_owned, digest, self._node_id, storing, places)
         run = _Run(digest, owned, self._disk, self._source)
         lacking = await asyncio.to_thread(run.count)
         if storing[1:]:
@@ -85,11 +92,14 @@ class Warming:
         return frozenset(held)
 
 
-def _owned(digest: Digest, node_id: str, storing: Sequence[str]) -> list[int]:
+def _owned(digest: Digest, node_id: str, storing: Sequence[str], places: Places | None) -> list[int]:
     """Each content once: a shard may stand at several places of a data set."""
     _, first = np.unique(digest.hashes, axis=0, return_index=True)
     shards = np.sort(first)
-    if len(storing) > 1:
+    if places is not None:  # other owners take it over from the first
+        mine = np.array([name == node_id for name in places.first(of_rows(digest.hashes[shards]))], np.bool_)
+        shards = shards[mine]
+    elif len(storing) > 1:
         shards = shards[rendezvous.owners(digest.hashes[shards], storing) == storing.index(node_id)]
     return [int(shard) for shard in shards]
 

@@ -79,6 +79,11 @@ class CoordinatorCalls:
         reply: pb.MissingReply = await self._call(self._stub.Missing, request, soon_s, soon_s)
         return reply
 
+    async def holders(self, request: pb.HoldersRequest) -> pb.HoldersReply:
+        """Soon, or UnavailableError."""
+        reply: pb.HoldersReply = await self._call(self._stub.Holders, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S)
+        return reply
+
     # Data sets.
 
     async def removed_datasets(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:

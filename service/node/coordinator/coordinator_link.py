@@ -70,6 +70,9 @@ class CoordinatorLink(CoordinatorCalls):
         self.reader_reports = ReaderReports()
         self.store_reads: Callable[[], pb.StoreReads | None] = lambda: None  # told with every heartbeat
         self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
+        # Told before the orders themselves: the version (OrdersReply.places_version), and where data sets are kept.
+        self.on_places: Callable[[int, Sequence[pb.DatasetPlaces]], None] = lambda version, places: None
+        self.moves: Callable[[], Sequence[pb.MoveReport]] = tuple  # told with every heartbeat
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
         self._coordinator = ""
@@ -131,6 +134,7 @@ class CoordinatorLink(CoordinatorCalls):
             members_version=self._members_version,
             readers=self.reader_reports.report(),
             store_reads=self.store_reads(),
+            moves=self.moves(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self._heard_s = asyncio.get_running_loop().time()
@@ -187,6 +191,7 @@ class CoordinatorLink(CoordinatorCalls):
                 await asyncio.sleep(_SOONEST_S)
                 continue
             try:
+                self.on_places(reply.places_version, reply.places)
                 self._on_orders(reply.orders)
                 self.on_removals(reply.removals)
                 version = reply.version

@@ -22,6 +22,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.orders import dataset_rules
 from tfquiver.service.node.orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.orders.dataset_rules import CacheRules, DatasetRule
@@ -74,6 +75,7 @@ class ChunkOrders:
       members: every live node, as the coordinator last said.
       others: asked where there are several nodes that store; None: there never are.
       refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
+      known_places: which nodes keep data sets that have a placement.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class ChunkOrders:
         others: OtherNodes | None = None,
         refill_bytes_per_s: float = 0,
         clock: Clock | None = None,
+        known_places: KnownPlaces | None = None,
     ) -> None:
+        self._places = known_places or KnownPlaces()
         self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
         self._disk, self._source, self._digests, self._members = disk, source, digests, members
         self._others, self._clock = others, clock or SystemClock()
@@ -137,6 +141,10 @@ class ChunkOrders:
         """Nodes have come or gone: shards may have other owners, this node another share."""
         if self._storing() != self._quotas:
             self._changed.set()
+
+    def places_changed(self) -> None:
+        """Data sets are kept on other nodes now."""
+        self._changed.set()
 
     def was_away(self) -> None:
         """Meanwhile other nodes may have got what this one holds."""
@@ -193,10 +201,12 @@ class ChunkOrders:
                 went = await self._source.evict(maps[orders.digest_id].hashes(chunk)) and went
         if len(quotas) > 1:
             went = await self._drop_duplicates(together) and went
-        loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], tuple(sorted(quotas)))
+        loads, whole = await self._own_loads([its for its in newest if its.digest_id in maps], quotas)
         self._known = {digest_id: self._known[digest_id] for digest_id in maps}
         rates = {
-            its.digest_id: its.load_bytes_per_s / max(1, len(quotas)) for its in newest if its.load_bytes_per_s > 0
+            its.digest_id: its.load_bytes_per_s / max(1, len(self._places.quotas(its.digest_id, quotas)))
+            for its in newest
+            if its.load_bytes_per_s > 0
         }
         self._loads.replace(loads, maps, rates)
         self._look_again = bool(loads) and len(quotas) > 1
@@ -213,7 +223,8 @@ class ChunkOrders:
 
     def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
         name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
-        terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, quotas)
+        its_quotas = self._places.quotas(orders.digest_id, quotas)
+        terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, its_quotas)
         return DatasetRule(
             orders.digest_id, orders.setting.mode, terms, known.map,
             frozenset(orders.load), frozenset(orders.evict), self._gone.get(_striped(orders), frozenset()),
@@ -226,12 +237,13 @@ class ChunkOrders:
         return quotas
 
     async def _own_loads(
-        self, newest: Sequence[pb.DatasetOrders], storing: tuple[str, ...]
+        self, newest: Sequence[pb.DatasetOrders], quotas: Mapping[str, int]
     ) -> tuple[list[ChunkLoad], bool]:
         """Also whether these are all."""
         loads, own, whole = [], {}, True
         for orders in newest:
             known = self._known[orders.digest_id]
+            storing = tuple(sorted(self._places.quotas(orders.digest_id, quotas)))
             if orders.setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
                 continue
             for rank, chunk in enumerate(orders.load):
@@ -240,7 +252,7 @@ class ChunkOrders:
                 if shards is None:
                     shards = (await self._own_shards(known.map, chunk, storing)).tolist()
                     try:
-                        shards = await self._missing(orders.digest_id, known.map, shards) if storing[1:] else shards
+                        shards = await self._missing(orders.digest_id, known.map, shards) if len(quotas) > 1 else shards
                     except errors.TfquiverError as error:
                         logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
                         whole = False

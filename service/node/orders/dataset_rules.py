@@ -83,8 +83,11 @@ def terms(
     """How this node keeps its part of a data set's allocation.
 
     Args:
-      quotas: of every live node that stores, by id.
+      quotas: of every live node that may store it, by id. Where this one is none of them what it has stays until its
+        owners have taken it over.
     """
+    if own not in quotas and quotas:
+        return AccountTerms(name, 0, by_order=True)
     cooperative = setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
     # Nodes own unequal parts: where there is room for all of it, each keeps what it owns, not its share.
     whole = setting.mode == types_pb2.CACHE_MODE_UNIFORM and setting.allocation_bytes >= int(map.entry_bytes.sum())

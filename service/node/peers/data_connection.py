@@ -21,6 +21,7 @@ from tfquiver.service.node.peers import data_frames as frames
 from tfquiver.service.node.peers.body_receiver import BodyReceiver
 from tfquiver.service.node.peers.body_sender import Body, BodySender
 from tfquiver.service.node.peers.incoming import Incoming
+from tfquiver.service.node.shards import reach as reaches
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.trust import peer_proof
 from tfquiver.trust.identity import Authority, check_data_port
@@ -106,7 +107,7 @@ class DataConnection:
             frame = await self._receiver.frame()
             self._last_use_s = self._loop.time()
             match frame:
-                case frames.Get():
+                case frames.Get() | frames.GetWithin():
                     self._asked += len(frame.wants)
                     if self._asked > MAX_ASKED:
                         raise errors.ProtocolError(f"more than {MAX_ASKED} shards asked for and not yet sent")
@@ -122,7 +123,7 @@ class DataConnection:
                 case _:
                     raise errors.ProtocolError(f"a client does not send {type(frame).__name__}")
 
-    async def _get(self, get: frames.Get) -> None:
+    async def _get(self, get: frames.Get | frames.GetWithin) -> None:
         """First, in one turn of a thread, what stands on the disk; then the rest as it can be had."""
         try:
             digest = await self._services.digests(get.digest_id)
@@ -141,9 +142,14 @@ class DataConnection:
         async with self._sending:
             await self._sender.send_bodies(self._stored_here(digest, get.request, others, missing))
         self._asked -= len(others) - len(missing)
+        reach = get.reach if isinstance(get, frames.GetWithin) else reaches.ANYWHERE
         for shard in missing:
+            if reach == reaches.ON_DISK:
+                gone = errors.NotFoundError(f"shard {shard} does not stand here any more")
+                await self._answer(_no_item(get.request, shard, frames.NOT_HERE, gone))
+                continue
             await self._at_once.acquire()
-            self._spawn(self._fetch_and_send, digest, get.request, shard)
+            self._spawn(self._fetch_and_send, digest, get.request, shard, reach == reaches.ANYWHERE)
 
     def _stored_here(self, digest: Digest, request: int, shards: list[int], missing: list[int]) -> Iterator[Body]:
         """Runs in a thread."""
@@ -154,10 +160,10 @@ class DataConnection:
             else:
                 missing.append(shard)
 
-    async def _fetch_and_send(self, digest: Digest, request: int, shard: int) -> None:
+    async def _fetch_and_send(self, digest: Digest, request: int, shard: int, ask_others: bool) -> None:
         try:
             async with asyncio.timeout(self._services.fetch_deadline_s):
-                stored = await self._services.source.get_stored(digest, shard)
+                stored = await self._services.source.get_stored(digest, shard, ask_others)
         except (errors.TfquiverError, OSError) as error:
             await self._answer(_no_item(request, shard, frames.NOT_HERE, error))
         else:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.shards import reach
 from tfquiver.wire import frame_header
 from tfquiver.wire.frame_fields import Fields, text
 from tfquiver.wire.frame_fields import clipped as clipped
@@ -102,8 +103,18 @@ class Bad:
     hash: bytes
 
 
-Frame = Hello | Welcome | Get | Item | Put | PutReply | Error | Working | Bad
-_TYPES: tuple[type[Frame], ...] = (Hello, Welcome, Get, Item, Put, PutReply, Error, Working, Bad)
+@dataclass(frozen=True, slots=True)
+class GetWithin:
+    """As GET, of what can be had so: `reach` is ON_DISK or STORE."""
+
+    digest_id: bytes
+    request: int
+    reach: int
+    wants: tuple[tuple[int, bytes], ...]
+
+
+Frame = Hello | Welcome | Get | Item | Put | PutReply | Error | Working | Bad | GetWithin
+_TYPES: tuple[type[Frame], ...] = (Hello, Welcome, Get, Item, Put, PutReply, Error, Working, Bad, GetWithin)
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=_FIRST_TYPE)}
 
 
@@ -119,10 +130,19 @@ def _body_fields(fields: Fields, hash: bytes) -> entry.Header:
 
 def _get(fields: Fields) -> Get:
     digest_id, request = fields.id("digest_id"), fields.u32("request")
+    return Get(digest_id, request, _wants(fields))
+
+
+def _get_within(fields: Fields) -> GetWithin:
+    digest_id, request, its_reach = fields.id("digest_id"), fields.u32("request"), fields.u8("reach", reach.STORE)
+    return GetWithin(digest_id, request, its_reach, _wants(fields))
+
+
+def _wants(fields: Fields) -> tuple[tuple[int, bytes], ...]:
     count = fields.u32("n")
     if not 1 <= count <= MAX_ITEMS:
-        raise ProtocolError(f"Get frame: {count} shards asked for; 1 to {MAX_ITEMS} can be")
-    return Get(digest_id, request, tuple((fields.u32("shard"), fields.id("hash")) for _ in range(count)))
+        raise ProtocolError(f"{fields.frame} frame: {count} shards asked for; 1 to {MAX_ITEMS} can be")
+    return tuple((fields.u32("shard"), fields.id("hash")) for _ in range(count))
 
 
 def _item(fields: Fields) -> Item:
@@ -151,6 +171,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Error: lambda f: Error(f.u16("code"), f.text("message")),
     Working: lambda f: Working(),
     Bad: lambda f: Bad(f.id("digest_id"), f.u32("shard"), f.id("hash")),
+    GetWithin: _get_within,
 }
 
 
@@ -168,6 +189,9 @@ def _payload(frame: Frame) -> bytes:
             return text(frame.node_id) + frame.proof
         case Get():
             head = frame.digest_id + struct.pack("<II", frame.request, len(frame.wants))
+            return head + b"".join(_WANT.pack(*want) for want in frame.wants)
+        case GetWithin():
+            head = frame.digest_id + struct.pack("<IBI", frame.request, frame.reach, len(frame.wants))
             return head + b"".join(_WANT.pack(*want) for want in frame.wants)
         case Item():
             head = struct.pack("<IIB", frame.request, frame.shard, frame.status)
@@ -196,7 +220,7 @@ def decode_header(header: bytes) -> tuple[type[Frame], int]:
     if number - _FIRST_TYPE not in range(len(_TYPES)):
         raise ProtocolError(f"the data port has no frame type {number}")
     cls = _TYPES[number - _FIRST_TYPE]
-    limit = MAX_PAYLOAD_BYTES if cls is Get else _MAX_SMALL_BYTES
+    limit = MAX_PAYLOAD_BYTES if cls in (Get, GetWithin) else _MAX_SMALL_BYTES
     if length > limit:
         raise ProtocolError(f"{cls.__name__} frame: {length} bytes of payload, more than {limit}")
     return cls, length

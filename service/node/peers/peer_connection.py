@@ -18,6 +18,7 @@ from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.peers import data_frames as frames
 from tfquiver.service.node.peers.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket
+from tfquiver.service.node.shards.reach import ANYWHERE
 from tfquiver.trust import peer_proof
 from tfquiver.wire import addresses
 
@@ -73,8 +74,15 @@ class PeerConnection:
             self._socket.close()
             raise
 
-    def get(self, digest_id: bytes, wants: Sequence[Want], on_item: Callable[[Want, Outcome], None]) -> None:
-        """Calls `on_item` once for each want, as they come. When this raises, the rest will not come.
+    def get(
+        self,
+        digest_id: bytes,
+        wants: Sequence[Want],
+        on_item: Callable[[Want, Outcome], None],
+        reach: int = ANYWHERE,
+    ) -> None:
+        """Calls `on_item` once for each want, as they come. When this raises, the rest will not come. `reach`: how far
+        the peer may go for them.
 
         Raises LyingPeerError, besides what is said above, behind the item that was another.
         """
@@ -83,9 +91,11 @@ class PeerConnection:
             open_wants = {want.shard: want for want in wants}
             if not open_wants:
                 return
-            self._send(
-                frames.Get(digest_id, self._request, tuple((want.shard, want.hash) for want in open_wants.values()))
-            )
+            asked = tuple((want.shard, want.hash) for want in open_wants.values())
+            if reach == ANYWHERE:
+                self._send(frames.Get(digest_id, self._request, asked))
+            else:
+                self._send(frames.GetWithin(digest_id, self._request, reach, asked))
             give_up_at = time.monotonic() + ITEM_S
             while open_wants:
                 item = self._receive()

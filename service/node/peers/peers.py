@@ -23,6 +23,7 @@ from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
+from tfquiver.service.node.shards.reach import ANYWHERE
 
 _CONNECTIONS = 2  # to one peer, that get
 _BATCH_SHARDS = 32
@@ -36,6 +37,7 @@ class _Order:
     digest_id: bytes
     want: Want
     future: Future[ReadyShard]
+    reach: int = ANYWHERE
 
 
 @dataclass(slots=True)
@@ -83,15 +85,17 @@ class PeerClient:
         """Is it a live node other than this one?"""
         return self._address(node_id) is not None
 
-    async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False) -> ReadyShard:
+    async def get(
+        self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False, reach: int = ANYWHERE
+    ) -> ReadyShard:
         """The shard from the node that owns it, in sealed memory; the caller closes it.
 
         Several that are wanted at the same time travel together. Raises UnavailableError, DataLossError when what came
         was damaged or another (a `suspect` one is checked even where the peer is trusted), NoMemoryError; the caller
-        goes on without that node.
+        goes on without that node. `reach` (data_frames): how far that node may go for it.
         """
         future: Future[ReadyShard] = Future()
-        order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future)
+        order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future, reach)
         with self._lock:
             peer = self._usable(node_id)
             peer.orders.append(order)
@@ -186,7 +190,7 @@ class PeerClient:
             open_orders = {order.want.shard: order for order in batch}
             trouble: errors.TfquiverError
             try:
-                self._with_connection(peer, functools.partial(self._transfer, peer, batch[0].digest_id, open_orders))
+                self._with_connection(peer, functools.partial(self._transfer, peer, batch[0], open_orders))
                 continue
             except errors.TfquiverError as error:
                 trouble = error
@@ -200,14 +204,16 @@ class PeerClient:
                 order.future.set_exception(trouble)
 
     def _next_batch(self, peer: _Peer) -> list[_Order]:
-        """Orders for one digest, each shard once; an empty list ends the thread's work."""
+        """Orders for one digest and reach, each shard once; an empty list ends the thread's work."""
         with self._lock:
             batch: list[_Order] = []
             shards: set[int] = set()
             size_bytes = 0
             while peer.orders and len(batch) < _BATCH_SHARDS and size_bytes < _BATCH_BYTES:
                 order = peer.orders[0]
-                if (batch and order.digest_id != batch[0].digest_id) or order.want.shard in shards:
+                if order.want.shard in shards:
+                    break
+                if batch and (order.digest_id, order.reach) != (batch[0].digest_id, batch[0].reach):
                     break
                 batch.append(peer.orders.popleft())
                 shards.add(order.want.shard)
@@ -265,9 +271,7 @@ class PeerClient:
                 return
         connection.close()
 
-    def _transfer(
-        self, peer: _Peer, digest_id: bytes, open_orders: dict[int, _Order], connection: PeerConnection
-    ) -> None:
+    def _transfer(self, peer: _Peer, alike: _Order, open_orders: dict[int, _Order], connection: PeerConnection) -> None:
         """Settles and removes every order that gets an answer."""
 
         def on_item(want: Want, outcome: Outcome) -> None:
@@ -278,7 +282,8 @@ class PeerClient:
             else:
                 future.set_exception(outcome)
 
-        connection.get(digest_id, [order.want for order in open_orders.values()], on_item)
+        wants = [order.want for order in open_orders.values()]
+        connection.get(alike.digest_id, wants, on_item, alike.reach)
 
     def _judge(self, peer: _Peer, outcome: Outcome) -> None:
         with self._lock:

@@ -9,11 +9,13 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.content.prefixes import of_hashes
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.quota.rules import Why
 
 _ASKED = 2
@@ -24,6 +26,7 @@ class Placer:
 
     Args:
       members: every live node.
+      known: where data sets with a placement are kept.
       put: sends a shard to a node, or does not where that node had no room a moment ago, unless its last argument says
         so; raises TfquiverError when that node does not take it.
     """
@@ -34,8 +37,10 @@ class Placer:
         disk: DiskCache,
         members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple,
         put: Callable[[str, VerifiedShard, bool], None] | None = None,
+        known: KnownPlaces | None = None,
     ) -> None:
         self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
+        self._known = known or KnownPlaces()
 
     def place(self, shard: VerifiedShard) -> bool:
         """Whether its owner keeps it now. If it does not, the shard is fetched again when it is wanted."""
@@ -57,7 +62,7 @@ class Placer:
         unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
         if self._put is None or not self._disk.may_stand_in(shard.hash):
             return False
-        for node_id in self._others()[:_ASKED]:
+        for node_id in self._others(shard.hash)[:_ASKED]:
             try:
                 self._put(node_id, shard, True)
             except (errors.ResourceExhaustedError, errors.NotFoundError):
@@ -75,14 +80,19 @@ class Placer:
             for node in self._members()
         )
 
-    def _others(self) -> list[str]:
-        """That store, the one with the most room first."""
+    def _others(self, hash: bytes) -> list[str]:
+        """That store, and may keep such a shard, the one with the most room first."""
         others = [node for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id]
+        if placed := self._known.holding(hash):
+            others = [node for node in others if any(node.node_id in places.members for places in placed)]
         others.sort(key=lambda node: node.used_bytes - node.quota_bytes)
         return [node.node_id for node in others]
 
     def owner(self, hash: bytes) -> str:
         """The node that should keep a shard; this one while no other is known."""
+        for places in self._known.holding(hash):
+            if first := places.first(of_hashes([hash]))[0]:
+                return first
         owners = sorted(node.node_id for node in self._members() if node.quota_bytes > 0)
         if len(owners) <= 1:
             return owners[0] if owners else self._node_id

@@ -26,9 +26,11 @@ from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
+from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
 from tfquiver.service.node.stats import Stats
 
 _MAX_SUSPECTS = 4096
+_ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other
 
 
 class Peers(Protocol):
@@ -39,11 +41,27 @@ class Peers(Protocol):
     def knows(self, node_id: str) -> bool:
         """Is it a live node other than this one?"""
 
-    async def get(self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool) -> ReadyShard:
-        """Bytes that have the shard's hash. `suspect`: check them even where the peer is trusted.
+    async def get(
+        self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False, reach: int = ANYWHERE
+    ) -> ReadyShard:
+        """Bytes that have the shard's hash. `suspect`: check them even where the peer is trusted. `reach`: how far that
+        node may go for them (peers/data_frames.py).
 
         Raises UnavailableError and others: the caller goes on without that node.
         """
+
+
+class Owners(Protocol):
+    """Of data sets that have a placement: who else owns a shard."""
+
+    def before_store(self, digest_id: bytes, hash: bytes) -> str:
+        """Who is asked before this node reads the store; "": nobody."""
+
+    def others(self, digest_id: bytes, hash: bytes, failed: str) -> list[str]:
+        """Who may have it, too, where one node has failed; the nearest first."""
+
+    def is_far(self, node_id: str) -> bool:
+        """In another rack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +87,10 @@ class ShardSource:
         fetcher: Fetcher,
         peers: Peers | None = None,
         stands_in: Callable[[VerifiedShard], bool] = lambda shard: False,
+        owners: Owners | None = None,
     ) -> None:
         """`stands_in` (blocks): whether another node keeps a shard for which this one has no room."""
+        self._owners = owners
         self._node_id, self._disk, self._hot, self._fetcher, self._peers = node_id, disk, hot, fetcher, peers
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._reads = DiskReads(disk, hot)
@@ -81,13 +101,16 @@ class ShardSource:
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
-    async def get(self, digest: Digest, index: int, owner: str, bypass: bool = False) -> ReadyShard:
+    async def get(
+        self, digest: Digest, index: int, owner: str, bypass: bool = False, ask_others: bool = True
+    ) -> ReadyShard:
         """A shard of `digest`, ready to be handed over; the caller closes it.
 
         Args:
           owner: node id of the node that keeps it; this node's: it is kept here; "": nobody does.
           bypass: from the store and nowhere else, joined with nobody's fetch, and kept nowhere: what a job without
             the cache would have (Quiver, FAST'20, section 5.3).
+          ask_others: this node, an owner, may ask another one for it before the store.
 
         Raises:
           StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
@@ -95,22 +118,22 @@ class ShardSource:
         """
         ref, began_s = digest.shard(index), time.perf_counter()
         try:
-            ready = await self._get(digest, ref, owner, bypass)
+            ready = await self._get(digest, ref, owner, bypass, ask_others)
         except NoMemoryError as error:
             if not self._hot.give_up_half():
                 raise
             logging.log_every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
-            ready = await self._get(digest, ref, owner, bypass)
+            ready = await self._get(digest, ref, owner, bypass, ask_others)
         FETCH.labels(ready.source).observe(time.perf_counter() - began_s)
         return ready
 
-    async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool) -> ReadyShard:
+    async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool, ask_others: bool) -> ReadyShard:
         if bypass:
             return await self._past_the_cache(digest, ref)
         ready = self._hot.get(ref.hash)
         if ready is None:
             joined = ref.hash in self._flights
-            ready = await self._flights.join(ref.hash, lambda: self._obtain(digest, ref, owner))
+            ready = await self._flights.join(ref.hash, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
             if not joined:
                 self._stats.count(ready)
                 return ready
@@ -207,12 +230,15 @@ class ShardSource:
             FETCH.labels(ready.source).observe(took_s)
         return found
 
-    async def get_stored(self, digest: Digest, index: int) -> StoredBody:
-        """As `get` for this node as the owner, in the form that a peer is sent. The caller closes it."""
+    async def get_stored(self, digest: Digest, index: int, ask_others: bool = True) -> StoredBody:
+        """As `get` for this node as the owner, in the form that a peer is sent. The caller closes it.
+
+        `ask_others`: another owner may be asked for it before the store is.
+        """
         ref = digest.shard(index)
         if opened := await self._reads.run(self._disk.open_entry, ref.hash):
             return StoredBody(opened.fd, entry.HEADER_BYTES, opened.header)
-        ready = await self.get(digest, index, self._node_id)
+        ready = await self.get(digest, index, self._node_id, ask_others=ask_others)
         header = entry.Header(
             entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
         )  # fmt: skip
@@ -252,18 +278,33 @@ class ShardSource:
         await self._reads.close()
         self._hot.close()
 
-    async def _obtain(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True) -> ReadyShard:
+    async def take_over(self, digest: Digest, index: int, holder: str) -> None:
+        """A shard that this node owns now from one that holds it, onto the disk; never from the store.
+
+        Raises UnavailableError and others: it is not there any more; ResourceExhaustedError: no room here.
+        """
+        ref = digest.shard(index)
+        if ref.hash in self._disk or self._peers is None:
+            return
+        ready = await self._from_peer(holder, digest, ref, ON_DISK)
+        try:
+            shard = await self._reads.run(self._reads.copied, ref, ready)
+        finally:
+            ready.close()
+        await self._inserts.insert(shard)
+        if ref.hash in self._disk:
+            self._stats.moved += 1
+            self._stats.moved_bytes += ref.length_bytes
+
+    async def _obtain(
+        self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True, ask_others: bool = True
+    ) -> ReadyShard:
         if ready := await self._here(ref):
             return ready
-        if self._peers and self._peers.knows(owner):
-            try:
-                suspect = ref.hash in self._suspects
-                self._suspects.discard(ref.hash)
-                return self._reads.kept_hot(ref.hash, await self._peers.get(owner, digest, ref, suspect))
-            except errors.TfquiverError as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "shard %d from its owner: %s; reading it from the store", 5, ref.index, error
-                )
+        if ready := await self._of_peers(digest, ref, owner, ask_others):
+            if owner == self._node_id:
+                await self._inserts.keep(await self._reads.run(self._reads.copied, ref, ready))
+            return self._reads.kept_hot(ref.hash, ready)
         keep = owner == self._node_id
         with self._reader_waits() if for_reader else contextlib.nullcontext():
             while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
@@ -276,6 +317,39 @@ class ShardSource:
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
+
+    async def _of_peers(self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool) -> ReadyShard | None:
+        """From its owner; where that cannot be had, from another one that has it. None: the store is left."""
+        if self._peers is None:
+            return None
+        first, reach = owner, ANYWHERE
+        if owner == self._node_id and ask_others and self._owners:
+            first, reach = self._owners.before_store(digest.digest_id, ref.hash), STORE
+        if not first or first == self._node_id:
+            return None
+        asked = [(first, reach)]
+        if self._owners:
+            asked += [(name, ON_DISK) for name in self._owners.others(digest.digest_id, ref.hash, first)]
+        for name, its_reach in asked:
+            if not self._peers.knows(name):
+                continue
+            try:
+                async with asyncio.timeout(_ASK_S if its_reach != ANYWHERE else None):
+                    return await self._from_peer(name, digest, ref, its_reach)
+            except (errors.TfquiverError, TimeoutError) as error:
+                logging.log_every_n_seconds(
+                    logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, name, error
+                )
+        return None
+
+    async def _from_peer(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
+        assert self._peers
+        suspect = ref.hash in self._suspects
+        self._suspects.discard(ref.hash)
+        ready = await self._peers.get(name, digest, ref, suspect, reach)
+        if self._owners and self._owners.is_far(name):
+            self._stats.cross_rack_bytes += ref.length_bytes
+        return ready
 
     @contextlib.contextmanager
     def _reader_waits(self) -> Iterator[None]:

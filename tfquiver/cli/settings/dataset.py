@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.settings import cache_setting
+from tfquiver.cli.settings import cache_setting, placing
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 
@@ -48,6 +49,7 @@ def add_parser(subparsers: Any) -> None:
         help=f"{cache_setting.SYNTAX} | auto (the policy decides); BYTES, for example 20GiB: on all nodes together; "
         "without them all the quotas",
     )
+    placing.add_commands(commands, _found)
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
     share.add_argument("--everybody", action="store_true", help="with whoever has a token")
     delete.add_argument("--force", action="store_true", help="end the epochs of those who read it")
@@ -81,6 +83,9 @@ def _show(arguments: argparse.Namespace) -> int:
             for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:
                 if orders.digest_id == dataset.digest_id and orders.setting.chunks:
                     told |= {"loading": list(orders.load), "leaving": list(orders.evict)}
+        request = coordinator_pb2.GetPlacementRequest(digest_id=dataset.digest_id)
+        if (placed := _if_known(ask, stub.GetPlacement, request)) and placed.HasField("rule"):
+            told["placement"] = placing.plain(placed)
     _print(told, arguments.json)
     return 0
 
@@ -133,6 +138,23 @@ def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
 
     with calls.channel(address) as channel:
         yield ask, coordinator_pb2_grpc.CoordinatorStub(channel)
+
+
+@contextmanager
+def _found(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any, types_pb2.Dataset]]:
+    with _service(arguments) as (ask, stub):
+        yield ask, stub, _named(_all(ask, stub), arguments.name)
+
+
+def _if_known(ask: Ask, method: Callable[..., Any], request: Any) -> Any:
+    """None: of a coordinator that does not know the call."""
+    try:
+        return ask(method, request)
+    except errors.TfquiverError as error:
+        cause = error.__cause__
+        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return None
+        raise
 
 
 def _all(ask: Ask, stub: Any) -> list[types_pb2.Dataset]:
@@ -189,6 +211,8 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
         lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
+    if placed := told.get("placement"):
+        lines["kept on"], lines["moving"] = placing.text(placed), placing.progress(placed)
     if told.get("owners"):
         others = ["everybody"] if told["everybody"] else told["shared_with"]
         lines["owners"] = ", ".join(told["owners"]) + (f"; shared with {', '.join(others)}" if others else "")

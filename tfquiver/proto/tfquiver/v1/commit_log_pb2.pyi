@@ -44,6 +44,7 @@ class CommitRecord(_message.Message):
     REMOTE_IO_ALLOCATED_FIELD_NUMBER: _builtins.int
     PLAN_DECIDED_FIELD_NUMBER: _builtins.int
     POLICY_CHOSEN_FIELD_NUMBER: _builtins.int
+    PLACEMENT_SET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -80,6 +81,8 @@ class CommitRecord(_message.Message):
     def plan_decided(self) -> Global___PlanDecided: ...
     @_builtins.property
     def policy_chosen(self) -> Global___PolicyChosen: ...
+    @_builtins.property
+    def placement_set(self) -> Global___PlacementSet: ...
     def __init__(
         self,
         *,
@@ -101,12 +104,13 @@ class CommitRecord(_message.Message):
         remote_io_allocated: Global___RemoteIoAllocated | None = ...,
         plan_decided: Global___PlanDecided | None = ...,
         policy_chosen: Global___PolicyChosen | None = ...,
+        placement_set: Global___PlacementSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "placement_set"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -700,3 +704,28 @@ class PolicyChosen(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PolicyChosen: _TypeAlias = PolicyChosen  # noqa: Y015
+
+@_typing.final
+class PlacementSet(_message.Message):
+    """Where a data set is kept. The last one of a data set is in force; without a rule: on all nodes, as if none had been set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    @_builtins.property
+    def rule(self) -> _types_pb2.PlacementRule: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        rule: _types_pb2.PlacementRule | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlacementSet: _TypeAlias = PlacementSet  # noqa: Y015

@@ -340,6 +340,7 @@ class HeartbeatRequest(_message.Message):
     MEMBERS_VERSION_FIELD_NUMBER: _builtins.int
     READERS_FIELD_NUMBER: _builtins.int
     STORE_READS_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
     members_version: _builtins.int
@@ -358,6 +359,10 @@ class HeartbeatRequest(_message.Message):
     def store_reads(self) -> Global___StoreReads:
         """unset: from nodes that do not know this field"""
 
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveReport]:
+        """of the data sets that have a placement, at most 256, those with something to do first"""
+
     def __init__(
         self,
         *,
@@ -367,14 +372,64 @@ class HeartbeatRequest(_message.Message):
         members_version: _builtins.int = ...,
         readers: _abc.Iterable[Global___ReaderReport] | None = ...,
         store_reads: Global___StoreReads | None = ...,
+        moves: _abc.Iterable[Global___MoveReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node", "store_reads", b"store_reads"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "node", b"node", "readers", b"readers", "store_reads", b"store_reads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "moves", b"moves", "node", b"node", "readers", b"readers", "store_reads", b"store_reads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class MoveReport(_message.Message):
+    """What a node has to do of a data set's placement, as it last looked, and has done since its process was started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    TO_COME_SHARDS_FIELD_NUMBER: _builtins.int
+    TO_COME_BYTES_FIELD_NUMBER: _builtins.int
+    TO_GO_SHARDS_FIELD_NUMBER: _builtins.int
+    CAME_BYTES_FIELD_NUMBER: _builtins.int
+    GONE_SHARDS_FIELD_NUMBER: _builtins.int
+    NO_ROOM_SHARDS_FIELD_NUMBER: _builtins.int
+    PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    to_come_shards: _builtins.int
+    """it owns them, and another node holds them"""
+    to_come_bytes: _builtins.int
+    """raw"""
+    to_go_shards: _builtins.int
+    """it holds them, and others own them"""
+    came_bytes: _builtins.int
+    """from other nodes"""
+    gone_shards: _builtins.int
+    """given up because all their owners have them"""
+    no_room_shards: _builtins.int
+    """of those to come: this node's quota or allocation is used up"""
+    places_version: _builtins.int
+    """that it has looked at all of; 0: none yet"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        to_come_shards: _builtins.int = ...,
+        to_come_bytes: _builtins.int = ...,
+        to_go_shards: _builtins.int = ...,
+        came_bytes: _builtins.int = ...,
+        gone_shards: _builtins.int = ...,
+        no_room_shards: _builtins.int = ...,
+        places_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["came_bytes", b"came_bytes", "digest_id", b"digest_id", "gone_shards", b"gone_shards", "no_room_shards", b"no_room_shards", "places_version", b"places_version", "to_come_bytes", b"to_come_bytes", "to_come_shards", b"to_come_shards", "to_go_shards", b"to_go_shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveReport: _TypeAlias = MoveReport  # noqa: Y015
 
 @_typing.final
 class StoreReads(_message.Message):
@@ -886,25 +941,35 @@ class OrdersReply(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     ORDERS_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    PLACES_VERSION_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """unlike every other one, those of coordinators before included"""
+    places_version: _builtins.int
+    """for Holders. 0: not known now; what was told before holds"""
     removals: _builtins.int
     """another number than before: data sets have been removed (RemovedDatasets says which)"""
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetOrders]:
         """every data set that has a setting; empty when `version` is the request's"""
 
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetPlaces]:
+        """Every data set that has a placement rule. Nodes compute owners with it (tfquiver/placement)."""
+
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         orders: _abc.Iterable[Global___DatasetOrders] | None = ...,
+        places: _abc.Iterable[Global___DatasetPlaces] | None = ...,
+        places_version: _builtins.int = ...,
         removals: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "removals", b"removals", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "places", b"places", "places_version", b"places_version", "removals", b"removals", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -956,6 +1021,349 @@ class DatasetOrders(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DatasetOrders: _TypeAlias = DatasetOrders  # noqa: Y015
+
+@_typing.final
+class DatasetPlaces(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    moves: _builtins.bool
+    """what is elsewhere is to move; else a rotation, or nobody, decides what is kept"""
+    @_builtins.property
+    def places(self) -> _types_pb2.Places: ...
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        places: _types_pb2.Places | None = ...,
+        moves: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "moves", b"moves", "places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetPlaces: _TypeAlias = DatasetPlaces  # noqa: Y015
+
+@_typing.final
+class SetPlacementRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    @_builtins.property
+    def rule(self) -> _types_pb2.PlacementRule:
+        """unset: takes away the one there is"""
+
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        rule: _types_pb2.PlacementRule | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPlacementRequest: _TypeAlias = SetPlacementRequest  # noqa: Y015
+
+@_typing.final
+class GetPlacementRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPlacementRequest: _TypeAlias = GetPlacementRequest  # noqa: Y015
+
+@_typing.final
+class PlacementReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    settled: _builtins.bool
+    """Every node that stores has looked, at the placement as it is now, and has nothing left to move or to give up."""
+    @_builtins.property
+    def rule(self) -> _types_pb2.PlacementRule:
+        """unset: it has none"""
+
+    @_builtins.property
+    def places(self) -> _types_pb2.Places:
+        """unset with it"""
+
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeMoves]:
+        """of the live nodes that have told"""
+
+    def __init__(
+        self,
+        *,
+        rule: _types_pb2.PlacementRule | None = ...,
+        places: _types_pb2.Places | None = ...,
+        moves: _abc.Iterable[Global___NodeMoves] | None = ...,
+        settled: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["places", b"places", "rule", b"rule"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves", "places", b"places", "rule", b"rule", "settled", b"settled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlacementReply: _TypeAlias = PlacementReply  # noqa: Y015
+
+@_typing.final
+class NodeMoves(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    @_builtins.property
+    def report(self) -> Global___MoveReport: ...
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        report: Global___MoveReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "report", b"report"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeMoves: _TypeAlias = NodeMoves  # noqa: Y015
+
+@_typing.final
+class HoldersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIXES_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    places_version: _builtins.int
+    """of the orders that the caller carries out"""
+    @_builtins.property
+    def prefixes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the first 8 bytes of hashes, little endian; times the nodes at most 4194304"""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        prefixes: _abc.Iterable[_builtins.int] | None = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        places_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_ids", b"node_ids", "places_version", b"places_version", "prefixes", b"prefixes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldersRequest: _TypeAlias = HoldersRequest  # noqa: Y015
+
+@_typing.final
+class HoldersReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HELD_FIELD_NUMBER: _builtins.int
+    PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    places_version: _builtins.int
+    """that of now: another than the request's: wait for the orders"""
+    @_builtins.property
+    def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Of each node, a bit for each prefix, the least significant bit of each byte first; none where the versions differ."""
+
+    def __init__(
+        self,
+        *,
+        held: _abc.Iterable[_builtins.bytes] | None = ...,
+        places_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "places_version", b"places_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldersReply: _TypeAlias = HoldersReply  # noqa: Y015
+
+@_typing.final
+class SuggestPlacementRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """may be empty; of a job that reads now, `digest_id` may be"""
+    digest_id: _builtins.bytes
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]:
+        """At most 10000. Empty: every live node. A candidate is a node by its id, by its `host` label, or by the host of its
+        address; what is none is judged by its labels.
+        """
+
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        candidates: _abc.Iterable[Global___Candidate] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "digest_id", b"digest_id", "job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuggestPlacementRequest: _TypeAlias = SuggestPlacementRequest  # noqa: Y015
+
+@_typing.final
+class Candidate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """where it is not a node, or its node says none: `rack` counts"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Candidate: _TypeAlias = Candidate  # noqa: Y015
+
+@_typing.final
+class SuggestPlacementReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORES_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """of the data set"""
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacementScore]:
+        """best first; as good ones in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        scores: _abc.Iterable[Global___PlacementScore] | None = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scores", b"scores", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuggestPlacementReply: _TypeAlias = SuggestPlacementReply  # noqa: Y015
+
+@_typing.final
+class PlacementScore(_message.Message):
+    """Raw bytes of the data set, as a job on that candidate would read it. The four add up to its size."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    NODE_BYTES_FIELD_NUMBER: _builtins.int
+    RACK_BYTES_FIELD_NUMBER: _builtins.int
+    ELSEWHERE_BYTES_FIELD_NUMBER: _builtins.int
+    MISSING_BYTES_FIELD_NUMBER: _builtins.int
+    PLANNED_BYTES_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    score: _builtins.float
+    """1: all of it is there; 0: all of it has to come from the store"""
+    node_bytes: _builtins.int
+    """on that node"""
+    rack_bytes: _builtins.int
+    """else on a node of its rack"""
+    elsewhere_bytes: _builtins.int
+    """else on another node"""
+    missing_bytes: _builtins.int
+    """on none"""
+    planned_bytes: _builtins.int
+    """of the missing: that node, or its rack, is to keep them"""
+    node_id: _builtins.str
+    """of the node that the candidate is; empty: it is none"""
+    reason: _builtins.str
+    """for people"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        score: _builtins.float = ...,
+        node_bytes: _builtins.int = ...,
+        rack_bytes: _builtins.int = ...,
+        elsewhere_bytes: _builtins.int = ...,
+        missing_bytes: _builtins.int = ...,
+        planned_bytes: _builtins.int = ...,
+        node_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elsewhere_bytes", b"elsewhere_bytes", "missing_bytes", b"missing_bytes", "name", b"name", "node_bytes", b"node_bytes", "node_id", b"node_id", "planned_bytes", b"planned_bytes", "rack_bytes", b"rack_bytes", "reason", b"reason", "score", b"score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlacementScore: _TypeAlias = PlacementScore  # noqa: Y015
 
 @_typing.final
 class MissingRequest(_message.Message):

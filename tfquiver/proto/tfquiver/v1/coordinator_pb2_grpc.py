@@ -75,6 +75,21 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.FromString,
                 )
+        self.SetPlacement = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/SetPlacement',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPlacementRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.FromString,
+                )
+        self.GetPlacement = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/GetPlacement',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPlacementRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.FromString,
+                )
+        self.SuggestPlacement = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/SuggestPlacement',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementReply.FromString,
+                )
         self.Explain = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Explain',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainRequest.SerializeToString,
@@ -99,6 +114,11 @@ class CoordinatorStub(object):
                 '/tfquiver.v1.Coordinator/Missing',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.FromString,
+                )
+        self.Holders = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Holders',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersReply.FromString,
                 )
         self.Leave = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Leave',
@@ -277,6 +297,31 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetPlacement(self, request, context):
+        """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
+        returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
+        NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
+        names the part; more replicas than nodes that may be chosen).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPlacement(self, request, context):
+        """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuggestPlacement(self, request, context):
+        """Where a job over a data set would find how much of it: each candidate's score, and why. Read-only, and decides
+        nothing. Errors: NOT_FOUND (unknown data set or job), INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Explain(self, request, context):
         """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
         decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
@@ -315,6 +360,14 @@ class CoordinatorServicer(object):
         """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
         node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
         spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Holders(self, request, context):
+        """Which of these shards each of these nodes holds, as far as they have told. A node asks before it takes over what the
+        placement of a data set gives it, and before it gives up what it no longer owns. Read-only. Errors: INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -505,6 +558,21 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIORequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListRemoteIOReply.SerializeToString,
             ),
+            'SetPlacement': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPlacement,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPlacementRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.SerializeToString,
+            ),
+            'GetPlacement': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPlacement,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPlacementRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.SerializeToString,
+            ),
+            'SuggestPlacement': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuggestPlacement,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementReply.SerializeToString,
+            ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ExplainRequest.FromString,
@@ -529,6 +597,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Missing,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.SerializeToString,
+            ),
+            'Holders': grpc.unary_unary_rpc_method_handler(
+                    servicer.Holders,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersReply.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
@@ -820,6 +893,57 @@ class Coordinator(object):
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
     @staticmethod
+    def SetPlacement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/SetPlacement',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetPlacementRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetPlacement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/GetPlacement',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPlacementRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PlacementReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SuggestPlacement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/SuggestPlacement',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SuggestPlacementReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
     def Explain(request,
             target,
             options=(),
@@ -901,6 +1025,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Missing',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Holders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Holders',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.HoldersReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -81,6 +81,18 @@ class CoordinatorStub:
     """
     ListRemoteIO: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]
     """Read-only: the caller's jobs (all, for admins) that have an allocation."""
+    SetPlacement: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetPlacementRequest, _coordinator_pb2.PlacementReply]
+    """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
+    returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
+    NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
+    names the part; more replicas than nodes that may be chosen).
+    """
+    GetPlacement: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPlacementRequest, _coordinator_pb2.PlacementReply]
+    """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id)."""
+    SuggestPlacement: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SuggestPlacementRequest, _coordinator_pb2.SuggestPlacementReply]
+    """Where a job over a data set would find how much of it: each candidate's score, and why. Read-only, and decides
+    nothing. Errors: NOT_FOUND (unknown data set or job), INVALID_ARGUMENT.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ExplainRequest, _coordinator_pb2.ExplainReply]
     """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
     decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
@@ -103,6 +115,10 @@ class CoordinatorStub:
     """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
     node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
     spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
+    """
+    Holders: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HoldersRequest, _coordinator_pb2.HoldersReply]
+    """Which of these shards each of these nodes holds, as far as they have told. A node asks before it takes over what the
+    placement of a data set gives it, and before it gives up what it no longer owns. Read-only. Errors: INVALID_ARGUMENT.
     """
     Leave: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
@@ -208,6 +224,18 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     ListRemoteIO: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRemoteIORequest, _coordinator_pb2.ListRemoteIOReply]  # type: ignore[assignment]
     """Read-only: the caller's jobs (all, for admins) that have an allocation."""
+    SetPlacement: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetPlacementRequest, _coordinator_pb2.PlacementReply]  # type: ignore[assignment]
+    """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
+    returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
+    NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
+    names the part; more replicas than nodes that may be chosen).
+    """
+    GetPlacement: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPlacementRequest, _coordinator_pb2.PlacementReply]  # type: ignore[assignment]
+    """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id)."""
+    SuggestPlacement: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SuggestPlacementRequest, _coordinator_pb2.SuggestPlacementReply]  # type: ignore[assignment]
+    """Where a job over a data set would find how much of it: each candidate's score, and why. Read-only, and decides
+    nothing. Errors: NOT_FOUND (unknown data set or job), INVALID_ARGUMENT.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ExplainRequest, _coordinator_pb2.ExplainReply]  # type: ignore[assignment]
     """Why a data set or a job has what it has: what it gets, what it would get with more, which measurement and which rule
     decided, what was tried and refused. Read-only; of others' jobs and data sets for admins and nodes only.
@@ -230,6 +258,10 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
     node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
     spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
+    """
+    Holders: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HoldersRequest, _coordinator_pb2.HoldersReply]  # type: ignore[assignment]
+    """Which of these shards each of these nodes holds, as far as they have told. A node asks before it takes over what the
+    placement of a data set gives it, and before it gives up what it no longer owns. Read-only. Errors: INVALID_ARGUMENT.
     """
     Leave: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveRequest, _coordinator_pb2.LeaveReply]  # type: ignore[assignment]
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
@@ -406,6 +438,36 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """Read-only: the caller's jobs (all, for admins) that have an allocation."""
 
     @_abc_1.abstractmethod
+    def SetPlacement(
+        self,
+        request: _coordinator_pb2.SetPlacementRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PlacementReply, _abc.Awaitable[_coordinator_pb2.PlacementReply]]:
+        """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
+        returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
+        NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
+        names the part; more replicas than nodes that may be chosen).
+        """
+
+    @_abc_1.abstractmethod
+    def GetPlacement(
+        self,
+        request: _coordinator_pb2.GetPlacementRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PlacementReply, _abc.Awaitable[_coordinator_pb2.PlacementReply]]:
+        """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id)."""
+
+    @_abc_1.abstractmethod
+    def SuggestPlacement(
+        self,
+        request: _coordinator_pb2.SuggestPlacementRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SuggestPlacementReply, _abc.Awaitable[_coordinator_pb2.SuggestPlacementReply]]:
+        """Where a job over a data set would find how much of it: each candidate's score, and why. Read-only, and decides
+        nothing. Errors: NOT_FOUND (unknown data set or job), INVALID_ARGUMENT.
+        """
+
+    @_abc_1.abstractmethod
     def Explain(
         self,
         request: _coordinator_pb2.ExplainRequest,
@@ -456,6 +518,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
         node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
         spare, after it was away. Read-only. Errors: NOT_FOUND (nobody has read the data set for a while: nothing is known).
+        """
+
+    @_abc_1.abstractmethod
+    def Holders(
+        self,
+        request: _coordinator_pb2.HoldersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.HoldersReply, _abc.Awaitable[_coordinator_pb2.HoldersReply]]:
+        """Which of these shards each of these nodes holds, as far as they have told. A node asks before it takes over what the
+        placement of a data set gives it, and before it gives up what it no longer owns. Read-only. Errors: INVALID_ARGUMENT.
         """
 
     @_abc_1.abstractmethod

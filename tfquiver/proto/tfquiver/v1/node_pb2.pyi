@@ -62,6 +62,9 @@ class StatusReply(_message.Message):
     TOTALS_FIELD_NUMBER: _builtins.int
     BYPASSES_FIELD_NUMBER: _builtins.int
     BYPASS_BYTES_FIELD_NUMBER: _builtins.int
+    CROSS_RACK_BYTES_FIELD_NUMBER: _builtins.int
+    MOVED_BYTES_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -104,6 +107,12 @@ class StatusReply(_message.Message):
     """
     bypass_bytes: _builtins.int
     """raw"""
+    cross_rack_bytes: _builtins.int
+    """of peer_bytes and moved_bytes: from nodes of other racks, by the nodes' labels"""
+    moved_bytes: _builtins.int
+    """raw bytes taken over from other nodes because the placement gave them to this one"""
+    moved: _builtins.int
+    """shards of these"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -135,10 +144,13 @@ class StatusReply(_message.Message):
         totals: Global___Totals | None = ...,
         bypasses: _builtins.int = ...,
         bypass_bytes: _builtins.int = ...,
+        cross_rack_bytes: _builtins.int = ...,
+        moved_bytes: _builtins.int = ...,
+        moved: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,136 @@
+"""The calls on where data sets are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import Prefixes, of_rows
+from tfquiver.placement import labels
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.places import suggestions
+from tfquiver.service.coordinator.places.placed import held_bits, message
+from tfquiver.wire import addresses
+from tfquiver.wire.rpc import caller, handled
+
+MAX_CANDIDATES = 10_000
+MAX_LOOKED_UP = 1 << 22  # prefixes times nodes
+
+
+class PlaceCalls(Callers):
+    @handled
+    async def SetPlacement(self, request: pb2.SetPlacementRequest, context: Any) -> pb2.PlacementReply:
+        checks.hash_("digest_id", request.digest_id)
+        self._owned(caller(), request.digest_id)
+        rule = request.rule if request.HasField("rule") else None
+        await self._coordinator.catalogue.set_placement(request.digest_id, rule)
+        return self._placement(request.digest_id)
+
+    @handled
+    async def GetPlacement(self, request: pb2.GetPlacementRequest, context: Any) -> pb2.PlacementReply:
+        checks.hash_("digest_id", request.digest_id)
+        self._coordinator.visible.find(caller(), request.digest_id)
+        return self._placement(request.digest_id)
+
+    @handled
+    async def Holders(self, request: pb2.HoldersRequest, context: Any) -> pb2.HoldersReply:
+        checks.between("prefixes", len(request.prefixes) * len(request.node_ids), 0, MAX_LOOKED_UP)
+        placed, reply = self._coordinator.caching.placed, pb2.HoldersReply()
+        prefixes = np.array(request.prefixes, np.uint64)
+        for node_id in request.node_ids:
+            if request.places_version != placed.version:
+                return pb2.HoldersReply(places_version=placed.version)
+            reply.held.append(held_bits(self._coordinator.residency.holds(node_id, prefixes)))
+            await asyncio.sleep(0)  # of many nodes it takes a second
+        reply.places_version = placed.version
+        return reply
+
+    @handled
+    async def SuggestPlacement(self, request: pb2.SuggestPlacementRequest, context: Any) -> pb2.SuggestPlacementReply:
+        checks.name("job", request.job, required=False)
+        checks.hash_("digest_id", request.digest_id, required=False)
+        checks.between("candidates", len(request.candidates), 0, MAX_CANDIDATES)
+        for candidate in request.candidates:
+            checks.name("candidates.name", candidate.name)
+            labels.check(candidate.labels)
+        digest_id = request.digest_id or self._read_by(request.job)
+        self._coordinator.visible.find(caller(), digest_id)
+        nodes = {
+            node.node_id: (_host(node.control_address), dict(node.labels))
+            for node in self._coordinator.membership.live()
+        }
+        asked = [(one.name, dict(one.labels)) for one in request.candidates] or [(name, {}) for name in nodes]
+        held = await self._held(digest_id, {name: its.get(labels.RACK, "") for name, (_, its) in nodes.items()})
+        reply = pb2.SuggestPlacementReply(size_bytes=held.size_bytes)
+        for one in suggestions.scores(suggestions.machines(asked, nodes), held):
+            reply.scores.add(
+                name=one.machine.name, node_id=one.machine.node_id, score=one.score, reason=one.reason,
+                node_bytes=one.node_bytes, rack_bytes=one.rack_bytes, elsewhere_bytes=one.elsewhere_bytes,
+                missing_bytes=one.missing_bytes, planned_bytes=one.planned_bytes,
+            )  # fmt: skip
+        return reply
+
+    def _read_by(self, job: str) -> bytes:
+        """What a job reads, or read last. Raises NotFoundError, InvalidArgumentError."""
+        if not job:
+            raise errors.InvalidArgumentError("digest_id, job: one of them must be set")
+        for session in reversed(list(self._coordinator.sessions)):
+            if session.job == job:
+                return session.digest_id
+        raise errors.NotFoundError(f"job: no job {job!r} reads anything")
+
+    async def _held(self, digest_id: bytes, racks: Mapping[str, str]) -> suggestions.Held:
+        digest = await self._coordinator.registry.digest(digest_id)
+        for _ in self._coordinator.residency.merge():
+            await asyncio.sleep(0)
+        held = self._coordinator.residency.held()
+        places = self._coordinator.caching.placed.places(digest_id)
+        return await asyncio.to_thread(_look, digest, held, racks, places)
+
+    def _placement(self, digest_id: bytes) -> pb2.PlacementReply:
+        placed = self._coordinator.caching.placed
+        places = placed.places(digest_id)
+        if places is None:
+            return pb2.PlacementReply()
+        nodes, version = self._coordinator.membership.storing, placed.version
+        return pb2.PlacementReply(
+            rule=placed.rules.find(digest_id),
+            places=message(places),
+            moves=placed.reports.of(digest_id),
+            settled=placed.reports.settled(digest_id, nodes, version),
+        )
+
+
+def _look(
+    digest: Digest, held: Mapping[str, Prefixes], racks: Mapping[str, str], places: Places | None
+) -> suggestions.Held:
+    """Takes a second for millions of shards."""
+    contents, lengths = of_rows(digest.hashes), np.asarray(digest.lengths)
+    on_any = np.zeros(len(contents), np.bool_)
+    on_rack: dict[str, npt.NDArray[np.bool_]] = {}
+    by_node = {}
+    for name, values in held.items():
+        there = np.isin(contents, values)
+        by_node[name] = int(lengths[there].sum())
+        on_any |= there
+        rack = racks.get(name, "")
+        on_rack[rack] = on_rack[rack] | there if rack in on_rack else there
+    by_rack = {rack: int(lengths[there].sum()) for rack, there in on_rack.items() if rack}
+    return suggestions.Held(int(lengths.sum()), int(lengths[on_any].sum()), by_node, by_rack, racks, places)
+
+
+def _host(address: str) -> str:
+    """Of host:port; "": it has none."""
+    try:
+        return addresses.split(address)[0]
+    except ValueError:
+        return ""

@@ -1,0 +1,132 @@
+"""What the rules come to with the nodes that live, and who is nearest to a reader."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.content.prefixes import Prefixes
+from tfquiver.placement import labels
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.places.move_reports import MoveReports
+from tfquiver.service.coordinator.places.rules import Rules
+from tfquiver.service.coordinator.residency.residency import Residency
+
+_COOPERATIVE = types_pb2.CACHE_MODE_COOPERATIVE
+_MOVING = (types_pb2.CACHE_MODE_UNSPECIFIED, types_pb2.CACHE_MODE_UNIFORM)
+
+
+class Placed:
+    def __init__(
+        self,
+        membership: Membership,
+        residency: Residency,
+        mode: Callable[[bytes], types_pb2.CacheMode.ValueType],
+    ) -> None:
+        """`mode`: how a data set is cached."""
+        self.rules, self.reports = Rules(), MoveReports()
+        self._membership, self._residency, self._mode = membership, residency, mode
+        self.ready: Callable[[], bool] = lambda: True  # whether the nodes that live are known
+        # So that versions of this process are never taken for those of the one before.
+        self._first_version = random.SystemRandom().getrandbits(62) + 1
+        self._made: dict[bytes, tuple[object, object, bool, Places]] = {}
+        self._looked: tuple[object, ...] = ()
+        self._nodes: object = None
+        self._told: dict[bytes, Places] = {}
+        self.changes = 0  # of what nodes are to be told, as far as `look` has seen them
+
+    def places(self, digest_id: bytes) -> Places | None:
+        """Where a data set is kept; None: it has no rule. The same object until that changes.
+
+        A rotation brings each shard once: for what it keeps, the nodes count, racks and replicas do not.
+        """
+        rule = self.rules.find(digest_id)
+        if rule is None:
+            return None
+        nodes, flat = self._membership.labelled, self._mode(digest_id) == _COOPERATIVE
+        before = self._made.get(digest_id)
+        if before is not None and before[0] is rule and before[1] is nodes and before[2] is flat:
+            return before[3]
+        places = Places(self.rules.groups(digest_id, nodes), rule.replicas)
+        if flat:
+            places = places.flat
+        if before is not None and before[3] == places:
+            places = before[3]
+        self._made[digest_id] = rule, nodes, flat, places
+        return places
+
+    def moves(self, digest_id: bytes) -> bool:
+        """Whether what is elsewhere is to move."""
+        return self._mode(digest_id) in _MOVING
+
+    @property
+    def version(self) -> int:
+        """Of what `told` says; 0: the nodes are not known yet."""
+        return self._first_version + self.look() if self.ready() else 0
+
+    def look(self) -> int:
+        """`changes`, after looking whether there are more."""
+        nodes = self._membership.labelled
+        looked = self.rules.changes, self.ready(), tuple(self._mode(digest_id) for digest_id in self.rules)
+        if nodes is not self._nodes or looked != self._looked:
+            was_ready = bool(self._looked and self._looked[1])
+            now = dict(self.told())
+            self.changes += now != self._told or looked != self._looked or not was_ready
+            self._nodes, self._looked, self._told = nodes, looked, now
+            self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
+        return self.changes
+
+    def told(self) -> Iterator[tuple[bytes, Places]]:
+        """Of every data set that has a rule."""
+        return ((digest_id, places) for digest_id in self.rules if (places := self.places(digest_id)))
+
+    def rack(self, node_id: str) -> str:
+        return self._membership.labels(node_id).get(labels.RACK, "")
+
+    def nearest(self, digest_id: bytes, prefixes: Prefixes, names: Sequence[str], reader: str) -> list[str]:
+        """Of each shard the holder that is nearest to a reader's node, of those that own it; `names`, where none of
+        them holds it: another that does, or "".
+
+        With racks a reader is sent to the owner in its own rack also where that one has nothing yet: it gets the shard
+        from the home, once for all readers of the rack.
+        """
+        places = self.places(digest_id)
+        if places is None or not places.groups:
+            return list(names)
+        rack, found = self.rack(reader), list(names)
+        if len(places.groups) > 1 and any(rack == its for its, _ in places.groups):
+            keepers = places.keepers(prefixes, rack)
+            found = [keeper if name else "" for keeper, name in zip(keepers, names, strict=True)]
+        if places.replicas == 1:
+            return found
+        owners = [self._by_distance(places.all(prefix), reader, rack) for prefix in prefixes]
+        holds = {name: self._residency.holds(name, prefixes) for name in {name for its in owners for name in its}}
+        for at, its in enumerate(owners):
+            near = [name for name in its if not rack or self.rack(name) == rack] if len(places.groups) > 1 else its
+            found[at] = next((name for name in near if holds[name][at]), found[at])
+        return found
+
+    def missing(self, digest_id: bytes, prefixes: Prefixes, reader: str) -> list[str] | None:
+        """Of each shard that no node holds, who is to; None: the data set has no rule."""
+        places = self.places(digest_id)
+        return None if places is None else places.keepers(prefixes, self.rack(reader))
+
+    def _by_distance(self, owners: Sequence[str], reader: str, rack: str) -> list[str]:
+        return sorted(owners, key=lambda name: 0 if name == reader else 1 if rack and self.rack(name) == rack else 2)
+
+
+def message(places: Places) -> types_pb2.Places:
+    told = types_pb2.Places(replicas=places.replicas)
+    for rack, names in places.groups:
+        told.groups.add(rack=rack, node_ids=names)
+    return told
+
+
+def held_bits(mask: npt.NDArray[np.bool_]) -> bytes:
+    """A bit for each, the least significant of each byte first."""
+    return np.packbits(mask, bitorder="little").tobytes()

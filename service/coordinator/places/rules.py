@@ -1,0 +1,82 @@
+"""The placement rules that persons have set, checked against the nodes there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tfquiver import errors
+from tfquiver.content.prefixes import of_hash
+from tfquiver.placement import labels
+from tfquiver.placement.places import Groups, chosen
+from tfquiver.placement.selector import Selector
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
+from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
+
+MAX_REPLICAS = 8
+MAX_STRIPE = 10_000
+Labels = Mapping[str, Mapping[str, str]]  # of the nodes that store, by name
+
+
+class Rules:
+    """By digest id. `check` says what cannot be, the caller journals, `apply` performs."""
+
+    def __init__(self) -> None:
+        self._rules: dict[bytes, PlacementRule] = {}
+        self._selectors: dict[bytes, Selector] = {}
+        self.changes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._rules)
+
+    def find(self, digest_id: bytes) -> PlacementRule | None:
+        return self._rules.get(digest_id)
+
+    def groups(self, digest_id: bytes, nodes: Labels) -> Groups:
+        """Of a data set that has a rule: the nodes that it comes to; none where no node matches."""
+        return _groups(self._rules[digest_id], self._selectors[digest_id], digest_id, nodes)
+
+    def apply(self, record: PlacementSet) -> None:
+        self.changes += 1
+        self.forget(record.digest_id)
+        if record.HasField("rule"):
+            self._rules[record.digest_id] = record.rule
+            self._selectors[record.digest_id] = Selector.parse(record.rule.selector)
+
+    def forget(self, digest_id: bytes) -> None:
+        if self._rules.pop(digest_id, None) is not None:
+            self.changes += 1
+            del self._selectors[digest_id]
+
+    def snapshot(self) -> Iterator[CommitRecord]:
+        for digest_id, rule in self._rules.items():
+            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+
+
+def check(rule: PlacementRule, digest_id: bytes, nodes: Labels) -> None:
+    """Raises InvalidArgumentError naming the field, and what there is instead."""
+    selector = Selector.parse(rule.selector)
+    if rule.stripe > MAX_STRIPE:
+        raise errors.InvalidArgumentError(f"stripe: {rule.stripe}; it is {MAX_STRIPE} at most, 0: all nodes")
+    if rule.replicas > MAX_REPLICAS:
+        raise errors.InvalidArgumentError(f"replicas: {rule.replicas}; there can be {MAX_REPLICAS} of each shard")
+    groups = _groups(rule, selector, digest_id, nodes)
+    if not groups:
+        there = sorted({f"{key}={value}" for its in nodes.values() for key, value in its.items()})
+        has = f"labels of those that live: {', '.join(there[:16]) or 'none'}" if nodes else "no node that stores lives"
+        raise errors.InvalidArgumentError(f"selector: no node matches {rule.selector!r}; {has}")
+    if rule.rack_local and (without := [name for rack, names in groups if not rack for name in names]):
+        raise errors.InvalidArgumentError(
+            f"rack_local: node {without[0]} has no label {labels.RACK}: start it with --labels={labels.RACK}=..., or "
+            f"choose by {labels.RACK}"
+        )
+    for rack, names in groups:
+        if rule.replicas > len(names):
+            where = f"rack {rack}" if rule.rack_local else "the rule"
+            raise errors.InvalidArgumentError(
+                f"replicas: {rule.replicas} are more than the {len(names)} nodes of {where}"
+            )
+
+
+def _groups(rule: PlacementRule, selector: Selector, digest_id: bytes, nodes: Labels) -> Groups:
+    matching = [name for name, its in nodes.items() if selector.matches(its)]
+    return chosen(nodes, matching, of_hash(digest_id), rule.stripe, labels.RACK if rule.rack_local else "")

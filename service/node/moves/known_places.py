@@ -1,0 +1,103 @@
+"""Where data sets are kept, as the coordinator last told this node. Pure; may be read from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfquiver.content import prefixes
+from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import Prefixes
+from tfquiver.placement import labels
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """One data set. `moves`: what is elsewhere than it should be is to move."""
+
+    places: Places
+    moves: bool
+
+    @staticmethod
+    def of(told: pb.DatasetPlaces) -> KeptSet:
+        groups = [(group.rack, list(group.node_ids)) for group in told.places.groups]
+        return KeptSet(Places(groups, told.places.replicas), told.moves)
+
+
+class KnownPlaces:
+    def __init__(self, node_id: str = "", members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple) -> None:
+        """`members`: every live node."""
+        self._node_id, self._members = node_id, members
+        self.version = 0
+        self._sets: Mapping[bytes, KeptSet] = {}
+        self._contents: dict[bytes, Prefixes] = {}  # sorted, of the digests that are here
+
+    @property
+    def sets(self) -> Mapping[bytes, KeptSet]:
+        """By digest id; the same object as long as nothing is different."""
+        return self._sets
+
+    def use(self, version: int, told: Sequence[pb.DatasetPlaces]) -> bool:
+        """The newest, instead of all before; whether it is another version. Version 0: what was told before holds."""
+        if not version or version == self.version:
+            return False
+        sets = {one.digest_id: KeptSet.of(one) for one in told}
+        self.version = version
+        if sets != self._sets:
+            self._sets = sets
+            self._contents = {key: values for key, values in self._contents.items() if key in sets}
+        return True
+
+    def has(self, digest: Digest) -> None:
+        """The digest of one of them is here: its shards are known by their hashes from now on. Sorts them."""
+        if digest.digest_id in self._sets and digest.digest_id not in self._contents:
+            self._contents = {**self._contents, digest.digest_id: np.sort(prefixes.of_rows(digest.hashes))}
+
+    def of(self, digest_id: bytes) -> Places | None:
+        """None: it has no rule."""
+        kept = self._sets.get(digest_id)
+        return kept.places if kept else None
+
+    def holding(self, hash: bytes) -> list[Places]:
+        """Of the data sets that have such a shard."""
+        value = prefixes.of_hash(hash)
+        found = []
+        for digest_id, its in list(self._contents.items()):
+            at = int(np.searchsorted(its, value))
+            if at < len(its) and its[at] == value and (kept := self._sets.get(digest_id)):
+                found.append(kept.places)
+        return found
+
+    def quotas(self, digest_id: bytes, quotas: Mapping[str, int]) -> Mapping[str, int]:
+        """Without the nodes that are to keep nothing of a data set."""
+        places = self.of(digest_id)
+        if places is None:
+            return quotas
+        return {name: quota for name, quota in quotas.items() if name in places.members}
+
+    def before_store(self, digest_id: bytes, hash: bytes) -> str:
+        """Who is to be asked before this node, an owner, reads the store; "": nobody."""
+        places = self.of(digest_id)
+        if places is None or (len(places.groups) < 2 and places.replicas < 2):
+            return ""
+        (first,) = places.first(prefixes.of_hashes([hash]))
+        return "" if first == self._node_id else first
+
+    def others(self, digest_id: bytes, hash: bytes, failed: str) -> list[str]:
+        """Other nodes that own it than this one and the one that has failed; those of this node's rack first."""
+        places = self.of(digest_id)
+        if places is None or (len(places.groups) < 2 and places.replicas < 2):
+            return []
+        names = [name for name in places.all(prefixes.of_hash(hash)) if name not in (failed, self._node_id)]
+        return sorted(names, key=self.is_far)
+
+    def is_far(self, node_id: str) -> bool:
+        """In another rack, as far as labels say."""
+        racks = {node.node_id: node.labels.get(labels.RACK, "") for node in self._members()}
+        own, other = racks.get(self._node_id, ""), racks.get(node_id, "")
+        return bool(own and other and own != other)

@@ -1,0 +1,263 @@
+"""Takes over what this node owns now and others hold, within a rate; then gives up what others own.
+
+The old owner keeps a shard until the coordinator has heard from every new one that it stands there; until then readers
+are sent to it. Nothing is fetched from the store for it: what no node holds any more is got when somebody reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.content import prefixes
+from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import Prefixes
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.moves import move_plan
+from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
+from tfquiver.service.node.origin.throttle import TokenBucket
+from tfquiver.service.node.shards.shard_source import ShardSource
+
+FIRST_LOOK_AGAIN_S, LONGEST_LOOK_AGAIN_S = 1.0, 30.0
+REPLICAS_LOOK_AGAIN_S = 3.0  # what readers bring is in one place until then
+# Two nodes that know different placements might each give up what they think the other keeps. By then each has told
+# what it gave up under the one before.
+GIVE_UP_AFTER_S = 5.0
+MOST_REPORTS = 256
+_PARALLEL = 4
+_BURST_S = 0.25
+_ASKED_AT_ONCE = 1 << 20  # prefixes times nodes
+_ASKED_SHARDS = 16_384
+
+Held = dict[str, npt.NDArray[np.bool_]]
+
+
+class _ChangedError(Exception):
+    """The placement is another by now."""
+
+
+class Moves:
+    """Lives on one loop. `start` it, `close` it.
+
+    Args:
+      holders: asks the coordinator; raises TfquiverError.
+      digests: raises TfquiverError when a digest cannot be had.
+      members: every live node.
+      bytes_per_s: of what is taken over; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        disk: DiskCache,
+        source: ShardSource,
+        known: KnownPlaces,
+        holders: Callable[[pb.HoldersRequest], Awaitable[pb.HoldersReply]],
+        digests: Callable[[bytes], Awaitable[Digest]],
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        bytes_per_s: float,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node_id, self._disk, self._source, self._known = node_id, disk, source, known
+        self._holders, self._digests, self._members = holders, digests, members
+        self._clock = clock or SystemClock()
+        self._bucket: TokenBucket | None = None
+        if bytes_per_s:
+            self._bucket = TokenBucket(bytes_per_s, bytes_per_s * _BURST_S, self._clock.now())
+        self._reports: dict[bytes, pb.MoveReport] = {}
+        self._give_up_from_s = 0.0
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._turn = 0
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def told(self, version: int, places: Sequence[pb.DatasetPlaces]) -> None:
+        """With every orders."""
+        if self._known.use(version, places):
+            self._reports = {key: report for key, report in self._reports.items() if key in self._known.sets}
+            self._give_up_from_s = self._clock.now() + GIVE_UP_AFTER_S
+            self._changed.set()
+
+    def reports(self) -> list[pb.MoveReport]:
+        """For the coordinator; what is about something first."""
+        said = sorted(self._reports.values(), key=lambda one: -(one.to_come_shards + one.to_go_shards))
+        return said[:MOST_REPORTS]
+
+    async def _run(self) -> None:
+        pause_s: float | None = None
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+                pause_s = FIRST_LOOK_AGAIN_S
+            self._changed.clear()
+            try:
+                busy = await self._look_at_all()
+            except _ChangedError:
+                pause_s = FIRST_LOOK_AGAIN_S
+                continue
+            except Exception:  # noqa: BLE001 - whatever it is, later moves must not wait for ever
+                logging.exception("moves")
+                busy = True
+            if not self._known.sets:
+                pause_s = None
+                continue
+            pause_s = FIRST_LOOK_AGAIN_S if busy else min(2 * (pause_s or FIRST_LOOK_AGAIN_S), LONGEST_LOOK_AGAIN_S)
+            if any(kept.places.replicas > 1 for kept in self._known.sets.values()):
+                pause_s = min(pause_s, REPLICAS_LOOK_AGAIN_S)
+
+    async def _look_at_all(self) -> bool:
+        """Whether there was, or is, something to do."""
+        busy = False
+        for digest_id, kept in list(self._known.sets.items()):
+            try:
+                digest = await self._digests(digest_id)
+                await asyncio.to_thread(self._known.has, digest)
+                if kept.moves:
+                    busy = await self._move(digest, kept) or busy
+                else:
+                    self._reports.pop(digest_id, None)
+            except errors.TfquiverError as error:
+                logging.log_every_n_seconds(logging.WARNING, "moving data set %s: %s", 30, digest_id.hex(), error)
+                busy = True
+        return busy
+
+    async def _move(self, digest: Digest, kept: KeptSet) -> bool:
+        places = kept.places
+        contents = prefixes.of_rows(digest.hashes)
+        here = prefixes.of_hashes(self._disk.hashes())
+        plan = await asyncio.to_thread(move_plan.plan, places, contents, here, self._node_id)
+        report = self._reports.setdefault(digest.digest_id, pb.MoveReport(digest_id=digest.digest_id))
+        report.to_go_shards, version = len(plan.extra), self._known.version
+        came = await self._take_over_lacking(digest, places, contents, plan.lacking, report)
+        gone = await self._give_up_extra(digest, places, contents, plan.extra, report)
+        if version == self._known.version:
+            report.places_version = version  # from now on what is left is what is left of this one
+        return bool(came or gone or report.to_come_shards or report.to_go_shards)
+
+    # What comes.
+
+    async def _take_over_lacking(
+        self, digest: Digest, places: Places, contents: Prefixes, lacking: move_plan.Shards, report: pb.MoveReport
+    ) -> int:
+        """How many came."""
+        found: list[tuple[int, str]] = []
+        names = self._others()
+        near = [name for name in names if not self._known.is_far(name)]
+        async for some, held in self._held(contents, lacking, names):
+            mine = contents[some]
+            may = {
+                name: mask & move_plan.may_come_from(places, mine, self._node_id, name) for name, mask in held.items()
+            }
+            self._turn += 1
+            sources = move_plan.sources(may, near, self._turn)
+            found += [(int(shard), name) for shard, name in zip(some, sources, strict=False) if name]
+        report.to_come_shards, report.no_room_shards = len(found), 0
+        report.to_come_bytes = sum(int(digest.lengths[shard]) for shard, _ in found)
+        came_before = report.came_bytes
+        todo = iter(found)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_PARALLEL):
+                group.create_task(self._take_over_on(digest, todo, report))
+        return report.came_bytes - came_before
+
+    async def _take_over_on(self, digest: Digest, todo: Iterator[tuple[int, str]], report: pb.MoveReport) -> None:
+        version = self._known.version
+        for shard, holder in todo:
+            if self._known.version != version:
+                return
+            size_bytes = int(digest.lengths[shard])
+            hash = digest.hashes[shard].tobytes()
+            if hash not in self._disk:
+                if not self._disk.wanted(hash):
+                    continue
+                if self._bucket and (wait_s := self._bucket.take(size_bytes, self._clock.now())):
+                    await asyncio.sleep(wait_s)
+                try:
+                    await self._source.take_over(digest, shard, holder)
+                except errors.ResourceExhaustedError:
+                    report.no_room_shards += 1
+                    continue
+                except errors.TfquiverError as error:
+                    logging.log_every_n_seconds(
+                        logging.WARNING, "shard %d of data set %s stays at node %s for now: %s", 10,
+                        shard, digest.digest_id.hex(), holder, error,
+                    )  # fmt: skip
+                    continue
+                report.came_bytes += size_bytes
+            report.to_come_shards -= 1
+            report.to_come_bytes -= size_bytes
+
+    # What goes.
+
+    async def _give_up_extra(
+        self, digest: Digest, places: Places, contents: Prefixes, extra: move_plan.Shards, report: pb.MoveReport
+    ) -> int:
+        """How many went."""
+        if self._clock.now() < self._give_up_from_s or not places.groups:
+            return 0
+        version, gone = self._known.version, 0
+        async for some, held in self._held(contents, extra, sorted(places.members)):
+            owners = await asyncio.to_thread(places.home_owners, contents[some])
+            hashes = [digest.hashes[int(some[at])].tobytes() for at in move_plan.spare(owners, held)]
+            hashes = [hash for hash in hashes if not self._owns(hash)]
+            if self._known.version != version:
+                raise _ChangedError
+            await self._source.give_up(hashes)
+            gone += len(hashes)
+            report.gone_shards += len(hashes)
+            report.to_go_shards -= min(len(hashes), report.to_go_shards)
+        return gone
+
+    def _owns(self, hash: bytes) -> bool:
+        """By the placement of any data set."""
+        row = prefixes.of_hashes([hash])
+        return any(bool(places.owned(row, self._node_id)[0]) for places in self._known.holding(hash))
+
+    # Who holds what.
+
+    def _others(self) -> list[str]:
+        return sorted(
+            node.node_id for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id
+        )
+
+    async def _held(
+        self, contents: Prefixes, shards: move_plan.Shards, names: Sequence[str]
+    ) -> AsyncGenerator[tuple[move_plan.Shards, Held], None]:
+        """Some of the shards at a time, and which of them each of these nodes holds."""
+        if not names:
+            return
+        step = max(1, min(_ASKED_SHARDS, _ASKED_AT_ONCE // len(names)))
+        for at in range(0, len(shards), step):
+            some = shards[at : at + step]
+            request = pb.HoldersRequest(
+                prefixes=contents[some].tolist(), node_ids=names, places_version=self._known.version
+            )
+            reply = await self._holders(request)
+            if reply.places_version != self._known.version or len(reply.held) != len(names):
+                raise _ChangedError
+            yield some, {name: _mask(bits, len(some)) for name, bits in zip(names, reply.held, strict=True)}
+
+
+def _mask(bits: bytes, count: int) -> npt.NDArray[np.bool_]:
+    """Shape [count]. Raises ProtocolError."""
+    if len(bits) != (count + 7) // 8:
+        raise errors.ProtocolError(f"held: {len(bits)} bytes of bits for {count} shards")
+    return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little", count=count).astype(np.bool_)
