@@ -151,3 +151,11 @@ def from_os_error(error: OSError, what: str) -> TfquiverError:
 def from_code(code: grpc.StatusCode, message: str) -> TfquiverError:
     """The exception for a status received from a server."""
     return _BY_CODE.get(code, TfquiverError)(message)
+
+
+def from_number(number: int, message: str) -> TfquiverError:
+    """The exception for a canonical status number, as `code_number` gives it; one that there is not: TfquiverError."""
+    return from_code(_BY_NUMBER.get(number, grpc.StatusCode.INTERNAL), message)
+
+
+_BY_NUMBER: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}

@@ -249,6 +249,7 @@ class Node:
             ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
             options.reader_group,
             self._link.reader_reports.heard,
+            placer.owner,
         )
         self._totals = KeptTotals(directory.path, self._counted)
         await self._totals.start()

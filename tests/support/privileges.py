@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -34,5 +35,20 @@ def cannot_mount(loop_devices: bool) -> str:
     return ""
 
 
+@cache
+def cannot_mount_fuse() -> str:
+    """Why no FUSE file system can be mounted here; "" when it can."""
+    if importlib.util.find_spec("pyfuse3") is None:
+        return (
+            "pyfuse3 is missing: apt-get install gcc pkg-config libfuse3-dev fuse3, then pip install 'tfquiver[fuse]'"
+        )
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return f"/dev/fuse is missing or closed to this user: modprobe fuse; in a container --device=/dev/fuse. {_HOW}"
+    if os.geteuid() != 0 and not shutil.which("fusermount3"):
+        return "fusermount3 is missing: apt-get install fuse3"
+    return cannot_mount(False) if os.geteuid() == 0 else ""
+
+
+needs_fuse = pytest.mark.skipif(bool(cannot_mount_fuse()), reason=cannot_mount_fuse() or "never said")
 needs_mounts = pytest.mark.skipif(bool(cannot_mount(False)), reason=cannot_mount(False) or "never said")
 needs_disks = pytest.mark.skipif(bool(cannot_mount(True)), reason=cannot_mount(True) or "never said")

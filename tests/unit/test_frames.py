@@ -20,7 +20,7 @@ indexes = st.lists(u32, max_size=300).map(tuple)
 wishes = st.builds(frames.Wish, u64, st.integers(0, 2), st.booleans(), u64, sizes, u32)
 places = st.builds(frames.Place, u32, sizes, u32, u32, u32)
 any_frame = st.one_of(
-    st.builds(frames.Hello, st.integers(0, 2), u32, texts),
+    st.builds(frames.Hello, st.integers(0, 3), u32, texts),
     st.builds(frames.Welcome, texts),
     st.builds(frames.Open, texts, texts, ids, texts, texts, sizes, wishes, st.booleans()),
     st.builds(frames.Opened, texts, u64, u64, u64),
@@ -42,6 +42,9 @@ any_frame = st.one_of(
     st.builds(frames.Leaving),
     st.builds(frames.Pong, u32),
     st.builds(frames.Report, u64, u64, u64, u64),
+    st.builds(frames.Get, u32, ids, u32, ids, st.booleans()),
+    st.builds(frames.Got, u32, st.integers(0, 1), sizes, sizes, u32),
+    st.builds(frames.Failed, u32, st.integers(0, 2**16 - 1), texts),
 )
 
 

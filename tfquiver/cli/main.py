@@ -8,7 +8,7 @@ import sys
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import clear, digest, stop, token, up, warm
+from tfquiver.cli import clear, digest, mount, stop, token, up, warm
 from tfquiver.cli.settings import dataset, limit, policy
 from tfquiver.cli.showing import explain, health, status
 from tfquiver.cli.simulating import plan, sim, trace
@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
         health,
         warm,
         clear,
+        mount,
         dataset,
         policy,
         limit,

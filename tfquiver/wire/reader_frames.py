@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
-from tfquiver.wire import frame_header
+from tfquiver.wire import frame_header, mount_frames
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
 from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
 from tfquiver.wire.frame_fields import Fields, clipped, text
 from tfquiver.wire.frame_header import HEADER_BYTES
 from tfquiver.wire.frame_header import MAGIC as MAGIC
+from tfquiver.wire.mount_frames import Failed as Failed
+from tfquiver.wire.mount_frames import Get as Get
+from tfquiver.wire.mount_frames import Got as Got
 
 VERSION = 1
 MAX_FRAME_BYTES = 65536
@@ -24,6 +27,7 @@ MAX_BYTES = 1 << 62
 ROLE_READER = 0
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
+ROLE_MOUNT = 3
 # Who asks for a ticket.
 PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
 KIND_FILE = 0
@@ -218,12 +222,12 @@ class Report:
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
     | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving | Pong
-    | Report
+    | Report | Get | Got | Failed
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
     Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving, Pong,
-    Report,
+    Report, Get, Got, Failed,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
@@ -242,7 +246,7 @@ def _place(f: Fields) -> Place:
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
-    Hello: lambda f: Hello(f.u8("role", 2), f.u32("pid"), f.text("label")),
+    Hello: lambda f: Hello(f.u8("role", ROLE_MOUNT), f.u32("pid"), f.text("label")),
     Welcome: lambda f: Welcome(f.text("node_id")),
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
@@ -273,6 +277,9 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Leaving: lambda f: Leaving(),
     Pong: lambda f: Pong(f.u32("report_ms")),
     Report: lambda f: Report(f.u64("records"), f.u64("bytes"), f.u64("waited_us"), f.u64("elapsed_us")),
+    Get: mount_frames.get,
+    Got: mount_frames.got,
+    Failed: mount_frames.failed,
 }  # fmt: skip
 
 
@@ -325,6 +332,8 @@ def _payload(frame: Frame) -> bytes:
             return _U32.pack(frame.report_ms)
         case Report():
             return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
+        case Get() | Got() | Failed():
+            return mount_frames.payload(frame)
         case End() | Ping() | Leaving():
             return b""
 

@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import reader_session
 from tfquiver.service.node.readers.delivery_shell import Deliveries
 from tfquiver.service.node.readers.frame_socket import FrameSocket
+from tfquiver.service.node.readers.mount_shell import MountShell
 from tfquiver.service.node.readers.reader_calls import Coordinator
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
@@ -24,7 +25,7 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.trust.local_peer import peer_groups, peer_uid
 from tfquiver.wire import reader_frames as frames
 
-Peer = ReaderShell | TicketProvider | Deliveries
+Peer = ReaderShell | TicketProvider | Deliveries | MountShell
 
 HELLO_DEADLINE_S = 10.0
 MAX_CONNECTIONS = 4096
@@ -38,6 +39,7 @@ class SessionServer:
     digests: the digest with that id; raises NotFoundError.
     group: whose members may connect, beside this user and root.
     heard: told what readers report of themselves.
+    owner: node id of the node that should keep the shard of that hash.
     """
 
     def __init__(
@@ -50,13 +52,15 @@ class SessionServer:
         limits: reader_session.ReaderLimits,
         group: ReaderGroup | None = None,
         heard: Callable[[pb.ReaderReport], None] = lambda report: None,
+        owner: Callable[[bytes], str] = lambda hash: "",
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
-        self._group, self._heard = group, heard
+        self._group, self._heard, self._owner = group, heard, owner
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
         self._readers: set[ReaderShell] = set()
+        self._mounts: set[MountShell] = set()
         self._by_id: dict[str, ReaderShell] = {}
         self._served_bytes = 0
         self.last_use_s = 0.0
@@ -84,8 +88,12 @@ class SessionServer:
 
     @property
     def served_bytes(self) -> int:
-        """Raw bytes handed to readers since start."""
-        return self._served_bytes + sum(reader.served_bytes for reader in self._readers)
+        """Raw bytes handed to readers and mounts since start."""
+        return (
+            self._served_bytes
+            + sum(reader.served_bytes for reader in self._readers)
+            + sum(mount.served_bytes for mount in self._mounts)
+        )
 
     def tell_all(self, error: errors.TfquiverError, fatal: bool) -> None:
         for reader in list(self._readers):
@@ -154,6 +162,10 @@ class SessionServer:
             return TicketProvider(self._office)
         if hello.role == frames.ROLE_DELIVERIES:
             return Deliveries(self._coordinator)
+        if hello.role == frames.ROLE_MOUNT:
+            mount = MountShell(self._source, self._digests, self._owner, self._limits.fetch_deadline_s)
+            self._mounts.add(mount)
+            return mount
         reader = ReaderShell(
             hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits,
             self._heard,
@@ -169,6 +181,9 @@ class SessionServer:
         self._used()
         if isinstance(peer, ReaderShell):
             peer.finish(complete=False).add_done_callback(lambda _: self._forget(peer))
+        elif isinstance(peer, MountShell):
+            self._mounts.discard(peer)
+            self._served_bytes += peer.served_bytes
 
     def _forget(self, reader: ReaderShell) -> None:
         if reader in self._readers:

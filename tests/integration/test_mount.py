@@ -1,0 +1,217 @@
+"""`tfquiver mount` with the kernel's own FUSE: the files are the source's, whatever happens to node and cache."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support import numbered
+from tests.support.daemons import daemons, end_daemons
+from tests.support.mounted import command, forget_pages, mounted, sums
+from tests.support.privileges import needs_fuse, needs_mounts
+from tfquiver.mounting import mount_points
+from tfquiver.scanning import tfrecord
+
+pytestmark = [needs_fuse]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    numbered.write(tmp_path / "data" / "a", 2, 3000, 1000)
+    numbered.write(tmp_path / "data" / "b" / "c", 2, 3000, 1000)
+    text = b"".join(tfrecord.frame(b"number %d " % number * 100) for number in range(3000))  # its entries are zstd
+    (tmp_path / "data" / "b" / "text.tfrecord").write_bytes(text)
+    (tmp_path / "data" / "empty.tfrecord").touch()
+    return tmp_path / "data"
+
+
+def every(source: Path) -> list[str]:
+    return [str(path) for path in sorted(source.rglob("*")) if path.is_file()]
+
+
+def entries(cache_dir: Path) -> list[Path]:
+    return [path for path in (cache_dir / "objects").rglob("*") if path.is_file()]
+
+
+def test_the_tree_is_the_sources(tmp_path: Path, source: Path) -> None:
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount:
+        assert sums(mount.point) == sums(source)
+        for path in map(Path, every(source)):
+            shown, real = (mount.point / path.relative_to(source)).stat(), path.stat()
+            assert (shown.st_size, shown.st_mtime_ns) == (real.st_size, real.st_mtime_ns)
+        assert {path.name for path in mount.point.iterdir()} - {".tfquiver"} == {"a", "b", "empty.tfrecord"}
+        file = mount.point / Path(every(source)[0]).relative_to(source)
+        with pytest.raises(OSError):
+            file.open("ab")
+        with pytest.raises(FileNotFoundError):
+            (mount.point / "b" / "nothing").stat()
+
+
+@needs_mounts
+def test_four_readers_cold_and_warm_through_a_nodes_death(tmp_path: Path, source: Path) -> None:
+    expected = sums(source)
+    with (
+        mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount,
+        ThreadPoolExecutor(4) as readers,
+    ):
+        for kill in (False, True, True):
+            forget_pages()
+            reading = [readers.submit(sums, mount.point) for _ in range(4)]
+            if kill:
+                for node in daemons(tmp_path / "cache"):
+                    node.send_signal(signal.SIGKILL)
+            assert [one.result(120) for one in reading] == [expected] * 4
+        mount.logged("is there again")
+
+
+@needs_mounts
+def test_a_damaged_entry_is_fetched_again(tmp_path: Path, source: Path, seed: int) -> None:
+    """Some of them after the mount has opened and checked them."""
+    choose, expected, cache_dir = random.Random(seed), sums(source), tmp_path / "cache"
+    with mounted(tmp_path / "mnt", cache_dir, every(source)) as mount:
+        assert sums(mount.point) == expected
+        for _ in range(3):
+            for path in entries(cache_dir):
+                with path.open("r+b") as file:
+                    at = choose.randrange(path.stat().st_size)
+                    byte = os.pread(file.fileno(), 1, at)
+                    os.pwrite(file.fileno(), bytes([byte[0] ^ 0x40]), at)
+            forget_pages()
+            assert sums(mount.point) == expected
+        assert daemons(cache_dir), "it is the node's, and did not die of it"
+
+
+@needs_mounts
+def test_random_reads_and_maps_are_the_files(tmp_path: Path, source: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount:
+        for path in map(Path, every(source)):
+            whole = path.read_bytes()
+            if not whole:
+                continue
+            with (mount.point / path.relative_to(source)).open("rb") as file:
+                for _ in range(50):
+                    offset, length = choose.randrange(len(whole) + 10), choose.randrange(300_000)
+                    assert os.pread(file.fileno(), length, offset) == whole[offset : offset + length]
+                forget_pages()
+                with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                    assert mapped[:] == whole
+
+
+@needs_mounts
+def test_a_changed_source_is_an_io_error_with_a_reason(tmp_path: Path, source: Path) -> None:
+    changed, gone = (Path(path) for path in every(source)[:2])
+    cache_dir = tmp_path / "cache"
+    with mounted(tmp_path / "mnt", cache_dir, every(source)) as mount:
+        for path in entries(cache_dir):
+            path.unlink()
+        data = bytearray(changed.read_bytes())
+        data[-100] ^= 1
+        changed.write_bytes(data)
+        gone.unlink()
+        for path in (changed, gone):
+            with pytest.raises(OSError, match="Input/output error"):
+                (mount.point / path.relative_to(source)).read_bytes()
+            mount.logged(f"{path}: EIO")
+        mount.logged("has changed since")
+        for path in map(Path, every(source)):
+            if path not in (changed, gone):
+                assert (mount.point / path.relative_to(source)).read_bytes() == path.read_bytes()
+
+
+def test_reads_wait_for_a_node_that_is_away_and_then_fail(tmp_path: Path, source: Path) -> None:
+    """Stopped, not dead: nobody starts another."""
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source), "--patience_s=1") as mount:
+        (node,) = daemons(tmp_path / "cache")
+        node.suspend()
+        try:
+            began = time.monotonic()
+            with pytest.raises(OSError, match="Input/output error"):
+                (mount.point / Path(every(source)[0]).relative_to(source)).read_bytes()
+            assert 0.9 < time.monotonic() - began < 20
+        finally:
+            node.resume()
+        assert sums(mount.point) == sums(source)
+
+
+def test_tensorflow_reads_it_unmodified(tmp_path: Path, source: Path) -> None:
+    import tensorflow as tf
+
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount:
+
+        def records(root: Path) -> list[bytes]:
+            names = [str(path) for path in sorted(root.rglob("*.tfrecord"))]
+            return list(tf.data.TFRecordDataset(names).as_numpy_iterator())
+
+        assert records(mount.point) == records(source)
+
+
+def test_a_stale_mount_is_recognised_and_taken_away(tmp_path: Path, source: Path) -> None:
+    point = tmp_path / "mnt"
+    with mounted(point, tmp_path / "cache", every(source)) as mount:
+        mount.process.kill()
+        mount.process.wait()
+        found = mount_points.at(point)
+        assert found is not None
+        assert mount_points.trouble(found) == "stale"
+        done = subprocess.run(command("unmount", point), capture_output=True, text=True, check=True)
+        assert "is unmounted" in done.stdout
+        assert mount_points.at(point) is None
+        again = subprocess.run(
+            command("mount", f"--cache_dir={tmp_path / 'cache'}", *every(source), point), capture_output=True, text=True
+        )
+        assert again.returncode == 0, again.stderr
+        assert sums(point) == sums(source)
+        subprocess.run(command("unmount", point), check=True, capture_output=True)
+        mount.process.returncode = 0
+
+
+def refused(*arguments: object) -> str:
+    done = subprocess.run(command("mount", *arguments), capture_output=True, text=True, timeout=90)
+    assert done.returncode == 1, done.stdout
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_what_cannot_be_mounted_on(tmp_path: Path, source: Path) -> None:
+    cache = f"--cache_dir={tmp_path / 'cache'}"
+    files = every(source)
+    assert "no such directory" in refused(cache, files[0], tmp_path / "nowhere")
+    assert "not empty" in refused(cache, files[0], source)
+    assert "not a directory" in refused(cache, files[0], files[1])
+    assert "which node?" in refused("--service=127.0.0.1:1", files[0], tmp_path)
+    with mounted(tmp_path / "mnt", tmp_path / "cache", files) as mount:
+        assert "mounted there already" in refused(cache, files[0], mount.point)
+        with (mount.point / Path(files[0]).relative_to(source)).open("rb"):
+            done = subprocess.run(command("unmount", mount.point), capture_output=True, text=True)
+            assert done.returncode == 1
+            assert "in use" in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert (
+        "no data set is mounted there"
+        in subprocess.run(command("unmount", empty), capture_output=True, text=True).stderr
+    )
+
+
+def test_a_compressed_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path / "data", 1, 10, 1000)
+    packed = tmp_path / "data" / "packed.tfrecord.gz"
+    subprocess.run([sys.executable, "-c", "import gzip, sys; gzip.open(sys.argv[2], 'wb').write("
+                    "open(sys.argv[1], 'rb').read())", str(paths[0]), str(packed)], check=True)  # fmt: skip
+    point = tmp_path / "mnt"
+    point.mkdir()
+    try:
+        assert "is a gzip file" in refused(f"--cache_dir={tmp_path / 'cache'}", packed, point)
+    finally:
+        end_daemons(tmp_path / "cache")

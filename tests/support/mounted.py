@@ -1,0 +1,80 @@
+"""Data sets mounted for a test by the command that people use, each served by a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.daemons import end_daemons
+from tfquiver.mounting import mount_points
+
+STARTS_S, ENDS_S = 90.0, 30.0
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """`log` grows while it is mounted."""
+
+    point: Path
+    process: subprocess.Popen[str]
+    log: Path
+
+    def logged(self, words: str, within_s: float = 30.0) -> None:
+        """Waits until the log says so."""
+        give_up_at = time.monotonic() + within_s
+        while words not in (text := self.log.read_text()):
+            assert time.monotonic() < give_up_at, text
+            time.sleep(0.05)
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "tfquiver", *map(str, arguments)]
+
+
+@contextmanager
+def mounted(point: Path, cache_dir: Path, sources: list[str], *flags: str) -> Iterator[Mounted]:
+    """In the foreground of a process; with the directory's own daemon, which ends with it."""
+    point.mkdir(parents=True, exist_ok=True)
+    log = point.with_name(f"{point.name}.log")
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            command("mount", "--foreground", f"--cache_dir={cache_dir}", *flags, *sources, point),
+            stdout=subprocess.PIPE, stderr=stderr, text=True,
+        )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()  # "" when it has ended
+        assert str(point) in line, log.read_text()
+        yield Mounted(point, process, log)
+        process.terminate()
+        assert process.wait(ENDS_S) == 0, log.read_text()
+        assert mount_points.at(point) is None
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if mount_points.at(point) is not None:
+            mount_points.unmount(point, lazy=True)
+        end_daemons(cache_dir)
+
+
+def sums(root: Path) -> dict[str, str]:
+    """SHA-256 of every file, by path; not of what the mount says of itself."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_file() and not name.startswith(".tfquiver"):
+            with path.open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def forget_pages() -> None:
+    """The kernel forgets what it has read: the next reads come to the mount again. Needs root."""
+    Path("/proc/sys/vm/drop_caches").write_text("1")

@@ -1,0 +1,131 @@
+"""Which shards a read takes, and what is fetched ahead of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.file_tree.read_ahead import MOST_STREAMS, ReadAhead
+from tfquiver.file_tree.read_plan import ReadPlan
+from tfquiver.mounting.checked_shard import BLOCK_BYTES, CheckedShard, block_sums
+
+files_of_shards = st.lists(st.lists(st.integers(16, 60), max_size=4), min_size=1, max_size=4)
+
+
+def digest_of(files: list[list[int]]) -> tuple[Digest, list[bytes]]:
+    content, hashes, index, offsets, lengths = [], [], [], [], []
+    for number, of_file in enumerate(files):
+        whole = b""
+        for shard, length in enumerate(of_file):
+            data = bytes([(7 * number + 3 * shard + at) % 256 for at in range(length)])
+            hashes.append(list(hashlib.sha256(data).digest()))
+            index.append(number)
+            offsets.append(len(whole))
+            lengths.append(length)
+            whole += data
+        content.append(whole)
+    entries = [FileEntry(f"s3://b/{at}", len(whole), "1", "none") for at, whole in enumerate(content)]
+    return Digest.build("d", entries, hashes, index, offsets, lengths, [1] * len(lengths)), content
+
+
+@given(files_of_shards, st.data())
+def test_pieces_are_the_range(files: list[list[int]], data: st.DataObject) -> None:
+    digest, content = digest_of(files)
+    plan = ReadPlan(digest)
+    number = data.draw(st.integers(0, len(files) - 1))
+    whole = content[number]
+    offset, length = data.draw(st.integers(0, len(whole) + 20)), data.draw(st.integers(0, 200))
+    read = b""
+    for piece in plan.pieces(number, offset, length):
+        shard = digest.shard(piece.shard)
+        assert shard.file_index == number
+        assert piece.length_bytes > 0
+        assert piece.offset + piece.length_bytes <= shard.length_bytes
+        begin = shard.offset + piece.offset
+        assert begin == offset + len(read), "in order, without gaps"
+        read += whole[begin : begin + piece.length_bytes]
+    assert read == whole[offset : offset + length]
+    assert plan.size_bytes(number) == len(whole)
+    assert plan.shards(number) == digest.file_shards(number)
+
+
+@given(st.integers(1, 1 << 20), st.integers(1, 1 << 17), st.integers(1, 200))
+def test_a_sequential_reader_is_ahead_and_never_too_far(most: int, length: int, reads: int) -> None:
+    ahead, fetched = ReadAhead(most), 0
+    for number in range(reads):
+        at = number * length
+        wanted = ahead.read(at, length)
+        if wanted:
+            assert wanted.start >= max(fetched, at + length), "nothing twice, nothing behind"
+            assert wanted.stop <= at + length + most
+            fetched = wanted.stop
+    if reads > 1:
+        assert fetched >= min((reads - 1) * length, length) + length
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=200, unique=True))
+def test_reads_that_are_far_apart_fetch_nothing(places: list[int]) -> None:
+    ahead = ReadAhead(32 << 20)
+    for place in places:
+        assert not ahead.read(place * (4 << 20), 65536)
+
+
+def test_streams_do_not_disturb_one_another() -> None:
+    ahead = ReadAhead(1 << 20)
+    far = [ahead.read(stream << 30, 1000) for stream in range(MOST_STREAMS)]
+    assert not any(far)
+    for step in range(1, 4):
+        for stream in range(MOST_STREAMS):
+            assert ahead.read((stream << 30) + 1000 * step, 1000)
+
+
+def test_one_stream_too_many_forgets_the_one_that_read_longest_ago() -> None:
+    ahead = ReadAhead(1 << 20)
+    for stream in range(MOST_STREAMS + 1):
+        ahead.read(stream << 30, 1000)
+    assert ahead.read((5 << 30) + 1000, 1000)
+    assert not ahead.read(1000, 1000)
+
+
+@pytest.fixture
+def stored() -> tuple[int, bytes]:
+    content = os.urandom(3 * BLOCK_BYTES + 100)
+    fd = os.memfd_create("shard")
+    os.write(fd, b"head" + content)
+    return fd, content
+
+
+def test_blocks_are_what_was_checked(stored: tuple[int, bytes]) -> None:
+    fd, content = stored
+    shard = CheckedShard(fd, 4, len(content), block_sums(fd, 4, len(content), google_crc32c.value(content)), True)
+    try:
+        for offset, length in ((0, 1), (BLOCK_BYTES - 1, 2), (5, len(content) - 5), (len(content) - 1, 1)):
+            assert shard.read(offset, length) == content[offset : offset + length]
+        os.pwrite(fd, bytes([content[2 * BLOCK_BYTES] ^ 1]), 4 + 2 * BLOCK_BYTES)
+        assert shard.read(0, 100) == content[:100], "another block"
+        with pytest.raises(errors.DataLossError, match="have changed"):
+            shard.read(3 * BLOCK_BYTES - 1, 1)
+        os.ftruncate(fd, 100)
+        with pytest.raises(errors.DataLossError, match="ends at"):
+            shard.read(0, 100)
+    finally:
+        shard.close()
+
+
+def test_a_shard_that_is_not_its_checksums(stored: tuple[int, bytes]) -> None:
+    fd, content = stored
+    try:
+        with pytest.raises(errors.DataLossError, match="its CRC"):
+            block_sums(fd, 4, len(content), google_crc32c.value(content) ^ 1)
+        with pytest.raises(errors.DataLossError, match="it ends at"):
+            block_sums(fd, 5, len(content), google_crc32c.value(content))
+    finally:
+        os.close(fd)

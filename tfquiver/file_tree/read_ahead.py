@@ -1,0 +1,51 @@
+"""Whether reads follow one another, and how far ahead of them to fetch (pure).
+
+A stream is a reader that goes forward. It is told apart by where it is, not by its descriptor: so one that reads file
+after file, as they stand in the data set, stays one stream, and several readers of one file are several.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+MOST_STREAMS = 64
+_SLACK_BYTES = 1 << 20  # the kernel asks for several parts of its own read-ahead at the same time
+_GROWTH = 4
+
+
+@dataclass(slots=True)
+class _Stream:
+    at: int  # behind the furthest read
+    read_bytes: int
+    told: int = 0  # up to where has been said to be fetched
+
+
+class ReadAhead:
+    """Args:
+    most_bytes: that any one stream is ahead.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._streams: OrderedDict[int, _Stream] = OrderedDict()  # the one that read last comes last
+        self._made = 0
+
+    def read(self, position: int, length_bytes: int) -> range:
+        """A read of bytes at a position. The positions to fetch beyond it that have not been said before: none when
+        it follows no other."""
+        end = position + length_bytes
+        for number, stream in reversed(self._streams.items()):
+            if -_SLACK_BYTES <= position - stream.at <= _SLACK_BYTES:
+                self._streams.move_to_end(number)
+                stream.at = max(stream.at, end)
+                stream.read_bytes += length_bytes
+                ahead = stream.at + min(_GROWTH * stream.read_bytes, self._most_bytes)
+                fetch = range(max(stream.told, stream.at), ahead)
+                stream.told = max(stream.told, ahead)
+                return fetch
+        self._streams[self._made] = _Stream(end, length_bytes)
+        self._made += 1
+        if len(self._streams) > MOST_STREAMS:
+            self._streams.popitem(last=False)
+        return range(0)

@@ -1,0 +1,82 @@
+"""A shard's descriptor, and the checksums of its blocks: whatever is read of it later is known to be what was checked.
+
+A shard's CRC covers all of it. The blocks' own are computed while the whole is checked, so that a read of 64 KiB need
+not read 2 MiB, and an entry that rots, or is overwritten, after it was opened is still found out (I-5).
+"""
+
+from __future__ import annotations
+
+import array
+import os
+
+import google_crc32c
+
+from tfquiver import errors
+
+BLOCK_BYTES = 32 << 10
+_PART_BYTES = 32 * BLOCK_BYTES
+
+BlockSums = array.array  # of u32, one for each block
+
+
+class CheckedShard:
+    """Owns `fd`. Reads block on the disk; not thread-safe with `close`."""
+
+    def __init__(self, fd: int, offset: int, length_bytes: int, sums: BlockSums[int], in_memory: bool) -> None:
+        self.fd, self.offset, self.length_bytes, self.sums, self.in_memory = fd, offset, length_bytes, sums, in_memory
+
+    def read(self, offset: int, length_bytes: int, wait: bool = True) -> memoryview | None:
+        """Bytes of the shard; None: without `wait`, when the disk would have to be waited for.
+
+        Raises DataLossError: they are not what they were. OSError: the disk's.
+        """
+        start = offset - offset % BLOCK_BYTES
+        end = min(-(-(offset + length_bytes) // BLOCK_BYTES) * BLOCK_BYTES, self.length_bytes)
+        buffer = self._raw(start, end - start, wait or self.in_memory)
+        if buffer is None:
+            return None
+        view, block = memoryview(buffer), start // BLOCK_BYTES
+        for at in range(0, len(view), BLOCK_BYTES):
+            if google_crc32c.value(bytes(view[at : at + BLOCK_BYTES])) != self.sums[block]:
+                raise errors.DataLossError(f"its bytes at {start + at} have changed")
+            block += 1
+        return view[offset - start : offset - start + length_bytes]
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def _raw(self, start: int, length_bytes: int, wait: bool) -> bytes | bytearray | None:
+        if wait:
+            return _exactly(self.fd, length_bytes, self.offset + start, start)
+        buffer = bytearray(length_bytes)
+        try:
+            taken = os.preadv(self.fd, [buffer], self.offset + start, os.RWF_NOWAIT)
+        except OSError:  # EAGAIN, or a file system that cannot say
+            return None
+        return buffer if taken == length_bytes else None
+
+
+def block_sums(fd: int, offset: int, length_bytes: int, crc32c: int) -> BlockSums[int]:
+    """Reads all of a shard. Blocks.
+
+    Raises DataLossError: its plain CRC-32C is another one, or it is shorter. OSError: the disk's.
+    """
+    sums, total, at = array.array("I"), 0, 0
+    while at < length_bytes:
+        part = _exactly(fd, min(_PART_BYTES, length_bytes - at), offset + at, at)
+        total = google_crc32c.extend(total, part)
+        sums.extend(google_crc32c.value(part[i : i + BLOCK_BYTES]) for i in range(0, len(part), BLOCK_BYTES))
+        at += len(part)
+    if total != crc32c:
+        raise errors.DataLossError(f"its CRC is {total:#x}, not {crc32c:#x}")
+    return sums
+
+
+def _exactly(fd: int, length_bytes: int, at: int, of_shard: int) -> bytes:
+    data = os.pread(fd, length_bytes, at)
+    while len(data) < length_bytes:
+        more = os.pread(fd, length_bytes - len(data), at + len(data))
+        if not more:
+            raise errors.DataLossError(f"it ends at {of_shard + len(data)}")
+        data += more
+    return data

@@ -1,0 +1,154 @@
+"""Where data sets are mounted on this machine, as the kernel says; what can be mounted on; mounts taken away."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.plain_text import shortened
+
+TYPE = "fuse.tfquiver"
+DEVICE = Path("/dev/fuse")
+_ANSWERS_S = 2.0
+_UNMOUNT_S = 20.0
+_HIDDEN = re.compile(r"\\([0-7]{3})")
+_DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """`name`: of the data set."""
+
+    path: str
+    name: str
+
+
+def mounts(mountinfo: str | None = None) -> list[Mount]:
+    """Of this process's view of the machine, in the order in which they were made."""
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape") if mountinfo is None else mountinfo
+    found = []
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, what = before.split(" "), after.split(" ")
+        if len(fields) > 4 and len(what) > 1 and what[0] == TYPE:
+            found.append(Mount(_shown(fields[4]), _shown(what[1])))
+    return found
+
+
+def at(path: Path) -> Mount | None:
+    """The data set that is mounted there; the uppermost one."""
+    return next((mount for mount in reversed(mounts()) if mount.path == str(path)), None)
+
+
+def trouble(mount: Mount) -> str:
+    """What is wrong with it; "": it answers. Never waits longer than a few seconds for it."""
+    said: list[str] = []
+
+    def look() -> None:
+        try:
+            os.statvfs(mount.path)
+            said.append("")
+        except OSError as error:
+            said.append("stale" if error.errno in _DEAD else str(error.strerror))
+
+    thread = threading.Thread(target=look, name="look at a mount", daemon=True)
+    thread.start()
+    thread.join(_ANSWERS_S)
+    return said[0] if said else "does not answer"
+
+
+def resolved(given: str | os.PathLike[str]) -> Path:
+    """The mount point's real path. The point itself is not looked at: it may be stale. Raises InvalidArgumentError."""
+    path = Path(os.path.abspath(Path(given).expanduser()))  # noqa: PTH100 - resolve() would look at the point itself
+    try:
+        return path.parent.resolve() / path.name if path.name else path
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"mount point {shortened(str(given))}: {error.strerror}") from error
+
+
+def prepare(given: str | os.PathLike[str]) -> tuple[Path, bool]:
+    """An empty directory to mount on, and whether a stale mount was taken away from it.
+
+    Raises InvalidArgumentError (no directory, not empty), AlreadyRunningError (in use), PermissionError_,
+    NotFoundError (no /dev/fuse), each with what to do.
+    """
+    _check_device()
+    path, was_stale = resolved(given), False
+    while (mount := at(path)) is not None:
+        wrong = trouble(mount)
+        if wrong != "stale":
+            answers = "" if not wrong else f", which {wrong}"
+            raise errors.AlreadyRunningError(
+                f"mount point {path}: {mount.name} is mounted there already{answers}; `tfquiver unmount {path}` takes "
+                "it away"
+            )
+        unmount(path, lazy=True)
+        was_stale = True
+    try:
+        if any(path.iterdir()):
+            raise errors.InvalidArgumentError(f"mount point {path}: not empty; give an empty directory")
+    except NotADirectoryError as error:
+        raise errors.InvalidArgumentError(f"mount point {path}: not a directory") from error
+    except FileNotFoundError as error:
+        raise errors.InvalidArgumentError(
+            f"mount point {path}: no such directory; `mkdir -p {path}` makes it"
+        ) from error
+    except OSError as error:
+        raise errors.from_os_error(error, f"mount point {path}") from error
+    if path.is_mount():
+        raise errors.AlreadyRunningError(f"mount point {path}: another file system is mounted there")
+    return path, was_stale
+
+
+def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
+    """Takes the mount away, also a stale one. `lazy`: also while it is used; it is gone when its last user is.
+
+    Raises NotFoundError (no data set is mounted there), InUseError (with what to do), PermissionError_,
+    UnavailableError.
+    """
+    path = resolved(given)
+    if (mount := at(path)) is None:
+        known = ", ".join(one.path for one in mounts())
+        raise errors.NotFoundError(
+            f"{path}: no data set is mounted there; {f'there are {known}' if known else 'none is'}"
+        )
+    tool = shutil.which("fusermount3") or shutil.which("fusermount")
+    if os.geteuid() == 0:
+        command = ["umount", *(["-l"] if lazy else []), str(path)]
+    elif tool:
+        command = [tool, "-u", *(["-z"] if lazy else []), str(path)]
+    else:
+        raise errors.NotFoundError("fusermount3 is missing: apt-get install fuse3")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_UNMOUNT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise errors.UnavailableError(f"{path}: unmounting does not end; try --lazy") from error
+    if done.returncode and at(path) is not None:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        if "busy" in said:
+            raise errors.InUseError(f"{path}: in use: end what reads there (`fuser -m {path}` names it), or --lazy")
+        if "not permitted" in said or "denied" in said or "not allowed" in said or "superuser" in said:
+            raise errors.PermissionError_(f"{path}: {said}")
+        raise errors.UnavailableError(f"{path}: {said}")
+    return mount
+
+
+def _check_device() -> None:
+    if not DEVICE.exists():
+        raise errors.NotFoundError(
+            f"{DEVICE} is missing: `modprobe fuse`, or in a container run it with --device={DEVICE} and CAP_SYS_ADMIN"
+        )
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        raise errors.PermissionError_(f"{DEVICE}: this user may not open it; `chmod 666 {DEVICE}` as root lets all")
+
+
+def _shown(text: str) -> str:
+    """The kernel writes blanks and such as octal numbers."""
+    return _HIDDEN.sub(lambda found: chr(int(found[1], 8)), text)

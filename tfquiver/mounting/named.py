@@ -1,0 +1,105 @@
+"""What is to be mounted: files, a digest file, or a data set's name; and its digest from the coordinator."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.registering.listed import accesses_of, default_name, listed
+from tfquiver.registering.registration import Registrar
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.stores.credentials.resolved import Access, place_of
+from tfquiver.wire import rpc
+
+MAX_DIGEST_BYTES = 4 << 30
+_DIGEST_S = 600.0
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
+
+Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`register` makes the data set known (client_id as for Registrar.files); `accesses` as in listed.py, of files;
+    None: what its digest says."""
+
+    register: Register
+    accesses: list[Access] | None
+
+
+def named(sources: Sequence[str], name: str) -> Named:
+    """Raises NotFoundError, InvalidArgumentError and others of a listing; each names the source."""
+    only = sources[0] if len(sources) == 1 else ""
+    if only.endswith(".tfqd"):
+        path = Path(only.removeprefix("file://")).expanduser()
+        if not path.is_file():
+            raise errors.NotFoundError(f"no digest file at {path}")
+        accesses = accesses_of(file.uri for file in Digest.open(path).files)
+        return Named(lambda registrar, _progress, _client_id: registrar.digest(path), accesses)
+    if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
+        return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
+    files, accesses = listed(list(sources))
+    terms = ListingTerms(CutPolicy(), place_of(accesses))
+
+    def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
+        return registrar.files(files, terms, name or _name_of(sources[0]), progress, client_id)
+
+    return Named(register, accesses)
+
+
+def _name_of(pattern: str) -> str:
+    """Of `data/train/**/*.jpg` "train"."""
+    plain = re.sub(r"/?[^/]*[*?\[].*", "", pattern) if re.search(r"\*\*|/[*?\[]", pattern) else pattern
+    return default_name(plain or pattern)
+
+
+def digest_of(coordinator: str, token: str, dataset: types_pb2.Dataset) -> Digest:
+    """Raises NotFoundError, PermissionError_, UnavailableError; CorruptDigestError: it is not what its id says."""
+    data = bytearray()
+    with rpc.channel(coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.GetDigestRequest(digest_id=dataset.digest_id)
+        try:
+            for part in stub.GetDigest(request, metadata=tuple(rpc.metadata(token)), timeout=_DIGEST_S):
+                data += part.part
+                if len(data) > MAX_DIGEST_BYTES:
+                    raise errors.ResourceExhaustedError(
+                        f"the digest of {dataset.name} is larger than {MAX_DIGEST_BYTES}"
+                    )
+        except grpc.RpcError as error:
+            raise rpc.from_rpc_error(error, f"the digest of {dataset.name} from coordinator {coordinator}") from error
+    digest = Digest.from_bytes(data, f"the digest of {dataset.name}")
+    if digest.digest_id != dataset.digest_id:
+        raise errors.CorruptDigestError(f"the digest of {dataset.name}: it is {digest.digest_id.hex()}")
+    return digest
+
+
+def check_shown(digest: Digest) -> None:
+    """Raises InvalidArgumentError: its shards are not the files' own bytes."""
+    for file in digest.files:
+        if file.compression != "none":
+            raise errors.InvalidArgumentError(
+                f"{file.uri} is a {file.compression} file: what is cached is its records, not the bytes of the file, "
+                "so it cannot be shown as a file"
+            )
+
+
+def _of_name(registrar: Registrar, name: str) -> types_pb2.Dataset:
+    request = coordinator_pb2.FindDatasetRequest
+    if _HEX.fullmatch(name):
+        found = registrar.find(request(digest_id=bytes.fromhex(name)))
+    else:
+        found = registrar.find(request(name=name))
+    if found is None:
+        raise errors.NotFoundError(f"{name}: no file here has that name, and no data set that is registered")
+    return found

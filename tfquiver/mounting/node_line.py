@@ -1,0 +1,187 @@
+"""The conversation with the node of this machine: GET out, GOT with a descriptor or FAILED in; again after a restart.
+
+Needs trio. Lives on one trio loop; only `found` may be called from other threads.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import socket
+from dataclasses import dataclass, field
+
+import trio
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.wire import reader_frames as frames
+
+MOST_ASKED = 128  # half of what a node takes
+_HELLO_S = 10.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
+_PASSES = (errors.UnavailableError, errors.ResourceExhaustedError, errors.DeadlineError, errors.CancelledError_)
+
+
+@dataclass(slots=True)
+class _Asked:
+    frame: frames.Get
+    answered: trio.Event = field(default_factory=trio.Event)
+    outcome: tuple[frames.Got, int] | errors.TfquiverError | None = None
+
+
+class NodeLine:
+    """Args:
+    digest: of all that is asked for.
+    patience_s: how long a shard is asked for, over restarts of the node and failures that pass.
+    """
+
+    def __init__(self, digest: Digest, label: str, patience_s: float) -> None:
+        self._digest, self._label, self._patience_s = digest, label, patience_s
+        self._path = ""
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._moved = trio.Event()
+        self._sock: trio.socket.SocketType | None = None
+        self._asked: dict[int, _Asked] = {}
+        self._made = 0
+        self._places = trio.CapacityLimiter(MOST_ASKED)
+        self._sending = trio.Lock()
+        self._said = False
+
+    def found(self, path: str) -> None:
+        """Where the node's socket is from now on. For any thread."""
+        self._path = path
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(lambda: self._moved.set())
+
+    async def get(self, shard: int, again: bool = False) -> tuple[frames.Got, int]:
+        """A shard, and the descriptor that it is in, which is the caller's. `again`: what came was damaged.
+
+        Raises UnavailableError: the node stays away, or cannot have it for so long. StaleDigestError, DataLossError,
+        NotFoundError, PermissionError_: as the node says.
+        """
+        give_up_at, pause_s = trio.current_time() + self._patience_s, _PAUSE_S
+        trouble: errors.TfquiverError = errors.UnavailableError(f"the node at {self._path} does not answer")
+        while True:
+            with trio.move_on_at(give_up_at):
+                try:
+                    return await self._get(shard, again)
+                except _PASSES as error:
+                    trouble = error
+                await trio.sleep(pause_s)
+            if trio.current_time() >= give_up_at:
+                raise errors.UnavailableError(f"{trouble} (for {self._patience_s:g} s)") from trouble
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def run(self) -> None:
+        """Keeps the line up until it is cancelled."""
+        self._token = trio.lowlevel.current_trio_token()
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                await self._converse()
+                pause_s = _PAUSE_S
+            except (OSError, errors.ProtocolError) as error:
+                if not self._said:
+                    logging.warning("the node at %s: %s; trying again", self._path, error)
+                    self._said = True
+            self._moved = trio.Event()
+            with trio.move_on_after(pause_s):
+                await self._moved.wait()
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _get(self, shard: int, again: bool) -> tuple[frames.Got, int]:
+        async with self._places:
+            self._made = (self._made + 1) & 0xFFFFFFFF
+            number = self._made
+            hash = self._digest.hashes[shard].tobytes()
+            asked = self._asked[number] = _Asked(frames.Get(number, self._digest.digest_id, shard, hash, again))
+            try:
+                await self._send(asked.frame)
+                await asked.answered.wait()
+            except BaseException:
+                if isinstance(asked.outcome, tuple):  # it has come, and nobody will take it
+                    os.close(asked.outcome[1])
+                raise
+            finally:
+                self._asked.pop(number, None)
+        if isinstance(asked.outcome, errors.TfquiverError):
+            raise asked.outcome
+        assert asked.outcome is not None
+        return asked.outcome
+
+    async def _send(self, frame: frames.Frame) -> None:
+        """Into the void when the line is down: what is not answered is said again when it is up."""
+        async with self._sending:
+            if self._sock is not None:
+                with contextlib.suppress(OSError):
+                    await self._sock.send(frames.encode(frame))
+
+    async def _converse(self) -> None:
+        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            with trio.fail_after(_HELLO_S) if self._path else contextlib.nullcontext():
+                await sock.connect(self._path)
+                await sock.send(frames.encode(frames.Hello(frames.ROLE_MOUNT, os.getpid(), self._label)))
+                first, fd = await _received(sock)
+            if isinstance(first, frames.Error):
+                raise errors.ProtocolError(f"{first.message}: is the node older than this tfquiver? restart it")
+            if not isinstance(first, frames.Welcome) or fd >= 0:
+                raise errors.ProtocolError(f"a {type(first).__name__} frame came where WELCOME was due")
+            if self._said:
+                logging.info("the node at %s is there again", self._path)
+                self._said = False
+            try:
+                async with self._sending:
+                    self._sock = sock
+                    for asked in list(self._asked.values()):
+                        await sock.send(frames.encode(asked.frame))
+                while True:
+                    self._take(*await _received(sock))
+            finally:
+                self._sock = None
+
+    def _take(self, frame: frames.Frame, fd: int) -> None:
+        if isinstance(frame, frames.Error):
+            raise errors.ProtocolError(frame.message)
+        asked = self._asked.get(frame.request) if isinstance(frame, frames.Got | frames.Failed) else None
+        if asked is None or asked.answered.is_set():
+            if fd >= 0:
+                os.close(fd)
+            return
+        if isinstance(frame, frames.Failed):
+            asked.outcome = errors.from_number(frame.code, frame.message)
+        elif isinstance(frame, frames.Got):
+            asked.outcome = self._checked(asked.frame.shard, frame, fd)
+        asked.answered.set()
+
+    def _checked(self, shard: int, got: frames.Got, fd: int) -> tuple[frames.Got, int]:
+        length_bytes = int(self._digest.lengths[shard])
+        if fd < 0 or got.length_bytes != length_bytes:
+            if fd >= 0:
+                os.close(fd)
+            what = f"{got.length_bytes} bytes" if fd >= 0 else "no descriptor"
+            raise errors.ProtocolError(f"{what} came for shard {shard} of {length_bytes} bytes")
+        return got, fd
+
+
+async def _received(sock: trio.socket.SocketType) -> tuple[frames.Frame, int]:
+    """The next frame and its descriptor (-1: none). Raises ConnectionResetError, ProtocolError."""
+    message, control, _, _ = await sock.recvmsg(frames.MAX_FRAME_BYTES + 1, _CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, data in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    try:
+        if not message:
+            raise ConnectionResetError("it has closed the connection")
+        if len(descriptors) > 1:
+            raise errors.ProtocolError(f"{len(descriptors)} descriptors came with a frame")
+        frame = frames.decode(message)
+    except (OSError, errors.ProtocolError):
+        for fd in descriptors:
+            os.close(fd)
+        raise
+    return frame, descriptors[0] if descriptors else -1

@@ -1,0 +1,157 @@
+"""The file system's calls, carried out. Needs pyfuse3 and trio."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+
+import pyfuse3
+import trio
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.file_tree.read_ahead import ReadAhead
+from tfquiver.file_tree.read_plan import ReadPlan
+from tfquiver.file_tree.times import modified_ns
+from tfquiver.file_tree.tree import FileTree
+from tfquiver.mounting.open_shards import OpenShards
+
+FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
+_AHEAD_AT_ONCE = 16
+_SAID_EVERY_S = 10.0
+_MOST_SAID = 1024
+
+
+class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no types where pyfuse3 is not installed
+    """Args:
+    nursery: for what is fetched ahead.
+    ahead_bytes: of each stream of reads.
+    """
+
+    supports_dot_lookup = False
+    enable_writeback_cache = False
+
+    def __init__(
+        self, digest: Digest, tree: FileTree, shards: OpenShards, nursery: trio.Nursery, ahead_bytes: int
+    ) -> None:
+        super().__init__()
+        self._digest, self._tree, self._shards, self._nursery = digest, tree, shards, nursery
+        self._plan = ReadPlan(digest)
+        self._ahead = ReadAhead(ahead_bytes)
+        self._ahead_places = trio.CapacityLimiter(_AHEAD_AT_ONCE)
+        self._mounted_ns = time.time_ns()
+        self._owner = os.getuid(), os.getgid()
+        self._said: dict[str, float] = {}  # when trouble with a file was told last
+
+    async def lookup(
+        self, parent_inode: pyfuse3.InodeT, name: pyfuse3.FileNameT, ctx: pyfuse3.RequestContext
+    ) -> pyfuse3.EntryAttributes:
+        try:
+            found = self._tree.lookup(parent_inode, name.decode())
+        except UnicodeDecodeError:
+            found = None
+        if found is None:
+            raise pyfuse3.FUSEError(errno.ENOENT)
+        return self._attributes(found.inode)
+
+    async def getattr(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
+        return self._attributes(inode)
+
+    async def opendir(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileHandleT:
+        if not self._tree.is_directory(inode):
+            raise pyfuse3.FUSEError(errno.ENOTDIR)
+        return pyfuse3.FileHandleT(inode)
+
+    async def readdir(self, fh: pyfuse3.FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
+        for entry in self._tree.entries(fh, start_id):
+            if not pyfuse3.readdir_reply(token, entry.name.encode(), self._attributes(entry.inode), entry.after):
+                return
+
+    async def open(self, inode: pyfuse3.InodeT, flags: pyfuse3.FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise pyfuse3.FUSEError(errno.EROFS)
+        file_index = self._tree.file_index(inode)
+        if file_index is None:
+            raise pyfuse3.FUSEError(errno.EISDIR)
+        return pyfuse3.FileInfo(fh=pyfuse3.FileHandleT(file_index), keep_cache=True)
+
+    async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
+        try:
+            return await self._read(fh, off, size)
+        except errors.TfquiverError as error:
+            self._say(self._digest.files[fh].uri, error)
+        except OSError as error:
+            self._say(self._digest.files[fh].uri, error)
+        raise pyfuse3.FUSEError(errno.EIO)
+
+    async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
+        told = pyfuse3.StatvfsData()
+        told.f_bsize = told.f_frsize = 4096
+        told.f_blocks = -(-self._digest.size_bytes // 4096)
+        told.f_bfree = told.f_bavail = told.f_ffree = told.f_favail = 0
+        told.f_files = len(self._tree)
+        told.f_namemax = 255
+        return told
+
+    async def _read(self, file_index: int, offset: int, length_bytes: int) -> bytes:
+        parts: list[memoryview | bytes] = []
+        self._fetch_ahead(file_index, offset, length_bytes)
+        for piece in self._plan.pieces(file_index, offset, length_bytes):
+            parts.append(await self._shards.read(piece.shard, piece.offset, piece.length_bytes))
+        # pyfuse3 takes any buffer.
+        return parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[return-value]
+
+    def _fetch_ahead(self, file_index: int, offset: int, length_bytes: int) -> None:
+        if offset + length_bytes > (size := self._plan.size_bytes(file_index)):
+            length_bytes = max(size - offset, 0)
+        wanted = self._ahead.read(self._plan.position(file_index, offset), length_bytes)
+        if not wanted:
+            return
+        last = min(self._plan.shard_at(wanted.stop - 1), self._digest.num_shards - 1)
+        for shard in range(self._plan.shard_at(wanted.start), last + 1):
+            if shard not in self._shards:
+                self._nursery.start_soon(self._prefetch, shard)
+
+    async def _prefetch(self, shard: int) -> None:
+        async with self._ahead_places:
+            if shard in self._shards:
+                return
+            try:
+                await self._shards.get(shard)
+            except (errors.TfquiverError, OSError) as error:  # whoever reads it is told
+                logging.vlog(1, "ahead: %s", error)
+
+    def _attributes(self, inode: int) -> pyfuse3.EntryAttributes:
+        told = pyfuse3.EntryAttributes()
+        told.st_ino = pyfuse3.InodeT(inode)
+        told.entry_timeout = told.attr_timeout = FOR_EVER_S
+        told.st_uid, told.st_gid = self._owner
+        told.st_nlink = 1
+        told.st_blksize = 1 << 17
+        written_ns = self._mounted_ns
+        file_index = self._tree.file_index(inode)
+        if file_index is not None:
+            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | 0o444)
+            told.st_size = self._digest.files[file_index].size_bytes
+            told.st_blocks = -(-told.st_size // 512)
+            written_ns = modified_ns(self._digest.files[file_index])
+        elif self._tree.is_directory(inode):
+            told.st_mode = pyfuse3.ModeT(stat.S_IFDIR | 0o555)
+            told.st_nlink = 2
+        else:
+            raise pyfuse3.FUSEError(errno.ENOENT)
+        told.st_mtime_ns = told.st_ctime_ns = told.st_atime_ns = written_ns
+        return told
+
+    def _say(self, uri: str, error: Exception) -> None:
+        """Why it is EIO, once in a while for each file."""
+        now_s = time.monotonic()
+        if now_s - self._said.get(uri, -_SAID_EVERY_S) < _SAID_EVERY_S:
+            return
+        if len(self._said) >= _MOST_SAID:
+            self._said.clear()
+        self._said[uri] = now_s
+        logging.error("%s: EIO: %s", uri, error)

@@ -1,0 +1,154 @@
+"""The mount's process: the file system served until it is unmounted or told to stop. Needs pyfuse3 and trio."""
+
+from __future__ import annotations
+
+import functools
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyfuse3
+import trio
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.daemon import daemon, endpoints
+from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.file_tree.tree import FileTree
+from tfquiver.mounting import mount_points
+from tfquiver.mounting.named import check_shown, digest_of, named
+from tfquiver.mounting.node_line import NodeLine
+from tfquiver.mounting.open_shards import OpenShards
+from tfquiver.mounting.operations import Operations
+from tfquiver.plain_text import plain
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering import store_access
+from tfquiver.registering.listed import accesses_of
+from tfquiver.registering.registration import Registrar
+
+_MOST_OPEN = 16384
+_OTHER_DESCRIPTORS = 256
+_REGISTER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """`service`: the coordinator of a cluster, whose node in `cache_dir` runs already; "": the directory's own.
+
+    `patience_s`: how long a read waits for the node before it is EIO.
+    """
+
+    sources: Sequence[str]
+    mount_point: Path
+    cache_dir: Path
+    service: str
+    token: str
+    name: str
+    allow_other: bool
+    patience_s: float
+    ahead_bytes: int
+    memory_bytes: int
+
+
+class _Located:
+    """Told where the node is, as the op would be (daemon/endpoints.py): now, and whenever it was found again."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.tell: Callable[[str], None] = lambda path: None
+
+    def set_endpoint(self, name: str, socket_path: str) -> None:
+        self.path = socket_path
+        self.tell(socket_path)
+
+
+def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb2.Dataset, FileTree], None]) -> None:
+    """Mounts, calls `mounted`, and returns when the mount is gone.
+
+    Raises, before `mounted` is called: as mount_points.prepare; InvalidArgumentError (files that cannot be shown as
+    such), NotFoundError (no such source), and what registering raises.
+    """
+    point, was_stale = mount_points.prepare(options.mount_point)
+    if was_stale:
+        logging.warning("%s: a stale mount was there; it is taken away", point)
+    asked = named(options.sources, options.name)
+    located = _Located()
+    with ExitStack() as stack:
+        locate = endpoints.running_node if options.service else daemon.find_or_start
+        name = endpoints.name_of(options.cache_dir)
+        endpoint = endpoints.acquire(name, functools.partial(locate, options.cache_dir), located)
+        stack.callback(endpoints.close_all)
+        reaching = store_access.of(name, options.token)
+        if asked.accesses:
+            reaching.use(asked.accesses, endpoint)
+        coordinator = options.service or endpoint.coordinator
+        with Registrar(coordinator, endpoint.control, options.token, _REGISTER_S) as registrar:
+            if options.service:
+                registrar.check_member(endpoint.node_id, str(options.cache_dir))
+            dataset = asked.register(registrar, progress, reaching.client_id if asked.accesses else "")
+        digest = digest_of(coordinator, options.token, dataset)
+        check_shown(digest)
+        tree = FileTree(digest.files)
+        accesses = asked.accesses if asked.accesses is not None else accesses_of(file.uri for file in digest.files)
+        if accesses:
+            reaching.use(accesses, endpoint)
+            reaching.reads(dataset.digest_id)
+        trio.run(_serve, options, point, dataset, digest, tree, located, mounted)
+
+
+def _mount(operations: Operations, options: MountOptions, point: Path, name: str) -> None:
+    chosen = {"default_permissions", "ro", "subtype=tfquiver", f"fsname={_fs_name(name)}"}
+    if options.allow_other:
+        chosen.add("allow_other")
+    try:
+        pyfuse3.init(operations, str(point), chosen)
+    except RuntimeError as error:
+        raise errors.PermissionError_(
+            f"mount point {point}: {error}; what libfuse says of it is in the lines before. Who is not root needs "
+            "fusermount3 (apt-get install fuse3), and for --allow_other `user_allow_other` in /etc/fuse.conf"
+        ) from error
+
+
+def _fs_name(name: str) -> str:
+    return "".join(character if character.isalnum() or character in "-_./" else "_" for character in plain(name)) or "_"
+
+
+async def _serve(
+    options: MountOptions,
+    point: Path,
+    dataset: types_pb2.Dataset,
+    digest: Digest,
+    tree: FileTree,
+    located: _Located,
+    mounted: Callable[[types_pb2.Dataset, FileTree], None],
+) -> None:
+    line = NodeLine(digest, f"mount {point}", options.patience_s)
+    line.found(located.path)
+    located.tell = line.found
+    descriptors = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_DESCRIPTORS) // 2
+    shards = OpenShards(digest, line, max(16, min(descriptors, _MOST_OPEN)), options.memory_bytes)
+    try:
+        async with trio.open_nursery() as nursery:
+            operations = Operations(digest, tree, shards, nursery, options.ahead_bytes)
+            _mount(operations, options, point, dataset.name)
+            try:
+                nursery.start_soon(line.run)
+                nursery.start_soon(_stop_when_told)
+                mounted(dataset, tree)
+                await pyfuse3.main()
+            finally:
+                pyfuse3.close(unmount=True)
+            nursery.cancel_scope.cancel()
+    finally:
+        shards.close()
+
+
+async def _stop_when_told() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for _ in signals:
+            pyfuse3.terminate()
+            return
