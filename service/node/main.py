@@ -20,6 +20,7 @@ from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
 from tfquiver.service.node.last_resort import LastResort, leave
+from tfquiver.service.node.options import Options
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import serving
 from tfquiver.trust import own_token
@@ -194,7 +195,7 @@ async def _holding(directory: CacheDirectory) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def _options() -> node_parts.Options:
+async def _options() -> Options:
     token = own_token.read_token(FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:  # first: the way to the coordinator may have to be waited for
         bind_host = own_hosts.bound(FLAGS.bind_host, FLAGS.coordinator)
@@ -203,7 +204,7 @@ async def _options() -> node_parts.Options:
         FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
     )
     quota = sizes.parse_bytes(FLAGS.quota) if FLAGS.quota else None
-    return node_parts.Options(
+    return Options(
         quota_bytes=quota, hot_bytes=sizes.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
         coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,
         data_port=FLAGS.data_port, bind_host=hosts.bind, advertise_host=hosts.advertise, token=token,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import resource
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from absl import logging
 
@@ -27,12 +28,12 @@ from tfquiver.service.node.datasets.ensure import DatasetScans
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.directory import CacheDirectory
-from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.kept_totals import KeptTotals
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.moves import Moves
+from tfquiver.service.node.options import Options
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
@@ -40,6 +41,7 @@ from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.placer import Placer
+from tfquiver.service.node.peers.reach import Reach
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
@@ -47,6 +49,7 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.node.totals_file import Totals
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
+from tfquiver.version import VERSION
 from tfquiver.wire import addresses, rpc
 from tfquiver.wire.health import HealthService
 
@@ -61,29 +64,6 @@ _DIGESTS_SHARE = 64  # digests take at most one part of the quota in so many
 def _hot_shards() -> int:
     """A quarter of the descriptors; readers, peers and the store need the others."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    quota_bytes: int | None  # None: by what is free
-    hot_bytes: int
-    codec: codec.Mode
-    coordinator: str  # "": its own
-    control_port: int | None  # None: on a Unix socket only
-    data_port: int
-    bind_host: str
-    advertise_host: str
-    token: str
-    fetch_deadline_s: float
-    connect_s: float
-    lost_s: float
-    ahead_bytes: int
-    refill_bytes_per_s: int
-    incarnation: str
-    reader_group: ReaderGroup | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    move_bytes_per_s: int = 0  # 0: no limit
-    trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here
 
 
 class Node:
@@ -105,6 +85,7 @@ class Node:
         self._peers_served: Callable[[], int] = int  # connections of peers that wait for something
         self._data_address = ""
         self._peer_client: PeerClient | None = None
+        self._reaching = Reach(directory.node_id, options.token, random.Random())
         self._is_reading = False  # readers may come
 
     @classmethod
@@ -304,7 +285,9 @@ class Node:
     async def _start_control(self, client_stores: ClientStores) -> None:
         options = self._options
         server = rpc.new_server(self._callers)
-        servicer = NodeServicer(self.status, self._scans, client_stores, self._asked, self._warm, self._clear)
+        servicer = NodeServicer(
+            self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach
+        )
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)
         listened = [self.control]
@@ -360,6 +343,9 @@ class Node:
             async for told in progress:
                 yield told
 
+    async def _reach(self, most: int) -> node_pb2.ReachPeersReply:
+        return await self._reaching.look(self._link.members(), most)
+
     async def _clear(self) -> node_pb2.ClearReply:
         return await clear(self._disk, self._source, self._hot)
 
@@ -389,6 +375,8 @@ class Node:
             served_bytes=self._sessions.served_bytes,
             totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()),
+            version=VERSION,
+            now_ms=int(1000 * time.time()),
         )
 
     def _coordinator_is_new(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import clear, digest, mount, stop, token, up, warm
+from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.settings import dataset, limit, policy
 from tfquiver.cli.showing import explain, health, status
 from tfquiver.cli.simulating import plan, sim, trace
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
         status,
         explain,
         health,
+        doctor,
         warm,
         clear,
         mount,

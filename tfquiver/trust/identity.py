@@ -89,6 +89,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Node/UseStores": _JOBS,
     "/tfquiver.v1.Node/Warm": _JOBS,
     "/tfquiver.v1.Node/Clear": _ADMINS,
+    "/tfquiver.v1.Node/ReachPeers": _ADMINS,
 }
 # Of these no token is asked: whoever probes a server has none, and learns only whether it is of use.
 HEALTH_CHECK, HEALTH_WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"

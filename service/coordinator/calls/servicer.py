@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tfquiver import errors
@@ -19,6 +20,7 @@ from tfquiver.service.coordinator.calls.step_calls import StepCalls
 from tfquiver.service.coordinator.nodes.dispatchers import MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS
 from tfquiver.trust.identity import Role
+from tfquiver.version import VERSION
 from tfquiver.wire.rpc import handled
 
 _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}
@@ -96,7 +98,9 @@ class CoordinatorServicer(
     @handled
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
         membership = self._coordinator.membership
-        return pb2.ListNodesReply(nodes=membership.live(), lost=membership.lost.told())
+        return pb2.ListNodesReply(
+            nodes=membership.live(), lost=membership.lost.told(), version=VERSION, now_ms=int(1000 * time.time())
+        )
 
     @handled
     async def ListDispatchers(self, request: pb2.ListDispatchersRequest, context: Any) -> pb2.ListDispatchersReply:

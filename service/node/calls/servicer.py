@@ -29,9 +29,10 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         used: Callable[[], None],
         warm: Callable[[bytes], AsyncGenerator[pb.WarmProgress, None]],
         clear: Callable[[], Awaitable[pb.ClearReply]],
+        reach: Callable[[int], Awaitable[pb.ReachPeersReply]],
     ) -> None:
         self._status, self._scans, self._client_stores, self._used = status, scans, client_stores, used
-        self._warm, self._clear = warm, clear
+        self._warm, self._clear, self._reach = warm, clear, reach
 
     @rpc.handled
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
@@ -80,3 +81,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def Clear(self, request: pb.ClearRequest, context: Any) -> pb.ClearReply:
         self._used()
         return await self._clear()
+
+    @rpc.handled
+    async def ReachPeers(self, request: pb.ReachPeersRequest, context: Any) -> pb.ReachPeersReply:
+        return await self._reach(request.most)

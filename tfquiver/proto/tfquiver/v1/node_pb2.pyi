@@ -65,6 +65,8 @@ class StatusReply(_message.Message):
     CROSS_RACK_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -113,6 +115,10 @@ class StatusReply(_message.Message):
     """raw bytes taken over from other nodes because the placement gave them to this one"""
     moved: _builtins.int
     """shards of these"""
+    version: _builtins.str
+    """of tfquiver; empty: of before it was told"""
+    now_ms: _builtins.int
+    """Unix time of its clock when it answered; 0: as above"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -147,10 +153,12 @@ class StatusReply(_message.Message):
         cross_rack_bytes: _builtins.int = ...,
         moved_bytes: _builtins.int = ...,
         moved: _builtins.int = ...,
+        version: _builtins.str = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,6 +266,78 @@ class WarmProgress(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WarmProgress: _TypeAlias = WarmProgress  # noqa: Y015
+
+@_typing.final
+class ReachPeersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOST_FIELD_NUMBER: _builtins.int
+    most: _builtins.int
+    """from 1 to 64"""
+    def __init__(
+        self,
+        *,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["most", b"most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReachPeersRequest: _TypeAlias = ReachPeersRequest  # noqa: Y015
+
+@_typing.final
+class ReachPeersReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReachedPeer]:
+        """none: there are no other nodes"""
+
+    def __init__(
+        self,
+        *,
+        peers: _abc.Iterable[Global___ReachedPeer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["peers", b"peers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReachPeersReply: _TypeAlias = ReachPeersReply  # noqa: Y015
+
+@_typing.final
+class ReachedPeer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    DATA_ADDRESS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    TOOK_US_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    data_address: _builtins.str
+    error: _builtins.str
+    """for people; empty: it was reached, and is the node that it should be"""
+    took_us: _builtins.int
+    """until it had answered"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        data_address: _builtins.str = ...,
+        error: _builtins.str = ...,
+        took_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data_address", b"data_address", "error", b"error", "node_id", b"node_id", "took_us", b"took_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReachedPeer: _TypeAlias = ReachedPeer  # noqa: Y015
 
 @_typing.final
 class ClearRequest(_message.Message):

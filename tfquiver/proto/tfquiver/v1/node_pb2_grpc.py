@@ -39,6 +39,11 @@ class NodeStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearReply.FromString,
                 )
+        self.ReachPeers = channel.unary_unary(
+                '/tfquiver.v1.Node/ReachPeers',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.FromString,
+                )
 
 
 class NodeServicer(object):
@@ -90,6 +95,14 @@ class NodeServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReachPeers(self, request, context):
+        """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
+        token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -117,6 +130,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Clear,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearReply.SerializeToString,
+            ),
+            'ReachPeers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReachPeers,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -210,5 +228,22 @@ class Node(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Node/Clear',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ClearReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReachPeers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Node/ReachPeers',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -56,6 +56,10 @@ class NodeStub:
     """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
     rest from the object store again; data sets stay registered. Idempotent.
     """
+    ReachPeers: _grpc.UnaryUnaryMultiCallable[_node_pb2.ReachPeersRequest, _node_pb2.ReachPeersReply]
+    """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
+    token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
+    """
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -84,6 +88,10 @@ class NodeAsyncStub(NodeStub):
     Clear: _aio.UnaryUnaryMultiCallable[_node_pb2.ClearRequest, _node_pb2.ClearReply]  # type: ignore[assignment]
     """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
     rest from the object store again; data sets stay registered. Idempotent.
+    """
+    ReachPeers: _aio.UnaryUnaryMultiCallable[_node_pb2.ReachPeersRequest, _node_pb2.ReachPeersReply]  # type: ignore[assignment]
+    """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
+    token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
     """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
@@ -140,6 +148,16 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_node_pb2.ClearReply, _abc.Awaitable[_node_pb2.ClearReply]]:
         """Gives up everything that is kept here, on the disk and in memory. Whoever reads keeps what it was handed, and gets the
         rest from the object store again; data sets stay registered. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ReachPeers(
+        self,
+        request: _node_pb2.ReachPeersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.ReachPeersReply, _abc.Awaitable[_node_pb2.ReachPeersReply]]:
+        """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
+        token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
         """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,119 @@
+"""`tfquiver doctor` on real clusters: what is well is ok, and each thing that is broken on purpose is found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, Server, wait_until
+from tests.support.records import stream
+from tfquiver.cli import main
+from tfquiver.cli.doctor import machine
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", workers=0) as running:
+        yield running
+
+
+def second_node(cluster: Cluster, tmp_path: Path, *flags: str) -> Server:
+    where = f"--coordinator={cluster.coordinator.address}"
+    return cluster.add("node", f"--cache_dir={tmp_path / 'second'}", "--quota=64MiB", where, *flags).start()
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit code, and findings by what they are of."""
+    code = main.main(["doctor", "--no_op", "--json", *arguments])
+    return code, {one["what"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+def test_all_is_well(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    second_node(cluster, tmp_path)
+    (tmp_path / "train-0").write_bytes(stream([b"record"] * 1000))
+    asked = str(cluster.cache_dir), f"--store={tmp_path}/train-*"
+    wait_until(lambda: "2 ways" in told(capsys, *asked)[1]["nodes reach one another"]["why"], "both know of both")
+    code, found = told(capsys, *asked)
+    assert code == 0, found
+    address = cluster.coordinator.address
+    for what in (
+        f"coordinator {address}", f"clock of coordinator {address}", f"version of coordinator {address}", "nodes",
+        "nodes answer", "nodes reach one another", "advertised addresses", f"store {tmp_path}/train-*", "reads",
+        f"cache directory {cluster.cache_dir}",
+    ):  # fmt: skip
+        assert found[what]["verdict"] == "ok", found[what]
+    assert "quota 1.07 GB" in found["room"]["why"]
+    assert not [path for path in cluster.cache_dir.iterdir() if "doctor" in path.name]
+
+
+def test_a_node_that_others_cannot_reach_is_found(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second_node(cluster, tmp_path, "--advertise_host=127.0.0.2", "--bind_host=127.0.0.1")
+    address, what = cluster.coordinator.address, "nodes reach one another"
+    wait_until(lambda: told(capsys, address)[1][what]["verdict"] == "fail", "the other node knows of it, too")
+    code, found = told(capsys, address)
+    assert code == 1
+    assert "127.0.0.2" in found[what]["why"]
+    assert "--advertise_host" in found[what]["do"]
+
+
+def test_a_node_that_was_killed_is_found(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    second_node(cluster, tmp_path).kill()
+    code, found = told(capsys, cluster.coordinator.address)
+    assert code == 1
+    assert found["nodes answer"]["why"].startswith("1 of 2 do not")
+
+
+def test_who_has_no_coordinator_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = told(capsys, "localhost:1")
+    assert (code, found["coordinator localhost:1"]["verdict"]) == (1, "fail")
+    code, found = told(capsys, str(tmp_path / "nowhere"))
+    assert (code, found[f"cache directory {tmp_path / 'nowhere'}"]["verdict"]) == (1, "fail")
+    (tmp_path / "file").touch()
+    code, found = told(capsys, str(tmp_path / "file"))
+    assert (code, found[f"cache directory {tmp_path / 'file'}"]["why"]) == (1, "it is a file")
+
+
+def test_stores_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = told(capsys, f"--store={tmp_path}/nothing-*")
+    assert (code, found[f"store {tmp_path}/nothing-*"]["why"]) == (1, "nothing is there")
+    code, found = told(capsys, "--store=nope://bucket/x")
+    assert (code, found["store nope://bucket/x"]["verdict"]) == (1, "fail")
+
+
+def test_a_token_that_is_wrong_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    for path in (right, wrong):
+        path.write_text(f"{path.name}-{path.name}-{path.name}\n")
+        path.chmod(0o600)
+    flags = {kind: [f"--auth_token_file={right}"] for kind in ("coordinator", "node")}
+    with Cluster(tmp_path / "cluster", workers=0, flags=flags) as cluster:
+        code, found = told(capsys, cluster.coordinator.address, f"--auth_token_file={wrong}")
+        assert (code, found["token"]["verdict"]) == (1, "fail")
+        code, found = told(capsys, cluster.coordinator.address, f"--auth_token_file={right}")
+        assert (code, found["token"]["verdict"]) == (0, "ok")
+
+
+def test_as_a_person_sees_it_with_the_op() -> None:
+    done = subprocess.run([sys.executable, "-m", "tfquiver", "doctor"], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "TensorFlow and the op: TensorFlow 2." in done.stdout
+    assert done.stdout.strip().endswith("0 wrong")
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_container_may_have_counts(tmp_path: Path) -> None:
+    group = tmp_path / "cgroup" / "pod"
+    group.mkdir(parents=True)
+    (tmp_path / "own").write_text("0::/pod\n")
+    (group / "memory.max").write_text("536870912\n")
+    found = machine._memory(tmp_path / "cgroup", tmp_path / "own")
+    assert (found.verdict, found.why) == ("warn", "537 MB in this container")
+    (group / "memory.max").write_text("max\n")
+    assert machine._memory(tmp_path / "cgroup", tmp_path / "own").verdict == "ok"

@@ -1,0 +1,164 @@
+"""A cluster: coordinator and nodes answer, each other too, where others find them; clocks, versions, token."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, warn
+from tfquiver.cli.showing import words
+from tfquiver.plain_text import of_error, plain
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.version import VERSION
+from tfquiver.wire import addresses, rpc
+
+_SKEW_MS = 2000
+_PEERS_EACH = 16
+_MOST_NODES = 64  # that are asked to try others; each opens connections
+_MOST_NAMED = 5
+_REACH_S = 15.0
+
+
+def findings(address: str, token: str) -> Iterator[Finding]:
+    """Stops where nothing further can be known."""
+    what = f"coordinator {address}"
+    try:
+        with calls.channel(address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            before_ms = time.time() * 1000
+            told = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, what)
+            after_ms = time.time() * 1000
+    except errors.UnauthenticatedError as error:
+        yield fail("token", of_error(error), "give --auth_token_file, the file that the servers were given")
+        return
+    except errors.TfquiverError as error:
+        yield fail(what, of_error(error), "start it, or name another; `tfquiver health` asks it without a token")
+        return
+    yield ok(what, f"answers in {after_ms - before_ms:.0f} ms")
+    yield ok("token", "accepted" if token else "none is asked for, or none of those who read")
+    yield _version(what, told.version)
+    yield _clock(what, told.now_ms, before_ms, after_ms)
+    yield from _nodes(told, token)
+
+
+def _version(what: str, version: str) -> Finding:
+    if version == VERSION:
+        return ok(f"version of {what}", version)
+    do = "make them one: servers of two versions understand one another in what both know, and no more"
+    return warn(f"version of {what}", f"{plain(version) or 'older than it says'}; here it is {VERSION}", do)
+
+
+def _clock(what: str, now_ms: int, before_ms: float, after_ms: float) -> Finding:
+    what = f"clock of {what}"
+    if not now_ms:
+        return ok(what, "it does not say: it is older than that")
+    off_ms = max(before_ms - now_ms, now_ms - after_ms, 0)
+    if off_ms > _SKEW_MS:
+        do = "synchronise clocks (chrony, systemd-timesyncd): else times of logs and metrics do not fit together"
+        return warn(what, f"{off_ms / 1000:.1f} s from this machine's", do)
+    return ok(what, "agrees with this machine's")
+
+
+def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding]:
+    nodes = list(told.nodes)
+    if told.lost:
+        names = _some([words.short(one.node.node_id) for one in told.lost])
+        yield warn(
+            "lost nodes", f"{len(told.lost)}: {names}", "start them again, or wait an hour: they are forgotten then"
+        )
+    storing = [node for node in nodes if node.quota_bytes]
+    if not storing:
+        yield fail("nodes", f"{len(nodes)}, none of which stores anything", "start tfquiver-node with a --quota")
+        return
+    yield ok("nodes", f"{len(nodes)}, {len(storing)} of which store")
+    yield _advertised(nodes)
+    before_ms = time.time() * 1000
+    answers = _ask_all(nodes, token)
+    yield from _answers(nodes, answers, (before_ms, time.time() * 1000))
+    answering = [node for node, one in zip(nodes, answers, strict=True) if isinstance(one, node_pb2.StatusReply)]
+    if sum(bool(node.data_address) for node in nodes) > 1:
+        yield from _reach(answering, token)
+
+
+def _advertised(nodes: Sequence[types_pb2.NodeInfo]) -> Finding:
+    """Some say that they are on this very machine and others that they are not: the former are reached by none."""
+    local = [node for node in nodes if node.data_address and not addresses.leads_elsewhere(node.data_address)]
+    elsewhere = [node for node in nodes if node.data_address and addresses.leads_elsewhere(node.data_address)]
+    if local and elsewhere:
+        names = _some([f"{words.short(node.node_id)} ({node.data_address})" for node in local])
+        return fail("advertised addresses", f"loopback: {names}", "give these nodes --advertise_host")
+    return ok("advertised addresses", "one machine" if local else "none is a loopback address")
+
+
+def _ask_all(nodes: Sequence[types_pb2.NodeInfo], token: str) -> list[Any]:
+    with ExitStack() as stack:
+        questions: list[calls.Asked] = []
+        for node in nodes:
+            stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
+            whom = f"node {words.short(node.node_id)} at {node.control_address}"
+            questions.append((stub.Status, node_pb2.StatusRequest(), whom))
+        return list(calls.ask_all(questions, token))
+
+
+def _answers(
+    nodes: Sequence[types_pb2.NodeInfo], answers: Sequence[Any], asked_ms: tuple[float, float]
+) -> Iterator[Finding]:
+    """`asked_ms`: between these all of them answered."""
+    silent = [str(one) for one in answers if isinstance(one, errors.TfquiverError)]
+    replies = [one for one in answers if isinstance(one, node_pb2.StatusReply)]
+    if silent:
+        do = "open their control ports to this machine, or look whether they hang (`tfquiver health ADDRESS`)"
+        yield fail("nodes answer", f"{len(silent)} of {len(nodes)} do not: {_some(silent)}", do)
+    else:
+        yield ok("nodes answer", f"all {len(nodes)}")
+    for node, one in zip(nodes, answers, strict=True):
+        if isinstance(one, node_pb2.StatusReply) and one.now_ms:
+            clock = _clock(f"node {words.short(node.node_id)}", one.now_ms, *asked_ms)
+            if clock.verdict is not Verdict.OK:
+                yield clock
+    versions = Counter(one.version for one in replies)
+    if set(versions) - {VERSION}:
+        said = ", ".join(f"{plain(version) or 'older than it says'} ({count})" for version, count in versions.items())
+        yield warn("versions of nodes", f"{said}; here it is {VERSION}", "make them one when the upgrade is over")
+    elif versions:
+        yield ok("versions of nodes", VERSION)
+
+
+def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]:
+    """Each of some nodes tries some others."""
+    what = "nodes reach one another"
+    request = node_pb2.ReachPeersRequest(most=_PEERS_EACH)
+    tried, wrong, slowest_us = 0, [], 0
+    for node in nodes[:_MOST_NODES]:
+        whom = f"node {words.short(node.node_id)} at {node.control_address}"
+        with rpc.channel(node.control_address) as channel:
+            stub: Any = node_pb2_grpc.NodeStub(channel)
+            try:
+                reply = calls.ask_if_known(stub.ReachPeers, request, token, whom)
+                if reply is None:
+                    continue
+            except errors.PermissionError_:
+                yield ok(what, "not tried: that is for admins")
+                return
+            except errors.TfquiverError as error:
+                wrong.append(of_error(error))
+                continue
+        for peer in reply.peers:
+            tried, slowest_us = tried + 1, max(slowest_us, peer.took_us)
+            if peer.error:
+                wrong.append(f"{words.short(node.node_id)} does not reach {plain(peer.error)}")
+    if wrong:
+        do = "open the data ports between nodes (--data_port fixes one), and give each an --advertise_host of use"
+        yield fail(what, f"closed, of {tried} ways: {_some(wrong)}", do)
+    else:
+        yield ok(what, f"{tried} way{'s' * (tried != 1)} tried, the slowest took {slowest_us / 1000:.0f} ms")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return "; ".join(plain(name) for name in names[:_MOST_NAMED]) + more

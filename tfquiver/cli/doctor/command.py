@@ -1,0 +1,88 @@
+"""`tfquiver doctor`: the looks that were asked for, a line for each, the exit code by the worst."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from tfquiver import errors
+from tfquiver.cache_directory.node_endpoint import read_endpoint
+from tfquiver.cli import calls
+from tfquiver.cli.doctor import cluster, disk, machine, store
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail
+from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.plain_text import of_error
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.wire import rpc
+
+_ABOUT = """Looks at this machine (TensorFlow and the op, descriptors, memory), and at what is named: a cluster
+(coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed), an
+object store. Each line is ok, warn or fail, with what to do. Exit code 1 when anything fails."""
+_STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("doctor", help="what may be wrong here, and what to do about it", description=_ABOUT)
+    calls.add_where(parser, positional=True)
+    parser.add_argument("--store", default="", metavar="GLOB", help="list and read this, as gs://bucket/train-*")
+    parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op, which takes seconds")
+    parser.add_argument("--json", action="store_true", help="a JSON list instead of lines")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    where = service_name.chosen(arguments.where or arguments.service)
+    token = calls.token(arguments)
+    found = _findings(where, token, arguments.store, not arguments.no_op)
+    seen = list(found) if arguments.json else _told(found)
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in seen]))
+    return int(any(one.verdict is Verdict.FAIL for one in seen))
+
+
+def _told(found: Iterable[Finding]) -> list[Finding]:
+    """Each as soon as it is known: some take their time."""
+    console, seen = calls.console(), []
+    for one in found:
+        seen.append(one)
+        console.print(Text(f"{one.verdict.value:<5}", style=_STYLES[one.verdict]) + Text(f"{one.what}: {one.why}"))
+        if one.do:
+            console.print(Text(f"      -> {one.do}"))
+    counts = {verdict: sum(one.verdict is verdict for one in seen) for verdict in Verdict}
+    console.print(Text(f"{counts[Verdict.OK]} ok, {counts[Verdict.WARN]} to know of, {counts[Verdict.FAIL]} wrong"))
+    return seen
+
+
+def _findings(where: str, token: str, glob: str, with_op: bool) -> Iterator[Finding]:
+    yield from machine.findings(with_op)
+    if where:
+        directory = service_name.directory_of(where)
+        if directory is not None:
+            yield from disk.findings(directory, *_quota(directory, token))
+        try:
+            address = coordinator_address(where)
+        except errors.TfquiverError as error:
+            yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
+        else:
+            yield from cluster.findings(address, token)
+    if glob:
+        yield from store.findings(glob)
+
+
+def _quota(directory: Path, token: str) -> tuple[int, int]:
+    """(quota, used) of the node that runs there, in bytes; zeros: none answers."""
+    try:
+        control = read_endpoint(directory).local_control
+        with rpc.channel(control) as channel:
+            stub: Any = node_pb2_grpc.NodeStub(channel)
+            node = calls.ask(stub.Status, node_pb2.StatusRequest(), token, f"node at {control}").node
+    except errors.TfquiverError:
+        return 0, 0
+    return node.quota_bytes, node.used_bytes

@@ -1,0 +1,49 @@
+"""An object store: whether what a glob names can be listed and read from here, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tfquiver import errors, stores
+from tfquiver.amounts import of_bytes, of_rate
+from tfquiver.cli.doctor.finding import Finding, fail, ok, warn
+from tfquiver.plain_text import of_error, plain
+from tfquiver.stores.object_store import ObjectInfo, ObjectStore
+
+_READ_BYTES = 8 << 20
+_DEADLINE_S = 30.0
+_SLOW_BYTES_PER_S = 5e6
+
+
+def findings(pattern: str) -> Iterator[Finding]:
+    what = f"store {plain(pattern, 300)}"
+    try:
+        store = stores.for_uri(pattern)
+        began_s = time.perf_counter()
+        found = store.list(pattern)
+        took_s = time.perf_counter() - began_s
+    except errors.TfquiverError as error:
+        yield fail(what, of_error(error), "docs/guide/storage.md has credentials and endpoints of each store")
+        return
+    if not found:
+        yield fail(what, "nothing is there", "name files, as in gs://bucket/train-*")
+        return
+    total = sum(one.size_bytes for one in found)
+    yield ok(what, f"{len(found)} objects, {of_bytes(total)}, listed in {took_s:.2f} s")
+    yield _read(store, max(found, key=lambda one: one.size_bytes))
+
+
+def _read(store: ObjectStore, one: ObjectInfo) -> Finding:
+    what, length = "reads", min(one.size_bytes, _READ_BYTES)
+    began_s = time.perf_counter()
+    try:
+        store.read(one.uri, 0, length, one.generation, _DEADLINE_S)
+    except errors.TfquiverError as error:
+        return fail(what, of_error(error), "this user may list, and not read: look at the rights of its credentials")
+    took_s = time.perf_counter() - began_s
+    rate = length / max(took_s, 1e-6)
+    if length == _READ_BYTES and rate < _SLOW_BYTES_PER_S:
+        do = "several reads at a time may be faster; if not, a cache pays all the more"
+        return warn(what, f"{of_bytes(length)} in {took_s:.2f} s, {of_rate(rate)} over one connection", do)
+    return ok(what, f"{of_bytes(length)} in {took_s:.2f} s, {of_rate(rate)} over one connection")
