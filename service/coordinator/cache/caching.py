@@ -47,7 +47,7 @@ class Caching:
         self.rotations = Rotations(clock, chunk_timeout_s, wake)
         self.settings_set = 0  # grows with every setting that nodes are to be told of
         self.announce: Callable[[], None] = lambda: None  # called when nodes may have to be told something else
-        self.placed.ready = lambda: self.met
+        self.placed.ready, self.placed.settings_set = lambda: self.met, lambda: self.settings_set
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
         self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
         self._met_at = 0.0

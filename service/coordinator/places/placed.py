@@ -32,12 +32,13 @@ class Placed:
         self.rules, self.reports = Rules(), MoveReports()
         self._membership, self._residency, self._mode = membership, residency, mode
         self.ready: Callable[[], bool] = lambda: True  # whether the nodes that live are known
+        self.settings_set: Callable[[], int] = lambda: 0  # another number whenever a data set may be cached otherwise
         # So that versions of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._made: dict[bytes, tuple[object, object, bool, Places]] = {}
         self._looked: tuple[object, ...] = ()
         self._nodes: object = None
-        self._told: dict[bytes, Places] = {}
+        self._told: dict[bytes, tuple[Places, bool]] = {}
         self.changes = 0  # of what nodes are to be told, as far as `look` has seen them
 
     def places(self, digest_id: bytes) -> Places | None:
@@ -72,11 +73,10 @@ class Placed:
     def look(self) -> int:
         """`changes`, after looking whether there are more."""
         nodes = self._membership.labelled
-        looked = self.rules.changes, self.ready(), tuple(self._mode(digest_id) for digest_id in self.rules)
+        looked = self.rules.changes, self.ready(), self.settings_set()
         if nodes is not self._nodes or looked != self._looked:
-            was_ready = bool(self._looked and self._looked[1])
-            now = dict(self.told())
-            self.changes += now != self._told or looked != self._looked or not was_ready
+            now = {digest_id: (places, self.moves(digest_id)) for digest_id, places in self.told()}
+            self.changes += now != self._told or looked[:2] != self._looked[:2]
             self._nodes, self._looked, self._told = nodes, looked, now
             self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
         return self.changes

@@ -1,0 +1,118 @@
+"""What a node takes over, from whom, and what it may give up; and what it knows of placements."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.digests import numbered_digest
+from tfquiver.content.prefixes import of_rows
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.moves import move_plan
+from tfquiver.service.node.moves.known_places import KnownPlaces
+
+DIGEST = numbered_digest(40)
+CONTENTS = of_rows(DIGEST.hashes)
+NODES = ["a", "b", "c", "d"]
+groups = st.one_of(
+    st.lists(st.sampled_from(NODES), min_size=1, unique=True).map(lambda names: [("", names)]),
+    st.just([("r1", ["a", "b"]), ("r2", ["c", "d"])]),
+)
+
+
+@given(groups, st.integers(1, 3), st.lists(st.sets(st.integers(0, 39)), min_size=4, max_size=4), st.data())
+@settings(deadline=None, max_examples=60)
+def test_from_any_state_nodes_come_to_where_all_should_be_and_lose_nothing(
+    groups: list[tuple[str, list[str]]], replicas: int, held: list[set[int]], data: st.DataObject
+) -> None:
+    """Nodes act in any order, each on what all of them hold at that time, some dying and losing everything."""
+    places, holds = Places(groups, replicas), dict(zip(NODES, held, strict=True))
+    for _ in range(40):
+        name = data.draw(st.sampled_from(NODES))
+        there = set().union(*holds.values())
+        _act(places, holds, name)
+        assert set().union(*holds.values()) == there, "a shard was lost"
+    for _ in range(2 * len(NODES)):
+        for name in NODES:
+            _act(places, holds, name)
+    there = set().union(*holds.values())
+    for shard in there:
+        home = places.home_owners(CONTENTS[shard : shard + 1])[0]
+        owners = set(places.all(CONTENTS[shard]))
+        assert all(shard in holds[name] for name in home)
+        assert all(name in owners for name in NODES if shard in holds[name])
+
+
+def _act(places: Places, holds: dict[str, set[int]], name: str) -> None:
+    here = np.sort(CONTENTS[sorted(holds[name])])
+    plan = move_plan.plan(places, CONTENTS, here, name)
+    assert not set(plan.lacking.tolist()) & holds[name]
+    assert set(plan.extra.tolist()) <= holds[name]
+
+    def masks(shards: move_plan.Shards, names: list[str]) -> dict[str, np.ndarray]:
+        return {other: np.array([int(s) in holds[other] for s in shards], np.bool_) for other in names}
+
+    may = {
+        other: mask & move_plan.may_come_from(places, CONTENTS[plan.lacking], name, other)
+        for other, mask in masks(plan.lacking, [other for other in NODES if other != name]).items()
+    }
+    sources = move_plan.sources(may, ["a"], 1)
+    for shard, source in zip(plan.lacking.tolist(), sources, strict=True):
+        if source:
+            assert shard in holds[source]
+            holds[name].add(shard)
+    owners = places.home_owners(CONTENTS[plan.extra])
+    for at in move_plan.spare(owners, masks(plan.extra, sorted(places.members))):
+        holds[name].discard(int(plan.extra[at]))
+
+
+def test_those_that_have_it_take_turns_and_those_that_are_near_come_first() -> None:
+    both, one = np.ones(6, np.bool_), np.array([True, False] * 3)
+    assert move_plan.sources({"x": both, "y": both}, [], 0) == ["x", "y"] * 3
+    assert move_plan.sources({"x": both, "y": one}, ["y"], 0) == ["y", "x"] * 3
+    assert move_plan.sources({}, [], 0) == []
+
+
+def test_nobody_gives_up_what_has_no_owners() -> None:
+    assert move_plan.spare([()], {"a": np.ones(1, np.bool_)}) == []
+    assert move_plan.spare([("a", "b")], {"a": np.ones(1, np.bool_)}) == []
+
+
+def _told(digest_id: bytes, groups: dict[str, list[str]], replicas: int = 1) -> pb.DatasetPlaces:
+    told = pb.DatasetPlaces(digest_id=digest_id, places=types_pb2.Places(replicas=replicas), moves=True)
+    for rack, names in groups.items():
+        told.places.groups.add(rack=rack, node_ids=names)
+    return told
+
+
+def test_what_a_node_knows() -> None:
+    racks = {"a": "r1", "b": "r1", "c": "r2", "d": ""}
+    members = [types_pb2.NodeInfo(node_id=name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()]
+    known = KnownPlaces("a", lambda: members)
+    digest_id, hash = DIGEST.digest_id, DIGEST.hashes[0].tobytes()
+    assert known.of(digest_id) is None
+    assert known.before_store(digest_id, hash) == ""
+    assert known.use(7, [_told(digest_id, {"r1": ["a", "b"], "r2": ["c"]}, 2)])
+    assert not known.use(7, [])
+    assert not known.use(0, [])  # a coordinator that does not know the nodes yet
+    places = known.of(digest_id)
+    assert places is not None
+    assert known.holding(hash) == []  # its digest is not here yet
+    known.has(DIGEST)
+    assert known.holding(hash) == [places]
+    assert known.holding(bytes(32)) == []
+    (first,) = places.first(CONTENTS[:1])
+    assert known.before_store(digest_id, hash) == ("" if first == "a" else first)
+    assert sorted(known.others(digest_id, hash, "b")) == ["c"]
+    assert known.others(digest_id, hash, "")[0] == "b"  # of its own rack
+    assert [known.is_far(name) for name in ("a", "b", "c", "d", "nobody")] == [False, False, True, False, False]
+    assert known.quotas(digest_id, {"a": 1, "z": 2}) == {"a": 1}
+    sets = known.sets
+    assert known.use(8, [_told(digest_id, {"r1": ["a", "b"], "r2": ["c"]}, 2)])
+    assert known.sets is sets
+    assert known.use(9, [])
+    assert known.holding(hash) == []
+    assert known.quotas(digest_id, {"z": 2}) == {"z": 2}
