@@ -14,7 +14,7 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -34,8 +34,9 @@ class HostsError(Exception):
 class Hosts:
     """Use as a context manager; raises HostsError where the machine does not allow it."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = list(names)
+    def __init__(self, names: Sequence[str], racks: Mapping[str, str] | None = None) -> None:
+        """`racks`: of those hosts that stand in one: they are joined there; a rack has one link to the others."""
+        self._names, self._racks = list(names), dict(racks or {})
         # 198.18.0.0/15 is kept for measurements (RFC 2544): nobody routes it.
         self._net = f"198.18.{os.getpid() % 256}"
         self._made: list[str] = []
@@ -83,6 +84,12 @@ class Hosts:
         link = _run("ip", "-n", self._space(host), "-s", "-j", "link", "show", "dev", "eth0")
         return int(json.loads(link)[0]["stats64"]["tx"]["bytes"])
 
+    def crossed_bytes(self, rack: str) -> tuple[int, int]:
+        """Into the rack and out of it, with all headers, since it was made."""
+        link = _run("ip", "-n", self._space("lan"), "-s", "-j", "link", "show", "dev", f"up-{rack}")
+        counted = json.loads(link)[0]["stats64"]
+        return int(counted["rx"]["bytes"]), int(counted["tx"]["bytes"])
+
     def listener(self, host: str) -> socket.socket:
         """A listening socket of this process on a free port of that host."""
         made: list[socket.socket | OSError] = []
@@ -116,6 +123,12 @@ class Hosts:
         lan = self._add("lan")
         _run("ip", "-n", lan, "link", "add", "bridge", "type", "bridge")
         _run("ip", "-n", lan, "link", "set", "dev", "bridge", "up")
+        for rack in sorted(set(self._racks.values())):
+            _run("ip", "-n", lan, "link", "add", f"rack-{rack}", "type", "bridge")
+            _run("ip", "-n", lan, "link", "set", "dev", f"rack-{rack}", "up")
+            _run("ip", "-n", lan, "link", "add", f"up-{rack}", "type", "veth", "peer", "name", f"down-{rack}")
+            for link, bridge in ((f"up-{rack}", f"rack-{rack}"), (f"down-{rack}", "bridge")):
+                _run("ip", "-n", lan, "link", "set", "dev", link, "master", bridge, "up")
         own = f"{_PREFIX}{os.getpid()}"
         self._plug("self", own, [])
         _run("ip", "addr", "add", f"{self._net}.1/24", "dev", own)
@@ -136,7 +149,8 @@ class Hosts:
     def _plug(self, port: str, link: str, where: Sequence[str]) -> None:
         lan = self._space("lan")
         _run("ip", "link", "add", link, *where, "type", "veth", "peer", "name", port, "netns", lan)
-        _run("ip", "-n", lan, "link", "set", "dev", port, "master", "bridge", "up")
+        bridge = f"rack-{self._racks[port]}" if port in self._racks else "bridge"
+        _run("ip", "-n", lan, "link", "set", "dev", port, "master", bridge, "up")
 
     def _cable(self, host: str, state: str) -> None:
         _run("ip", "-n", self._space("lan"), "link", "set", "dev", host, state)
