@@ -6,8 +6,8 @@ crosses racks is what the kernel counts on these links, with all headers and wit
 stands outside the racks. Two parts:
 
 racks: four nodes in two racks, an empty cache, a job on each node, all at once. With `--rack-local`, and in the same
-run (not with --quick) without. One copy of the data set has to cross, for each rack but one; every further job and epoch
-is free. Without, the memory of the readers' own nodes (--hot) is all that saves later epochs from crossing again.
+run (not with --quick) without. One copy of the data set has to cross, for each rack but one; further jobs and epochs
+are free. Without, the memory of the readers' own nodes (--hot) is all that saves later epochs from crossing again.
 
 moves: a data set on two nodes of three gets the third, and goes back, while jobs of a fixed step time read it. Nothing
 may be read from the store for that, and nodes take over no faster than `--move_bytes_per_s`.
