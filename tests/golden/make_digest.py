@@ -1,4 +1,4 @@
-"""Writes small.tfrecord, small.tfrecord.gz and small.tfqd, the digest of both, beside this file.
+"""Writes small.tfrecord, small.tfrecord.gz, small.tfqd, the digest of both, and bytes.tfqd, of both as bytes.
 
 Run it (python -m tests.golden.make_digest) only when the format gets a new version; then keep the old files too.
 """
@@ -10,8 +10,10 @@ import hashlib
 from pathlib import Path
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, stream
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.cutting import CutPolicy
 
 HERE = Path(__file__).parent
 
@@ -21,15 +23,18 @@ def payloads() -> list[bytes]:
     return [(hashlib.sha512(str(i).encode()).digest() * 2)[: i * 37 % 128] for i in range(120)]
 
 
-def digest_of_files() -> Digest:
+def digest_of_files(policy: CutPolicy = SMALL_SHARDS, name: str = "small") -> Digest:
     objects = {f"mem://{name}": (HERE / name).read_bytes() for name in ("small.tfrecord", "small.tfrecord.gz")}
     store = MemoryStore(objects)
     files = listing.expand("mem://*", lambda _: store)
-    return digest_build.build(files, SMALL_SHARDS, name="small", store_for=lambda _: store)
+    return digest_build.build(files, policy, name=name, store_for=lambda _: store)
 
+
+SMALL_BYTES = CutPolicy(256, 1024, 4096, formats.BYTES)
 
 if __name__ == "__main__":
     data = stream(payloads())
     (HERE / "small.tfrecord").write_bytes(data)
     (HERE / "small.tfrecord.gz").write_bytes(gzip.compress(data, mtime=0))
     digest_of_files().save(HERE / "small.tfqd")
+    digest_of_files(SMALL_BYTES, "bytes").save(HERE / "bytes.tfqd")

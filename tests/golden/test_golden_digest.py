@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.golden.make_digest import HERE, digest_of_files, payloads
+from tests.golden.make_digest import HERE, SMALL_BYTES, digest_of_files, payloads
 from tests.support.records import stream
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning.cutting import CutPolicy
@@ -29,6 +30,19 @@ def test_todays_code_reads_the_old_digest() -> None:
 
 def test_todays_code_builds_the_same_bytes() -> None:
     assert digest_of_files().to_bytes() == (HERE / "small.tfqd").read_bytes()
+
+
+def test_files_of_bytes_are_cut_as_ever() -> None:
+    """Also by later versions of the library that cuts: what is cached would be cached again."""
+    digest = Digest.open(HERE / "bytes.tfqd")
+    digest.verify_ids()
+    assert (digest.format, digest.num_records, digest.num_shards) == (formats.BYTES, 0, 13)
+    assert digest_of_files(SMALL_BYTES, "bytes").to_bytes() == (HERE / "bytes.tfqd").read_bytes()
+    files = [FileEntry("gs://b/1", 10, "")]
+    assert (
+        listing_key(files, CutPolicy(format=formats.BYTES)).hex()
+        == "58e075aac97a7d4edb48b515344415c08e06adc578dad75d667b129f8c8cbc98"
+    )
 
 
 def test_the_listing_key_stays() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import mmap
 import os
 import random
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+import tfquiver
 from tests.support import numbered
 from tests.support.daemons import daemons, end_daemons
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
+from tfquiver import errors
 from tfquiver.mounting import mount_points
 from tfquiver.scanning import tfrecord
 
@@ -212,6 +215,37 @@ def test_a_compressed_file_is_refused_with_the_reason(tmp_path: Path) -> None:
     point = tmp_path / "mnt"
     point.mkdir()
     try:
-        assert "is a gzip file" in refused(f"--cache_dir={tmp_path / 'cache'}", packed, point)
+        assert "is a gzip file" in refused(f"--cache_dir={tmp_path / 'cache'}", "--format=tfrecord", packed, point)
     finally:
         end_daemons(tmp_path / "cache")
+
+
+def test_any_files_with_default_flags(tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    images = tmp_path / "images"
+    for kind in ("cats", "dogs"):
+        (images / kind).mkdir(parents=True)
+        for number in range(30):
+            (images / kind / f"{number}.jpg").write_bytes(choose.randbytes(choose.randrange(1, 60_000)))
+    (images / "model.safetensors").write_bytes(choose.randbytes(9 << 20))
+    (images / "packed.tfrecord.gz").write_bytes(gzip.compress(tfrecord.frame(b"record")))
+    (images / "empty").touch()
+    cache_dir = tmp_path / "cache"
+    with mounted(tmp_path / "mnt", cache_dir, [str(images)]) as mount:
+        assert sums(mount.point) == sums(images)
+        before = len(entries(cache_dir))
+        with pytest.raises(errors.InvalidArgumentError, match="has format bytes"):
+            tfquiver.dataset(digest_file(tmp_path, images), cache_dir=cache_dir)
+    changed = bytearray((images / "model.safetensors").read_bytes())
+    changed[5 << 20 : (5 << 20) + 10] = b""
+    (images / "model.safetensors").write_bytes(changed)
+    with mounted(tmp_path / "mnt", cache_dir, [str(images)]) as mount:
+        assert sums(mount.point) == sums(images)
+        assert len(entries(cache_dir)) - before <= 3, "what did not change is shared"
+
+
+def digest_file(tmp_path: Path, source: Path) -> Path:
+    files = [str(path) for path in source.rglob("*") if path.is_file()]
+    path = tmp_path / "images.tfqd"
+    subprocess.run(command("digest", "build", "--format=bytes", "-o", path, *files), check=True, capture_output=True)
+    return path

@@ -90,9 +90,9 @@ def test_every_truncation_and_any_addition_is_seen() -> None:
 
 def test_another_version_says_which_it_is_and_which_is_read() -> None:
     data = bytearray(small().to_bytes())
-    data[4:8] = struct.pack("<I", 2)
+    data[4:8] = struct.pack("<I", 3)
     data[252 - 4 : 252] = struct.pack("<I", google_crc32c.value(bytes(data[: 252 - 4])))
-    with pytest.raises(errors.CorruptDigestError, match="version 2; this tfquiver reads version 1"):
+    with pytest.raises(errors.CorruptDigestError, match="version 3; this tfquiver reads versions 1 and 2"):
         Digest.from_bytes(bytes(data))
 
 

@@ -18,6 +18,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli.settings import cache_setting
 from tfquiver.cli.showing import words
 from tfquiver.cluster_address import service_name
+from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
 from tfquiver.wire import reaching, rpc, unreached
@@ -37,6 +38,14 @@ def add_where(
         named.add_argument("where", nargs="?", metavar="WHERE", help=what)
     named.add_argument("--service", default="", metavar="WHERE", help="the same" if positional else what)
     parser.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """`--format`."""
+    parser.add_argument(
+        "--format", choices=formats.FORMATS, default=formats.TFRECORD, help="tfrecord (the default): TFRecord files; "
+        "bytes: files of any kind, cut by content, which are read through `tfquiver mount`",
+    )  # fmt: skip
 
 
 def where(arguments: argparse.Namespace) -> str:

@@ -45,12 +45,11 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("digest", help="build, show and verify digests (.tfqd)")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    build = commands.add_parser(
-        "build", help="scan TFRecord files and write their digest; run again to go on after a kill"
-    )
+    build = commands.add_parser("build", help="scan files and write their digest; run again to go on after a kill")
     build.add_argument("pattern", nargs="+", help="path, glob or URI: 'data/train-*', 'gs://bucket/train-*'")
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="digest file to write")
     build.add_argument("--name", default="", help="for people; default: the output's name")
+    calls.add_format(build)
     defaults = CutPolicy()
     for field in ("min", "target", "max"):
         size = getattr(defaults, f"{field}_bytes")
@@ -111,7 +110,8 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    policy = CutPolicy(*(parse_bytes(getattr(arguments, f"{field}_shard")) for field in ("min", "target", "max")))
+    least, target, most = (parse_bytes(getattr(arguments, f"{field}_shard")) for field in ("min", "target", "max"))
+    policy = CutPolicy(least, target, most, arguments.format)
     output: Path = arguments.output
     _check_output(output)
     console = calls.console(stderr=True)
@@ -173,6 +173,7 @@ def _summary(digest: Digest) -> dict[str, Any]:
         "name": digest.name,
         "content_root": digest.content_root.hex(),
         "digest_id": digest.digest_id.hex(),
+        "format": digest.format,
         "shards": digest.num_shards,
         "records": digest.num_records,
         "raw_bytes": digest.size_bytes,

@@ -20,8 +20,10 @@ from tfquiver import errors, plain_text
 from tfquiver.cache_directory import log_file
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
+from tfquiver.content import formats
 from tfquiver.durable import private_directory
 from tfquiver.mounting import mount_points
+from tfquiver.mounting.named import AUTO
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.sizes import parse_bytes
 from tfquiver.wire import addresses
@@ -50,6 +52,9 @@ def add_parser(subparsers: Any) -> None:
     calls.add_where(mount)
     mount.add_argument("--name", default="", help="of a data set that nobody has used before, for people; default: "
                        "taken from the files")  # fmt: skip
+    mount.add_argument("--format", choices=(AUTO, *formats.FORMATS), default=AUTO, help="what files are that nobody "
+                       "has used before: tfrecord, whose shards `tfquiver.dataset` shares; bytes: anything, cut by "
+                       "content; default: as the first file begins")  # fmt: skip
     mount.add_argument("--allow_other", action="store_true", help="let other users of this machine read, too")
     mount.add_argument("--patience_s", type=_seconds, default=60.0, metavar="S", help="how long a read waits for a "
                        "node or store that is away before it is an I/O error; default: 60")  # fmt: skip
@@ -96,6 +101,7 @@ def _mount(arguments: argparse.Namespace) -> int:
     logging.set_verbosity(logging.INFO)
     options = MountOptions(
         arguments.source, Path(arguments.mount_point), cache_dir, service, calls.token(arguments), arguments.name,
+        arguments.format,
         arguments.allow_other, arguments.patience_s, parse_bytes(arguments.read_ahead), parse_bytes(arguments.memory),
     )  # fmt: skip
     return _told(options, serve) if arguments.tell else _shown(options, serve)
@@ -191,7 +197,7 @@ def _in_background(arguments: argparse.Namespace, cache_dir: Path) -> int:
 def _again(arguments: argparse.Namespace, cache_dir: Path) -> list[str]:
     """The same command, for the process that serves."""
     words = ["mount", "--foreground", "--tell", f"--cache_dir={cache_dir}"]
-    for flag in ("service", "auth_token_file", "name", "patience_s", "read_ahead", "memory"):
+    for flag in ("service", "auth_token_file", "name", "format", "patience_s", "read_ahead", "memory"):
         words.append(f"--{flag}={getattr(arguments, flag)}")
     if arguments.allow_other:
         words.append("--allow_other")

@@ -50,6 +50,7 @@ def add_parser(subparsers: Any) -> None:
                         "'data/train-*', 'gs://bucket/train-*'")  # fmt: skip
     parser.add_argument("--name", default="", help="of a data set that nobody has used before, for people; default: "
                         "taken from the files")  # fmt: skip
+    calls.add_format(parser)
     calls.add_where(parser)
     parser.set_defaults(run=_run)
 
@@ -78,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
         scan = bar.add_task("scanning", total=None, visible=False)
         dataset = registrar.files(
             files,
-            ListingTerms(CutPolicy(), place_of(accesses)),
+            ListingTerms(CutPolicy(format=arguments.format), place_of(accesses)),
             arguments.name or default_name(arguments.pattern),
             lambda done, total: bar.update(scan, completed=done, total=total, visible=True),
             cluster.client_id,

@@ -134,6 +134,11 @@ def dataset(
             if quota_bytes is not None:
                 _warn_of_quota(registrar, quota_bytes, str(where))
             registered = described(registrar, report, reaching.client_id if reaching else "")
+            if registered.size_bytes and not registered.records:
+                raise errors.InvalidArgumentError(
+                    f"source={source!r}: data set {registered.name!r} has format bytes: it has no records to read; "
+                    "`tfquiver mount` shows its files"
+                )
             name = first_use.name
             if name is not None and registered.name != name:
                 logging.warning("name=%r: the data set has been known as %r since its first use", name, registered.name)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import durable, errors
-from tfquiver.content import digest_file, digest_ids
+from tfquiver.content import digest_file, digest_ids, formats
 from tfquiver.content.digest_file import Parts
 from tfquiver.content.digest_ids import Columns as Columns
 from tfquiver.content.file_entry import FileEntry as FileEntry
@@ -19,7 +19,7 @@ from tfquiver.content.file_entry import FileEntry as FileEntry
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """One shard. `offset` and `length_bytes` are in the uncompressed TFRecord stream of its file."""
+    """One shard. `offset` and `length_bytes` are in the uncompressed stream of its file."""
 
     index: int
     hash: bytes  # SHA-256 of its raw bytes
@@ -67,6 +67,11 @@ class Digest:
         return self._parts.digest_id
 
     @property
+    def format(self) -> str:
+        """One of content/formats.py. "bytes": there are no records, each shard's count is 0."""
+        return self._parts.format
+
+    @property
     def files(self) -> Sequence[FileEntry]:
         return self._parts.files
 
@@ -106,8 +111,12 @@ class Digest:
         offsets: npt.ArrayLike,
         lengths: npt.ArrayLike,
         records: npt.ArrayLike,
+        format: str = formats.TFRECORD,
     ) -> Digest:
-        """From columns (shapes as above). Raises CorruptDigestError when they do not fit each other."""
+        """From columns (shapes as above). `format`: one of content/formats.py.
+
+        Raises CorruptDigestError when they do not fit each other.
+        """
         columns = Columns(
             np.array(hashes, np.uint8).reshape(-1, 32),
             np.array(file_index, np.uint32),
@@ -117,7 +126,8 @@ class Digest:
         )
         table = digest_file.encode_file_table(files)
         root = digest_ids.content_root(columns)
-        parts = Parts(name, root, digest_ids.digest_id(root, table, columns), table, tuple(files), columns)
+        own_id = digest_ids.digest_id(root, table, columns, format)
+        parts = Parts(name, root, own_id, table, tuple(files), columns, format)
         digest_file.check(parts, f"digest {name!r}")
         return cls(parts)
 
@@ -169,5 +179,5 @@ class Digest:
         root = digest_ids.content_root(columns)
         if root != self.content_root:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the content root is not that of its shards")
-        if digest_ids.digest_id(root, self._parts.file_table, columns) != self.digest_id:
+        if digest_ids.digest_id(root, self._parts.file_table, columns, self.format) != self.digest_id:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the digest id is not that of its locations")

@@ -1,4 +1,4 @@
-"""The digest file, TFQD version 1: bytes to columns and back. docs/format/digest.md describes it.
+"""The digest file, TFQD versions 1 and 2: bytes to columns and back. docs/format/digest.md describes it.
 
 Every byte is covered: the header by its CRC, each section by its own, padding must be zero, and the
 length is in the header.
@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.content import formats
 from tfquiver.content.digest_ids import Columns
 from tfquiver.content.file_entry import COMPRESSIONS, FileEntry
 
 MAGIC = b"TFQD"
-VERSION = 1
+VERSIONS = {formats.TFRECORD: 1, formats.BYTES: 2}
+_FORMATS = {version: format for format, version in VERSIONS.items()}
 _ALIGNMENT = 64
 _SECTIONS = ("name", "file table", "hashes", "file_index", "offsets", "lengths", "records")
 _HEADER = struct.Struct("<4sIQ32s32s")  # magic, version, file length, content root, digest id
@@ -43,6 +45,7 @@ class Parts:
     file_table: bytes
     files: tuple[FileEntry, ...]
     columns: Columns
+    format: str = formats.TFRECORD
 
 
 def encode_file_table(files: Sequence[FileEntry]) -> bytes:
@@ -75,7 +78,7 @@ def encode(parts: Parts) -> list[bytes]:
         table += _SECTION.pack(position, len(body), google_crc32c.value(body), 0)
         pieces += [body, bytes(_aligned(len(body)) - len(body))]
         position += _aligned(len(body))
-    header = _HEADER.pack(MAGIC, VERSION, position, parts.content_root, parts.digest_id) + table
+    header = _HEADER.pack(MAGIC, VERSIONS[parts.format], position, parts.content_root, parts.digest_id) + table
     header += _CRC.pack(google_crc32c.value(header))
     return [header.ljust(_aligned(_HEADER_BYTES), b"\0"), *pieces]
 
@@ -86,7 +89,7 @@ def decode(buffer: Buffer, where: str) -> Parts:
     Raises CorruptDigestError naming the part that is damaged.
     """
     header = _check_header(buffer, where)
-    _, _, _, content_root, digest_id = _HEADER.unpack_from(header)
+    _, version, _, content_root, digest_id = _HEADER.unpack_from(header)
     bodies = [_section(buffer, header, index, where) for index in range(len(_SECTIONS))]
     name, table, hashes, file_index, offsets, lengths, records = bodies
     shards = len(hashes) // 32
@@ -101,7 +104,10 @@ def decode(buffer: Buffer, where: str) -> Parts:
         records.view("<u4"),
     )
     files = _decode_file_table(table.tobytes(), where)
-    parts = Parts(_text(name.tobytes(), where, "name"), content_root, digest_id, table.tobytes(), files, columns)
+    parts = Parts(
+        _text(name.tobytes(), where, "name"), content_root, digest_id, table.tobytes(), files, columns,
+        _FORMATS[version],
+    )  # fmt: skip
     check(parts, where)
     return parts
 
@@ -116,6 +122,9 @@ def check(parts: Parts, where: str) -> None:
         raise _corrupt(where, "the columns have different lengths")
     if len(columns.hashes):
         _check_rows(columns, len(parts.files), where)
+        _check_records(columns, parts.format, where)
+    if parts.format == formats.BYTES:
+        _check_whole(parts, where)
 
 
 def _aligned(length: int) -> int:
@@ -133,8 +142,8 @@ def _check_header(buffer: Buffer, where: str) -> bytes:
     if len(header) < _HEADER_BYTES:
         raise _corrupt(where, f"truncated: {len(header)} bytes")
     _, version, length, _, _ = _HEADER.unpack_from(header)
-    if version != VERSION:
-        raise _corrupt(where, f"digest format version {version}; this tfquiver reads version {VERSION}")
+    if version not in _FORMATS:
+        raise _corrupt(where, f"digest format version {version}; this tfquiver reads versions 1 and 2")
     if google_crc32c.value(header[:_HEADER_CRC_AT]) != _CRC.unpack_from(header, _HEADER_CRC_AT)[0]:
         raise _corrupt(where, "the header's checksum does not match")
     if length != len(buffer):
@@ -203,5 +212,21 @@ def _check_rows(columns: Columns, files: int, where: str) -> None:
     expected[file_index[1:] != file_index[:-1]] = 0
     if int(offsets[0]) or (offsets[1:] != expected).any():
         raise _corrupt(where, "a shard does not begin where the one before it ends")
-    if not columns.records.all() or (lengths < columns.records.astype(np.uint64) * np.uint64(16)).any():
+
+
+def _check_records(columns: Columns, format: str, where: str) -> None:
+    lengths = columns.lengths
+    if format == formats.BYTES:
+        if columns.records.any() or not lengths.all():
+            raise _corrupt(where, "a shard of bytes has records, or no bytes")
+    elif not columns.records.all() or (lengths < columns.records.astype(np.uint64) * np.uint64(16)).any():
         raise _corrupt(where, "a shard has no records, or more than fit its length")
+
+
+def _check_whole(parts: Parts, where: str) -> None:
+    """The shards of each file are all of it, as it is stored."""
+    columns = parts.columns
+    sums = np.bincount(columns.file_index, columns.lengths.astype(np.float64), minlength=len(parts.files))
+    sizes = np.fromiter((file.size_bytes for file in parts.files), np.float64, len(parts.files))
+    if any(file.compression != "none" for file in parts.files) or not np.array_equal(sums, sizes):
+        raise _corrupt(where, "the shards of a file are not all of its bytes")

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content import formats
+
 _ROWS_AT_ONCE = 1 << 18
+_DOMAINS = {formats.TFRECORD: b"tfquiver digest v1\0", formats.BYTES: b"tfquiver digest v2\0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ def content_root(columns: Columns) -> bytes:
     return total.digest()
 
 
-def digest_id(root: bytes, file_table: bytes, columns: Columns) -> bytes:
+def digest_id(root: bytes, file_table: bytes, columns: Columns, format: str) -> bytes:
     """SHA-256 over the content root and where everything lies; `file_table` is the section's bytes."""
-    total = hashlib.sha256(b"tfquiver digest v1\0" + root)
+    total = hashlib.sha256(_DOMAINS[format] + root)
     total.update(len(file_table).to_bytes(8, "little") + file_table)
     total.update(len(columns.lengths).to_bytes(8, "little"))
     for column in (columns.file_index, columns.offsets, columns.lengths, columns.records):

@@ -1,4 +1,4 @@
-"""One of the user's TFRecord files, as the store listed it."""
+"""One of the user's files, as the store listed it."""
 
 from __future__ import annotations
 

@@ -10,19 +10,24 @@ from pathlib import Path
 
 import grpc
 
-from tfquiver import errors
+from tfquiver import errors, stores
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering.listed import accesses_of, default_name, listed
 from tfquiver.registering.registration import Registrar
+from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
 from tfquiver.wire import rpc
 
 MAX_DIGEST_BYTES = 4 << 30
+AUTO = "auto"
 _DIGEST_S = 600.0
+_HEAD_S = 30.0
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
@@ -37,8 +42,11 @@ class Named:
     accesses: list[Access] | None
 
 
-def named(sources: Sequence[str], name: str) -> Named:
-    """Raises NotFoundError, InvalidArgumentError and others of a listing; each names the source."""
+def named(sources: Sequence[str], name: str, format: str) -> Named:
+    """`format`: of files that nobody has used before; AUTO: as the first of them begins.
+
+    Raises NotFoundError, InvalidArgumentError and others of a listing; each names the source.
+    """
     only = sources[0] if len(sources) == 1 else ""
     if only.endswith(".tfqd"):
         path = Path(only.removeprefix("file://")).expanduser()
@@ -48,13 +56,37 @@ def named(sources: Sequence[str], name: str) -> Named:
         return Named(lambda registrar, _progress, _client_id: registrar.digest(path), accesses)
     if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
         return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
-    files, accesses = listed(list(sources))
-    terms = ListingTerms(CutPolicy(), place_of(accesses))
+    files, accesses = listed([_beneath(source) for source in sources])
+    if format == AUTO:
+        format = _format_of(files, accesses)
+    terms = ListingTerms(CutPolicy(format=format), place_of(accesses))
 
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
         return registrar.files(files, terms, name or _name_of(sources[0]), progress, client_id)
 
     return Named(register, accesses)
+
+
+def _beneath(source: str) -> str:
+    """Of a directory all files in and under it."""
+    if source.endswith("/") or ("://" not in source and Path(source).expanduser().is_dir()):
+        return f"{source.rstrip('/')}/**"
+    return source
+
+
+def _format_of(files: Sequence[FileEntry], accesses: Sequence[Access]) -> str:
+    """Records that are compressed are bytes: it is the files that are to be seen. Raises as reads of a store."""
+    first = next((file for file in files if file.size_bytes >= tfrecord.HEADER_BYTES), None)
+    if first is None:
+        return formats.BYTES
+    access = next((one for one in accesses if one.scheme == stores.scheme_of(first.uri)), None)
+    store = stores.open_with(access) if access else stores.for_uri(first.uri)
+    try:
+        head = store.read(first.uri, 0, tfrecord.HEADER_BYTES, first.generation, _HEAD_S)
+    finally:
+        if access:
+            store.close()
+    return formats.TFRECORD if tfrecord.starts_with_record(head) else formats.BYTES
 
 
 def _name_of(pattern: str) -> str:
@@ -89,8 +121,8 @@ def check_shown(digest: Digest) -> None:
     for file in digest.files:
         if file.compression != "none":
             raise errors.InvalidArgumentError(
-                f"{file.uri} is a {file.compression} file: what is cached is its records, not the bytes of the file, "
-                "so it cannot be shown as a file"
+                f"{file.uri} is a {file.compression} file: what is cached of this data set is records, not the "
+                "bytes of its files; mount the files themselves with --format=bytes"
             )
 
 

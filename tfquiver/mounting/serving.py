@@ -48,6 +48,7 @@ class MountOptions:
     service: str
     token: str
     name: str
+    format: str
     allow_other: bool
     patience_s: float
     ahead_bytes: int
@@ -75,7 +76,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
     point, was_stale = mount_points.prepare(options.mount_point)
     if was_stale:
         logging.warning("%s: a stale mount was there; it is taken away", point)
-    asked = named(options.sources, options.name)
+    asked = named(options.sources, options.name, options.format)
     located = _Located()
     with ExitStack() as stack:
         locate = endpoints.running_node if options.service else daemon.find_or_start

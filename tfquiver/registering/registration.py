@@ -87,7 +87,7 @@ class Registrar:
         `terms`: what it was built with; it is then found by its files, too, and nobody scans them any more.
         """
         digest = Digest.open(path)
-        key = terms.key(digest.files) if terms else b""
+        key = terms.key_of(digest) if terms else b""
         request = coordinator_pb2.FindDatasetRequest
         found = self.find(request(listing_key=key) if key else request(digest_id=digest.digest_id))
         if found is not None:

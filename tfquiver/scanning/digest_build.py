@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tfquiver import errors, stores
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning.cutting import CutPolicy
@@ -79,14 +80,14 @@ def build(
                 scanned.append(found)
                 files_done += 1
     report(0, 0)
-    return assemble(name, scanned)
+    return assemble(name, scanned, policy.format)
 
 
-def assemble(name: str, scanned: Sequence[ScannedFile]) -> Digest:
+def assemble(name: str, scanned: Sequence[ScannedFile], format: str = formats.TFRECORD) -> Digest:
     """The digest of scanned files, in that order."""
     if not scanned:
         raise errors.InvalidArgumentError("a digest needs at least one file")
     rows = np.concatenate([file.rows for file in scanned])
     index = np.repeat(np.arange(len(scanned), dtype=np.uint32), [len(file.rows) for file in scanned])
     files = [file.entry for file in scanned]
-    return Digest.build(name, files, rows["hash"], index, rows["offset"], rows["length"], rows["records"])
+    return Digest.build(name, files, rows["hash"], index, rows["offset"], rows["length"], rows["records"], format)

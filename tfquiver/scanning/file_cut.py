@@ -5,26 +5,25 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import google_crc32c
 
+from tfquiver.content import formats
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import streams, tfrecord
+from tfquiver.scanning.bytes_cut import cut_bytes
+from tfquiver.scanning.cut_shard import CutShard as CutShard
 from tfquiver.scanning.cutting import CutPolicy, Cutter
 from tfquiver.stores import ObjectStore
 
 
-@dataclass(frozen=True, slots=True)
-class CutShard:
-    """A shard as it comes out of the scan. `crc32c` is the plain CRC-32C of its raw bytes."""
-
-    hash: bytes
-    offset: int
-    length_bytes: int
-    records: int
-    crc32c: int
-    data: bytes  # raw bytes; empty when they were not asked for
+def settled(
+    entry: FileEntry, store: ObjectStore, policy: CutPolicy, deadline_s: float = streams.READ_DEADLINE_S
+) -> FileEntry:
+    """The entry with its compression settled: files that are cut as bytes are taken as they are stored."""
+    if policy.format == formats.BYTES:
+        return streams.with_compression(entry, "none")
+    return streams.resolve(entry, store, deadline_s)
 
 
 def cut_file(
@@ -39,7 +38,7 @@ def cut_file(
     """The shards of one file, in order. Blocks on the store; holds about one shard and two chunks in memory.
 
     Args:
-      entry: as listed; "auto" compression is settled by a look at the file (see streams.resolve).
+      entry: as listed; "auto" compression is settled by a look at the file (see `settled`).
       start: where a shard begins, to go on from there; uncompressed files only.
       keep_data: without it the shards' bytes are dropped as they are hashed, so that even a huge record needs no room.
       deadline_s: for each read.
@@ -48,9 +47,13 @@ def cut_file(
       DataLossError: a damaged or truncated record; names file and offset.
       StaleDigestError, NotFoundError, PermissionError_, UnavailableError: from the store.
     """
-    entry = streams.resolve(entry, store, deadline_s)
+    entry = settled(entry, store, policy, deadline_s)
     plain = entry.compression == "none"
     chunks = streams.raw_chunks(entry, store, start, deadline_s)
+    if policy.format == formats.BYTES:
+        return cut_bytes(
+            chunks, policy, name=entry.uri, stream_bytes=entry.size_bytes, start=start, keep_data=keep_data
+        )
     blocks = tfrecord.scan(chunks, name=entry.uri, stream_bytes=entry.size_bytes if plain else None, start=start)
     return cut_blocks(blocks, policy, start, keep_data)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.file_cut import cut_file
+from tfquiver.scanning.file_cut import cut_file, settled
 from tfquiver.scanning.scan_journal import Rows, ScanJournal, to_rows
 from tfquiver.stores import CountedStore, ObjectStore
 
@@ -30,7 +30,7 @@ def scan_file(
     """Cuts and hashes one file, from where its journal ends. Raises as cut_file does."""
     # Without a generation nothing says that the file is still the one the journal is about.
     if journal_dir is None or not entry.generation:
-        entry = streams.resolve(entry, store)
+        entry = settled(entry, store, policy)
         shards = cut_file(entry, _counted(store, report), policy, keep_data=False)
         rows = []
         for shard in shards:
@@ -53,7 +53,7 @@ def _scan_on(
     if journal.compression is not None:
         report(entry.size_bytes, records)
         return ScannedFile(streams.with_compression(entry, journal.compression), known)
-    entry = streams.resolve(entry, store)
+    entry = settled(entry, store, policy)
     plain = entry.compression == "none"
     if plain:
         report(done_bytes, records)

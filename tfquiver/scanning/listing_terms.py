@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfquiver import errors
+from tfquiver.content import formats
+from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 
 _MAX_PLACE = 4096
+_FORMATS = {
+    formats.TFRECORD: types_pb2.DATASET_FORMAT_TFRECORD,
+    formats.BYTES: types_pb2.DATASET_FORMAT_BYTES,
+}
+_NAMES = {number: name for name, number in _FORMATS.items()}
 
 
 def listing_key(files: Sequence[FileEntry], policy: CutPolicy, place: str = "") -> bytes:
@@ -22,6 +29,8 @@ def listing_key(files: Sequence[FileEntry], policy: CutPolicy, place: str = "") 
         for part in (file.uri, str(file.size_bytes), file.generation):
             encoded = part.encode()
             key.update(len(encoded).to_bytes(8, "little") + encoded)
+    if policy.format != formats.TFRECORD:
+        key.update(b"\0format\0" + policy.format.encode() + b"\0")
     if place:
         key.update(b"\0place\0" + place.encode())
     return key.digest()
@@ -38,6 +47,11 @@ class ListingTerms:
         """The listing key of files so cut: of a listing, or of the digest that was made of it."""
         return listing_key(files, self.policy, self.place)
 
+    def key_of(self, digest: Digest) -> bytes:
+        """The listing key under which a digest may be registered with these terms; another one when its format is not
+        theirs."""
+        return listing_key(digest.files, replace(self.policy, format=digest.format), self.place)
+
     def message(self) -> types_pb2.ListingTerms:
         policy = self.policy
         return types_pb2.ListingTerms(
@@ -45,6 +59,7 @@ class ListingTerms:
             target_shard_bytes=policy.target_bytes,
             max_shard_bytes=policy.max_bytes,
             place=self.place,
+            format=_FORMATS[policy.format],
         )
 
     @classmethod
@@ -52,8 +67,12 @@ class ListingTerms:
         """Raises InvalidArgumentError naming the field."""
         if len(message.place) > _MAX_PLACE:
             raise errors.InvalidArgumentError(f"terms.place: longer than {_MAX_PLACE} characters")
+        if message.format not in _NAMES:
+            raise errors.InvalidArgumentError(f"terms.format: {message.format} is not known; is this server older?")
         try:
-            policy = CutPolicy(message.min_shard_bytes, message.target_shard_bytes, message.max_shard_bytes)
+            policy = CutPolicy(
+                message.min_shard_bytes, message.target_shard_bytes, message.max_shard_bytes, _NAMES[message.format]
+            )
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(f"terms: {error}") from error
         return cls(policy, message.place)

@@ -111,7 +111,7 @@ class Registry(DatasetTable):
         """
         data = await self._received(parts)
         digest = await asyncio.to_thread(_checked, data)
-        if listing_key and (terms is None or await asyncio.to_thread(terms.key, digest.files) != listing_key):
+        if listing_key and (terms is None or await asyncio.to_thread(terms.key_of, digest) != listing_key):
             raise errors.InvalidArgumentError(
                 "listing_key: it is not that of the digest's own file table under `terms`"
             )

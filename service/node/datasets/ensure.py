@@ -131,7 +131,7 @@ class DatasetScans:
         except (errors.NotFoundError, errors.CorruptDigestError) as error:
             logging.warning("data set %r: %s: scanning its files", found.name, str(error))
             return False
-        if await asyncio.to_thread(terms.key, digest.files) == key:
+        if await asyncio.to_thread(terms.key_of, digest) == key:
             return True
         logging.error("data set %r is not of the files that it was registered for: scanning these", found.name)
         return False

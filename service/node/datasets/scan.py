@@ -11,7 +11,7 @@ from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import digest_build, streams
-from tfquiver.scanning.file_cut import cut_file
+from tfquiver.scanning.file_cut import cut_file, settled
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
@@ -79,7 +79,7 @@ class Scanner:
         finally:
             state.stop.set()
         done = [file for file in scanned if file is not None]
-        return await asyncio.to_thread(digest_build.assemble, name, done)
+        return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
 
     async def close(self) -> None:
         """After the scans have been cancelled: waits for their threads."""
@@ -108,7 +108,7 @@ class Scanner:
 
     def _cut(self, file: FileEntry, terms: ListingTerms, inner: ObjectStore, state: _State) -> ScannedFile:
         store = MeteredStore(inner, self._meter, lambda size_bytes: state.add(size_bytes, 0))
-        entry = streams.resolve(file, store, self._read_deadline_s)
+        entry = settled(file, store, terms.policy, self._read_deadline_s)
         rows: list[tuple[bytes, int, int, int]] = []
 
         def attempt(_: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import instructions
@@ -185,6 +186,11 @@ class ReaderShell:
         done_bitmap = await asyncio.to_thread(_read_state, state) if state >= 0 else b""
         await self._claim(self.reader_id, self)
         self._digest = digest = await self._digests(frame.digest_id)
+        if digest.format != formats.TFRECORD:
+            raise errors.InvalidArgumentError(
+                f"data set {digest.name!r} has format {digest.format}: it has no records to read; "
+                "`tfquiver mount` shows its files"
+            )
         held = self._held.take(digest.num_shards)
         reply = await calls.open(done_bitmap, held)
         if self._closing:

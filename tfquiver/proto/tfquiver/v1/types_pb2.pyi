@@ -40,6 +40,24 @@ COMPRESSION_GZIP: Compression.ValueType  # 2
 COMPRESSION_ZLIB: Compression.ValueType  # 3
 Global___Compression: _TypeAlias = Compression  # noqa: Y015
 
+class _DatasetFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DatasetFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DatasetFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DATASET_FORMAT_TFRECORD: _DatasetFormat.ValueType  # 0
+    DATASET_FORMAT_BYTES: _DatasetFormat.ValueType  # 1
+    """any bytes, cut by FastCDC; read as files only"""
+
+class DatasetFormat(_DatasetFormat, metaclass=_DatasetFormatEnumTypeWrapper):
+    """What files are to tfquiver."""
+
+DATASET_FORMAT_TFRECORD: DatasetFormat.ValueType  # 0
+DATASET_FORMAT_BYTES: DatasetFormat.ValueType  # 1
+"""any bytes, cut by FastCDC; read as files only"""
+Global___DatasetFormat: _TypeAlias = DatasetFormat  # noqa: Y015
+
 class _CacheMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -193,12 +211,14 @@ class ListingTerms(_message.Message):
     TARGET_SHARD_BYTES_FIELD_NUMBER: _builtins.int
     MAX_SHARD_BYTES_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
     min_shard_bytes: _builtins.int
     """of the cutting policy; all three are set"""
     target_shard_bytes: _builtins.int
     max_shard_bytes: _builtins.int
     place: _builtins.str
     """endpoints other than a scheme's public one, as tfquiver/stores/credentials writes them; empty: none"""
+    format: Global___DatasetFormat.ValueType
     def __init__(
         self,
         *,
@@ -206,10 +226,11 @@ class ListingTerms(_message.Message):
         target_shard_bytes: _builtins.int = ...,
         max_shard_bytes: _builtins.int = ...,
         place: _builtins.str = ...,
+        format: Global___DatasetFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_shard_bytes", b"max_shard_bytes", "min_shard_bytes", b"min_shard_bytes", "place", b"place", "target_shard_bytes", b"target_shard_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "max_shard_bytes", b"max_shard_bytes", "min_shard_bytes", b"min_shard_bytes", "place", b"place", "target_shard_bytes", b"target_shard_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
