@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,27 +46,36 @@ class Cached:
             np.ones(len(lengths)),
         )
         self.digest_id = self.digest.digest_id
-        self.map = ChunkMap(self.digest, CHUNKS if rotation else 0, PARTITIONS)
+        self.map = ChunkMap(self.digest, CHUNKS, PARTITIONS)
         self._clock, self._rotation = clock, rotation
         self._held: set[int] = set()
 
-    def begin(self, sessions: Sessions, budgets: Budgets | None = None) -> None:
+    def begin(
+        self, sessions: Sessions, budgets: Budgets | None = None, wake: Callable[[bytes], None] = lambda _: None
+    ) -> None:
         """A coordinator starts: it reads the setting from its log, and is told what the node holds."""
         membership = Membership(self._clock, 1e9, 1)
         membership.heartbeat(types_pb2.NodeInfo(node_id=_NODE, quota_bytes=1 << 40), "1")
         membership.inventory(_NODE, pb2.Inventory(full=True, version=1))
         self.caching = Caching(
-            self._clock, membership, sessions, CHUNK_TIMEOUT_S, lambda _: None, lambda make, then: then(make()), budgets
+            self._clock, membership, sessions, CHUNK_TIMEOUT_S, wake, lambda make, then: then(make()), budgets
         )
         if self._rotation:
-            setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, rotation=self._rotation)
-            setting.chunks, setting.partitions = CHUNKS, PARTITIONS
-            setting.allocation_bytes = int(most_disk_bytes(self.digest.lengths).sum()) * 3 // 5
+            setting = self.rotating(self._rotation)
             self.caching.apply(log_pb2.CacheSet(digest_id=self.digest_id, setting=setting))
         self.caching.changed(self.caching.residency.replaced(_NODE, self._prefixes(sorted(self._held))))
         opening = self.caching.residency.opening()
         assert self.caching.open(opening, *self.caching.prepare(self.digest, opening))
         self.caching.residency.finish(opening)
+
+    def rotating(self, rotation: str, share: float = 0.6) -> types_pb2.CacheSetting:
+        """Within so much of what it takes; two chunks at least."""
+        setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, rotation=rotation)
+        setting.chunks, setting.partitions = CHUNKS, PARTITIONS
+        sizes_bytes = most_disk_bytes(self.digest.lengths)
+        by_chunk = [int(sizes_bytes[self.map.shards(chunk)].sum()) for chunk in range(CHUNKS)]
+        setting.allocation_bytes = max(int(share * sum(by_chunk)), sum(sorted(by_chunk)[-2:]))
+        return setting
 
     @property
     def by_chunks(self) -> bool:
@@ -86,13 +95,15 @@ class Cached:
         """As after every lease and ack."""
         self.caching.look(self.digest_id)
 
-    def obey(self, most: int) -> None:
-        """The node does what it is told: evicts, and loads so many shards."""
+    def obey(self, most: int) -> int:
+        """The node does what it is told: evicts, and loads so many shards; their bytes."""
         decision = self.caching.rotations.decision(self.digest_id)
         gone = [shard for chunk in decision.evict for shard in self.map.shards(chunk).tolist() if shard in self._held]
         self.hold(gone, there=False)
         wanted = (shard for chunk in decision.load for shard in self.map.shards(chunk).tolist())
-        self.hold([shard for shard in wanted if shard not in self._held][:most])
+        loaded = [shard for shard in wanted if shard not in self._held][:most]
+        self.hold(loaded)
+        return int(self.digest.lengths[loaded].sum())
 
     def time_passes(self) -> None:
         self.caching.tick({self.digest_id})
