@@ -6,17 +6,19 @@ import asyncio
 
 from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.readers.delivery_shell import Deliveries
+from tfquiver.service.node.readers.delivery_shell import MAX_ACKS, Deliveries
 from tfquiver.wire import reader_frames as frames
 
 
 class Coordinator:
-    def __init__(self) -> None:
+    def __init__(self, first_within_ms: int = 9_000) -> None:
         self.calls = asyncio.Queue[list[int]]()
+        self._within_ms = first_within_ms
 
     async def ack(self, request: pb.AckRequest) -> pb.AckReply:
         self.calls.put_nowait(list(request.shards))
-        return pb.AckReply(ack_within_ms=9_000)
+        reply, self._within_ms = pb.AckReply(ack_within_ms=self._within_ms), 9_000
+        return reply
 
 
 @on_loop
@@ -32,3 +34,27 @@ async def test_after_the_first_reply_it_gathers_until_the_trainer_goes() -> None
         assert coordinator.calls.empty()
         deliveries.on_gone()
         assert await coordinator.calls.get() == [2, 3]
+
+
+@on_loop
+async def test_what_waits_of_several_sessions_goes_together() -> None:
+    """One after the other they would wait the longer the more there are: longer than a trainer remembers."""
+    coordinator = Coordinator(first_within_ms=50)
+    deliveries = Deliveries(coordinator)
+    async with asyncio.timeout(5):  # less than they wait after the next reply
+        assert deliveries.take(frames.Delivered("s", (1,)))
+        assert await coordinator.calls.get() == [1]
+        for number, session_id in enumerate("stu", 2):
+            assert deliveries.take(frames.Delivered(session_id, (number,)))
+        assert [await coordinator.calls.get() for _ in "stu"] == [[2], [3], [4]]
+        deliveries.on_gone()
+
+
+@on_loop
+async def test_more_than_one_call_takes_is_passed_on_in_order() -> None:
+    coordinator = Coordinator()
+    deliveries = Deliveries(coordinator)
+    async with asyncio.timeout(5):
+        assert deliveries.take(frames.Delivered("s", tuple(range(MAX_ACKS + 1))))
+        assert await coordinator.calls.get() == list(range(MAX_ACKS))
+        assert await coordinator.calls.get() == [MAX_ACKS]

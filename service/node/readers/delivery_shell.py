@@ -61,20 +61,23 @@ class Deliveries(Shell):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._within_s):
                         await self._gone.wait()
-                session_id = next(iter(self._waiting))
-                shards = self._waiting[session_id][:MAX_ACKS]
-                del self._waiting[session_id][: len(shards)]
-                self._count -= len(shards)
-                if not self._waiting[session_id]:
-                    del self._waiting[session_id]
-                try:
-                    reply = await self._coordinator.ack(pb.AckRequest(session_id=session_id, shards=shards))
-                    self._within_s = ack_within_s(reply)
-                except errors.NotFoundError:
-                    logging.info("session %s has expired: what was delivered of it is not kept", session_id)
+                for session_id in list(self._waiting):  # none of them waits for the others
+                    await self._acknowledge(session_id)
         except errors.TfquiverError as error:
             self._waiting.clear()
             self._count = 0
             self.socket.bid_farewell(frames.error(error, fatal=True))
         finally:
             self._task = None
+
+    async def _acknowledge(self, session_id: str) -> None:
+        """All that waits now. Raises TfquiverError."""
+        waiting = self._waiting.pop(session_id)
+        for at in range(0, len(waiting), MAX_ACKS):
+            shards = waiting[at : at + MAX_ACKS]
+            self._count -= len(shards)
+            try:
+                reply = await self._coordinator.ack(pb.AckRequest(session_id=session_id, shards=shards))
+                self._within_s = ack_within_s(reply)
+            except errors.NotFoundError:
+                logging.info("session %s has expired: what was delivered of it is not kept", session_id)
