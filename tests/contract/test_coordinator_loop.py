@@ -7,60 +7,25 @@ import errno
 import functools
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.coordinator_here import COOPERATIVE, DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.content.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import digest_files
-from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.residency import residency
-from tfquiver.service.coordinator.residency.holdings import Holdings
-from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY
-
-DIGEST = numbered_digest(200)
-COOPERATIVE = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, chunks=10)
-
-
-@asynccontextmanager
-async def started(tmp_path: Path, node_timeout_s: float = 10.0) -> AsyncIterator[Coordinator]:
-    """One that knows DIGEST and a node with room for it."""
-    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=node_timeout_s))
-    await coordinator.start()
-    try:
-        await coordinator.catalogue.register("", b"", None, parts())
-        beat(coordinator)
-        yield coordinator
-    finally:
-        await coordinator.stop()
-
-
-async def parts(digest: Digest = DIGEST) -> AsyncIterator[bytes]:
-    yield digest.to_bytes()
-
-
-def beat(coordinator: Coordinator, node: str = "n") -> None:
-    request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1))
-    request.node.node_id, request.node.quota_bytes = node, 1 << 40
-    coordinator.heartbeats.take(request)
 
 
 @on_loop
@@ -79,16 +44,6 @@ async def test_others_are_served_while_many_lost_nodes_are_given_up(tmp_path: Pa
                 await asyncio.sleep(0)
         assert len(sizes) > 15, "there was a turn between two of them"
         assert coordinator.membership.live(), "it was heard of just now"
-
-
-async def read_first(
-    coordinator: Coordinator, reader: str, digest_id: bytes = DIGEST.digest_id, **wish: bool
-) -> LeaseState:
-    request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=digest_id, **wish)
-    session, _ = await coordinator.reading.open_reader(request)
-    lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
-    lease.wait_ms = 10_000
-    return (await coordinator.reading.lease(lease))[0].state
 
 
 @on_loop
@@ -336,82 +291,3 @@ async def test_looking_after_nodes_goes_on_whatever_happens(
         caplog.clear()  # it keeps all that was on the stack
         while any(session.readers for session in coordinator.sessions):
             await asyncio.sleep(0.02)
-
-
-class Turns:
-    """Of the loop, and how much was done in each."""
-
-    def __init__(self) -> None:
-        self.now, self.done = 0, Counter[int]()
-        self._task = asyncio.create_task(self._pass())
-
-    def did(self, much: int) -> None:
-        self.done[self.now] += much
-
-    def stop(self) -> None:
-        self._task.cancel()
-
-    async def _pass(self) -> None:
-        while True:
-            self.now += 1
-            await asyncio.sleep(0)
-
-
-def tell(coordinator: Coordinator, number: int) -> None:
-    """That a node has got ten shards."""
-    coordinator.residency.added(f"node-{number}", of_rows(DIGEST.hashes[10 * number : 10 * number + 10]))
-
-
-@on_loop
-async def test_others_are_served_while_what_many_nodes_hold_is_merged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a thousand nodes that had told of five thousand shards each it took a second, when a data set was opened."""
-    monkeypatch.setattr(residency, "_MERGED_AT_ONCE", 10)
-    merge, turns = Holdings.merge, Turns()
-
-    def counted(self: Holdings) -> int:
-        turns.did(looked_at := merge(self))
-        return looked_at
-
-    async with started(tmp_path) as coordinator:
-        for number in range(20):
-            tell(coordinator, number)
-        monkeypatch.setattr(Holdings, "merge", counted)
-        await read_first(coordinator, "r")
-    turns.stop()
-    assert turns.done.total() == 200
-    assert max(turns.done.values()) == 10
-
-
-@on_loop
-async def test_others_are_served_while_what_nodes_tell_meanwhile_is_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a restart readers come back while all nodes tell all that they hold: it is as much as the data set."""
-    prepare, set_, told = Caching.prepare, Table.set, threading.Event()
-    turns = Turns()
-
-    def late(*args: Any) -> Any:
-        prepared = prepare(*args)
-        assert told.wait(10)
-        return prepared
-
-    def counted(self: Table, shards: Any, number: int) -> Any:
-        turns.did(len(shards))
-        return set_(self, shards, number)
-
-    monkeypatch.setattr(Caching, "prepare", late)
-    monkeypatch.setattr(Table, "set", counted)
-    async with started(tmp_path) as coordinator:
-        reading = asyncio.create_task(read_first(coordinator, "r"))
-        while not coordinator.residency._openings:
-            await asyncio.sleep(0)
-        for number in range(20):
-            tell(coordinator, number)
-        told.set()
-        assert await reading is LeaseState.LEASED
-        assert sum(coordinator.residency.table(DIGEST.digest_id).resident) == 200
-    turns.stop()
-    assert turns.done.total() == 200
-    assert max(turns.done.values()) == 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import logging
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import wait_until
+from tests.support.log_lines import capture_log
 from tfquiver import CutPolicy, errors
 from tfquiver import keras as keras_backup
 from tfquiver.daemon import daemon as local
@@ -360,19 +359,6 @@ def test_what_a_running_daemon_cannot_do_is_said(source: Any, paths: list[Path],
         )
     assert any("runs already, with 1073741824 bytes" in line for line in said)
     assert any("name='another': the data set has been known as 'part" in line for line in said)
-
-
-@contextmanager
-def capture_log() -> Iterator[list[str]]:
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("absl")
-    logger.addHandler(handler)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(handler)
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, with TensorFlow's variables

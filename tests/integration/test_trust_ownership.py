@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import grpc
 import pytest
 
 from tests.support import records
-from tests.support.aio import on_loop
 from tests.support.cluster import Server
 from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
@@ -27,13 +25,7 @@ from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import expand
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.coordinator.calls import dataset_calls
-from tfquiver.service.coordinator.datasets import visible
-from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.trust.identity import Role
-from tfquiver.trust.tokens import TokenFile, new_token
 from tfquiver.wire import rpc
 
 NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
@@ -269,84 +261,6 @@ def test_who_lost_the_right_to_read_opens_no_further_session(cluster: Trusted, d
     cluster.call("rack1", "OpenReader", opened("shared", made.digest_id, reader="1"))
     cluster.call("blue", "ShareDataset", pb.ShareDatasetRequest(digest_id=made.digest_id))
     assert refusal(cluster, "rack1", "OpenReader", opened("shared", made.digest_id, reader="2")) is NOT_FOUND
-
-
-class Apart:
-    """A coordinator in this process, and two jobs."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self._address, self.tokens = root, f"unix:{root}/socket", dict[str, str]()
-
-    async def __aenter__(self) -> Apart:
-        lines = []
-        for name in ("blue", "green"):
-            self.tokens[name], line = new_token(Role.JOB, name)
-            lines.append(line)
-        (self.root / "tokens").write_text("\n".join(lines))
-        self._server = CoordinatorServer()
-        await self._server.start(
-            self.root / "work",
-            self._address,
-            TokenFile(self.root / "tokens"),
-            CoordinatorOptions(max_digest_bytes=6000),
-        )
-        self._channel = rpc.aio_channel(self._address)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._channel.close()
-        await self._server.stop()
-
-    def call(self, who: str, method: str, request: Any) -> Any:
-        stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
-        return getattr(stub, method)(request, metadata=rpc.metadata(self.tokens[who]), timeout=20.0)
-
-    def register(self, who: str, digest: Digest) -> Any:
-        return self.call(who, "RegisterDataset", iter([pb.RegisterDatasetRequest(part=digest.to_bytes())]))
-
-
-@on_loop
-async def test_who_shares_much_does_not_hide_what_others_have(
-    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(visible, "LIST_BYTES", 1000)
-    async with Apart(tmp_path) as apart:
-        await apart.register("blue", digest)
-        for number in range(5):
-            other = await apart.register("green", build(write_files(tmp_path / f"{number}", 1, 60 + number), POLICY))
-            share = pb.ShareDatasetRequest(digest_id=other.digest_id, names=map(str, range(1000)), everybody=True)
-            await apart.call("green", "ShareDataset", share)
-        listed = (await apart.call("blue", "ListDatasets", pb.ListDatasetsRequest())).datasets
-        assert listed[0].digest_id == digest.digest_id and list(listed[0].owners) == ["blue"]
-        assert len(listed) > 3, "all of them but for those with whom they are shared"
-
-
-@on_loop
-async def test_who_stops_sending_holds_no_room(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_calls, "UPLOAD_PART_S", 0.3)
-    assert len(digest.to_bytes()) < 6000
-
-    async def never_ends() -> AsyncIterator[pb.RegisterDatasetRequest]:
-        yield pb.RegisterDatasetRequest(part=bytes(5990))
-        await asyncio.Event().wait()
-
-    async with Apart(tmp_path) as apart:
-        held = [apart.call("green", "RegisterDataset", never_ends()) for _ in range(2)]
-        for call in held:
-            with pytest.raises(grpc.RpcError, match="did not come in time"):
-                await call
-        await apart.register("blue", digest)
-
-
-@on_loop
-async def test_no_job_fills_the_registry_alone(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_calls, "MAX_OWNED", 1)
-    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
-    async with Apart(tmp_path) as apart:
-        await apart.register("blue", digest)
-        with pytest.raises(grpc.RpcError, match="tfquiver dataset delete"):
-            await apart.register("blue", other)
-        await apart.register("green", other)
 
 
 def test_what_belongs_to_whom_outlives_the_coordinator(tmp_path: Path, digest: Digest) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripted_node import ScriptedNode, write_shards
+from tests.support.scripted_node import ScriptedNode
+from tests.support.shard_bytes import write_shards
 
 MakeNode = Callable[..., ScriptedNode]
 
