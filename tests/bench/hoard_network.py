@@ -93,10 +93,12 @@ class World:
         wait_until(lambda: self.placement().settled, "nothing is left to move", SETTLED_S, 0.1)
 
     def clear(self) -> None:
-        for host in self.nodes:
-            with rpc.channel(self.control(host)) as channel:
-                stub: Any = node_pb2_grpc.NodeStub(channel)
-                stub.Clear(node_pb2.ClearRequest(), timeout=CALL_S)
+        """Until nothing is left anywhere: what one node has given up it gets from another that still has it."""
+        while sum(self.status(host).entries for host in self.nodes):
+            for host in self.nodes:
+                with rpc.channel(self.control(host)) as channel:
+                    stub: Any = node_pb2_grpc.NodeStub(channel)
+                    stub.Clear(node_pb2.ClearRequest(), timeout=CALL_S)
 
     def crossed_bytes(self) -> dict[str, int]:
         """Into each rack."""

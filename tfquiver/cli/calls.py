@@ -138,6 +138,8 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
     # JSON has no 64-bit integers, so the mapping writes them as strings, and bytes as base64: undo both.
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            continue  # of names to names, in all that is asked here
         if field.message_type is not None:
             inner = fields.get(field.name)
             if isinstance(inner, dict):

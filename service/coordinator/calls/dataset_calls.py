@@ -92,6 +92,7 @@ class DatasetCalls(Callers):
                 one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
                 one.resident_age_ms = int(1000 * share.age_s)
                 await asyncio.sleep(0)  # of millions of shards it takes some ms
+            self._coordinator.caching.placed.tell(one)
         return reply
 
     @handled

@@ -8,7 +8,9 @@ from typing import Any
 
 import grpc
 
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.planning.replanning import Replanning
@@ -31,7 +33,8 @@ class PlanningCalls(Callers):
         store = self._coordinator.store.told() if whole else pb2.StoreInfo()
         measured = {field.name: value for field, value in store.ListFields()}  # what is not known is not there
         # Of a data set with thousands of jobs it takes a tenth of a second.
-        text = await asyncio.to_thread(lambda: json.dumps(explanation.as_json() | {"store": measured}))
+        told = {"store": measured} | (self._kept_on(explanation.name) if explanation.kind == "dataset" else {})
+        text = await asyncio.to_thread(lambda: json.dumps(explanation.as_json() | told))
         return pb2.ExplainReply(json=text)
 
     @handled
@@ -43,6 +46,26 @@ class PlanningCalls(Callers):
         return pb2.SetPolicyReply(
             policy=replanning.planner.policy_name, flag=replanning.chosen.flag, times=replanning.times.told()
         )
+
+    def _kept_on(self, name: str) -> dict[str, Any]:
+        """Where a data set is kept, and what is still to move; of one without a rule, nothing."""
+        try:
+            dataset = types_pb2.Dataset(digest_id=self._coordinator.visible.by_name(caller(), name).digest_id)
+        except errors.NotFoundError:  # named by its digest, or removed meanwhile
+            return {}
+        placed = self._coordinator.caching.placed
+        places = placed.places(dataset.digest_id)
+        if places is None:
+            return {}
+        placed.tell(dataset)
+        rule, replicas = dataset.placement, places.replicas
+        return {
+            "placement": {
+                "selector": rule.selector, "stripe": rule.stripe, "rack_local": rule.rack_local, "replicas": replicas,
+                "nodes": sorted(places.members), "moving_shards": dataset.moving_shards,
+                "moving_bytes": dataset.moving_bytes, "unmoved_shards": dataset.unmoved_shards,
+            }
+        }  # fmt: skip
 
     async def _replanning(self, context: Any) -> Replanning:
         if self._coordinator.replanning is None:

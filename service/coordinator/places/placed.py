@@ -85,6 +85,17 @@ class Placed:
         """Of every data set that has a rule."""
         return ((digest_id, places) for digest_id in self.rules if (places := self.places(digest_id)))
 
+    def tell(self, dataset: types_pb2.Dataset) -> None:
+        """What there is to say of its placement, in a message that is to be changed."""
+        rule = self.rules.find(dataset.digest_id)
+        if rule is None:
+            return
+        dataset.placement.CopyFrom(rule)
+        for its in self.reports.of(dataset.digest_id):
+            dataset.moving_shards += its.report.to_come_shards
+            dataset.moving_bytes += its.report.to_come_bytes
+            dataset.unmoved_shards += its.report.no_room_shards
+
     def rack(self, node_id: str) -> str:
         return self._membership.labels(node_id).get(labels.RACK, "")
 

@@ -212,7 +212,9 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
     if placed := told.get("placement"):
-        lines["kept on"], lines["moving"] = placing.text(placed), placing.progress(placed)
+        lines["kept on"] = placing.text(placed)
+        if moving := placing.progress(placed):
+            lines["moving"] = moving
     if told.get("owners"):
         others = ["everybody"] if told["everybody"] else told["shared_with"]
         lines["owners"] = ", ".join(told["owners"]) + (f"; shared with {', '.join(others)}" if others else "")

@@ -50,6 +50,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _placement(placed: Mapping[str, Any]) -> str:
+    nodes = f"kept on {len(placed['nodes'])} nodes, those of {plain(placed['selector']) or 'all'}"
+    copies = f", {placed['replicas']} of each shard" if placed["replicas"] > 1 else ""
+    racks = ", each rack by itself" if placed["rack_local"] else ""
+    shards, size = placed["moving_shards"], decimal(placed["moving_bytes"])
+    moving = f"; {shards} shards ({size}) are still to move there" if shards else ""
+    return f"{nodes}{copies}{racks}{moving}"
+
+
 def _ask(stub: Any, name: str, token: str, whom: str) -> str:
     """By a name that the coordinator knows, or that `tfquiver status` shows of a job without one."""
     try:
@@ -72,6 +81,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
     if resident := told.get("resident"):
         console.print(f"  {_resident(resident)}", highlight=False)
+    if placed := told.get("placement"):
+        console.print(f"  {_placement(placed)}", highlight=False)
     if store := words.store(told.get("store") or {}):
         console.print(f"  {store}", highlight=False)
     for job, probe in told.get("probes", {}).items():

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.filesize import decimal
+
 from tfquiver.cli.showing.words import short
+from tfquiver.plain_text import plain
 from tfquiver.wire import addresses
 
 
@@ -30,6 +33,22 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
             f"{node['silent_ms'] // 1000} s; jobs read from the store what it kept alone; start it again, with the "
             "flags that it had"
         )
+
+
+def labels(node: Mapping[str, Any]) -> str:
+    """As --labels takes them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(node.get("labels", {}).items()))
+
+
+def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each data set of which something is on its way to where its placement has it."""
+    for one in datasets:
+        if shards := one.get("moving_shards", 0):
+            stays = f"; {one['unmoved_shards']} find no room there" if one["unmoved_shards"] else ""
+            yield (
+                f"data set {plain(one['name'])} moves: {shards} shards ({decimal(one['moving_bytes'])}) are still to "
+                f"come to the nodes that its placement gives them{stays} (tfquiver dataset place {plain(one['name'])})"
+            )
 
 
 def _leads_elsewhere(node: Mapping[str, Any]) -> bool:

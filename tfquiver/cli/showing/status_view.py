@@ -122,18 +122,26 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     console.print(_saved(status["saved"], silent))
     if store := words.store(status.get("store") or {}):
         console.print(store)
-    nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
+    labelled = any(node.get("labels") for node in status["nodes"])
+    headings = ("node", "host", *(("labels",) if labelled else ()), "used", "quota", "readers", "hits", "peers")
+    nodes = table(*headings, "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
+    if labelled:
+        nodes.columns[2].no_wrap, nodes.columns[2].overflow, nodes.columns[2].justify = False, "fold", "left"
     for node in status["nodes"]:
         if "error" in node:
             continue
         counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = size(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
         read = size(node["store_bytes"])
-        nodes.add_row(short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]), quota, *counts, read)
+        its_labels = (cut(nodes_view.labels(node), 40),) if labelled else ()
+        which = (short(node["node_id"]), cut(node["host"], 40), *its_labels)
+        nodes.add_row(*which, size(node["used_bytes"]), quota, *counts, read)
     _print(console, nodes, _NODES_LEGEND, status["nodes"])
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
+    for line in nodes_view.moves(status["datasets"]):
+        console.print(line)
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
     steps = any("step_ms" in info for info in jobs.values())

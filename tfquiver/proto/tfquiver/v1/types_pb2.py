@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tfquiver/proto/tfquiver/v1/types.proto\x12\x0btfquiver.v1\"n\n\x08\x46ileInfo\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\t\x12-\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x18.tfquiver.v1.Compression\"\xb8\x02\n\x07\x44\x61taset\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_root\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06shards\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06owners\x18\n \x03(\t\x12\x13\n\x0bshared_with\x18\x0b \x03(\t\x12\x11\n\teverybody\x18\x0c \x01(\x08\x12\x1b\n\x0eresident_bytes\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x17\n\x0fresident_shards\x18\x0e \x01(\x04\x12\x0e\n\x06\x63hunks\x18\x0f \x01(\r\x12\x17\n\x0fresident_chunks\x18\x10 \x01(\r\x12\x17\n\x0fresident_age_ms\x18\x11 \x01(\x04\x42\x11\n\x0f_resident_bytes\"\x97\x01\n\x0cListingTerms\x12\x17\n\x0fmin_shard_bytes\x18\x01 \x01(\x04\x12\x1a\n\x12target_shard_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_shard_bytes\x18\x03 \x01(\x04\x12\r\n\x05place\x18\x04 \x01(\t\x12*\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\xd5\x01\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\x12\x13\n\x0bquota_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\x12\x31\n\x06labels\x18( \x03(\x0b\x32!.tfquiver.v1.NodeInfo.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\rPlacementRule\x12\x10\n\x08selector\x18\x01 \x01(\t\x12\x0e\n\x06stripe\x18\x02 \x01(\r\x12\x12\n\nrack_local\x18\x03 \x01(\x08\x12\x10\n\x08replicas\x18\x04 \x01(\r\"C\n\x06Places\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.tfquiver.v1.PlaceGroup\x12\x10\n\x08replicas\x18\x02 \x01(\r\",\n\nPlaceGroup\x12\x0c\n\x04rack\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\"\x98\x01\n\x0c\x43\x61\x63heSetting\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.tfquiver.v1.CacheMode\x12\x18\n\x10\x61llocation_bytes\x18\x02 \x01(\x04\x12\x10\n\x08rotation\x18\x03 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\x12\x12\n\ndecided_by\x18\x06 \x01(\t\"t\n\x0cSessionOrder\x12\x15\n\rdeterministic\x18\x01 \x01(\x08\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12\x12\n\norder_seed\x18\x03 \x01(\x04\x12\x15\n\rbatch_records\x18\x04 \x01(\r\x12\r\n\x05\x66iles\x18\x05 \x01(\x08\"<\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x13\n\x0b\x64one_bitmap\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x04*l\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43OMPRESSION_NONE\x10\x01\x12\x14\n\x10\x43OMPRESSION_GZIP\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*F\n\rDatasetFormat\x12\x1b\n\x17\x44\x41TASET_FORMAT_TFRECORD\x10\x00\x12\x18\n\x14\x44\x41TASET_FORMAT_BYTES\x10\x01*\x84\x01\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41\x43HE_MODE_NONE\x10\x01\x12\x1a\n\x16\x43\x41\x43HE_MODE_COOPERATIVE\x10\x02\x12\x16\n\x12\x43\x41\x43HE_MODE_UNIFORM\x10\x03\x12\x12\n\x0e\x43\x41\x43HE_MODE_LRU\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tfquiver/proto/tfquiver/v1/types.proto\x12\x0btfquiver.v1\"n\n\x08\x46ileInfo\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\t\x12-\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x18.tfquiver.v1.Compression\"\xac\x03\n\x07\x44\x61taset\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_root\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06shards\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06owners\x18\n \x03(\t\x12\x13\n\x0bshared_with\x18\x0b \x03(\t\x12\x11\n\teverybody\x18\x0c \x01(\x08\x12\x1b\n\x0eresident_bytes\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x17\n\x0fresident_shards\x18\x0e \x01(\x04\x12\x0e\n\x06\x63hunks\x18\x0f \x01(\r\x12\x17\n\x0fresident_chunks\x18\x10 \x01(\r\x12-\n\tplacement\x18( \x01(\x0b\x32\x1a.tfquiver.v1.PlacementRule\x12\x15\n\rmoving_shards\x18) \x01(\x04\x12\x14\n\x0cmoving_bytes\x18* \x01(\x04\x12\x16\n\x0eunmoved_shards\x18+ \x01(\x04\x12\x17\n\x0fresident_age_ms\x18\x11 \x01(\x04\x42\x11\n\x0f_resident_bytes\"\x97\x01\n\x0cListingTerms\x12\x17\n\x0fmin_shard_bytes\x18\x01 \x01(\x04\x12\x1a\n\x12target_shard_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_shard_bytes\x18\x03 \x01(\x04\x12\r\n\x05place\x18\x04 \x01(\t\x12*\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\xd5\x01\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\x12\x13\n\x0bquota_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\x12\x31\n\x06labels\x18( \x03(\x0b\x32!.tfquiver.v1.NodeInfo.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\rPlacementRule\x12\x10\n\x08selector\x18\x01 \x01(\t\x12\x0e\n\x06stripe\x18\x02 \x01(\r\x12\x12\n\nrack_local\x18\x03 \x01(\x08\x12\x10\n\x08replicas\x18\x04 \x01(\r\"C\n\x06Places\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.tfquiver.v1.PlaceGroup\x12\x10\n\x08replicas\x18\x02 \x01(\r\",\n\nPlaceGroup\x12\x0c\n\x04rack\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\"\x98\x01\n\x0c\x43\x61\x63heSetting\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.tfquiver.v1.CacheMode\x12\x18\n\x10\x61llocation_bytes\x18\x02 \x01(\x04\x12\x10\n\x08rotation\x18\x03 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x04 \x01(\r\x12\x12\n\npartitions\x18\x05 \x01(\r\x12\x12\n\ndecided_by\x18\x06 \x01(\t\"t\n\x0cSessionOrder\x12\x15\n\rdeterministic\x18\x01 \x01(\x08\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12\x12\n\norder_seed\x18\x03 \x01(\x04\x12\x15\n\rbatch_records\x18\x04 \x01(\r\x12\r\n\x05\x66iles\x18\x05 \x01(\x08\"<\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x13\n\x0b\x64one_bitmap\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x04*l\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43OMPRESSION_NONE\x10\x01\x12\x14\n\x10\x43OMPRESSION_GZIP\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*F\n\rDatasetFormat\x12\x1b\n\x17\x44\x41TASET_FORMAT_TFRECORD\x10\x00\x12\x18\n\x14\x44\x41TASET_FORMAT_BYTES\x10\x01*\x84\x01\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41\x43HE_MODE_NONE\x10\x01\x12\x1a\n\x16\x43\x41\x43HE_MODE_COOPERATIVE\x10\x02\x12\x16\n\x12\x43\x41\x43HE_MODE_UNIFORM\x10\x03\x12\x12\n\x0e\x43\x41\x43HE_MODE_LRU\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,32 +23,32 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_NODEINFO_LABELSENTRY']._options = None
   _globals['_NODEINFO_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_COMPRESSION']._serialized_start=1391
-  _globals['_COMPRESSION']._serialized_end=1499
-  _globals['_DATASETFORMAT']._serialized_start=1501
-  _globals['_DATASETFORMAT']._serialized_end=1571
-  _globals['_CACHEMODE']._serialized_start=1574
-  _globals['_CACHEMODE']._serialized_end=1706
+  _globals['_COMPRESSION']._serialized_start=1507
+  _globals['_COMPRESSION']._serialized_end=1615
+  _globals['_DATASETFORMAT']._serialized_start=1617
+  _globals['_DATASETFORMAT']._serialized_end=1687
+  _globals['_CACHEMODE']._serialized_start=1690
+  _globals['_CACHEMODE']._serialized_end=1822
   _globals['_FILEINFO']._serialized_start=55
   _globals['_FILEINFO']._serialized_end=165
   _globals['_DATASET']._serialized_start=168
-  _globals['_DATASET']._serialized_end=480
-  _globals['_LISTINGTERMS']._serialized_start=483
-  _globals['_LISTINGTERMS']._serialized_end=634
-  _globals['_NODEINFO']._serialized_start=637
-  _globals['_NODEINFO']._serialized_end=850
-  _globals['_NODEINFO_LABELSENTRY']._serialized_start=805
-  _globals['_NODEINFO_LABELSENTRY']._serialized_end=850
-  _globals['_PLACEMENTRULE']._serialized_start=852
-  _globals['_PLACEMENTRULE']._serialized_end=939
-  _globals['_PLACES']._serialized_start=941
-  _globals['_PLACES']._serialized_end=1008
-  _globals['_PLACEGROUP']._serialized_start=1010
-  _globals['_PLACEGROUP']._serialized_end=1054
-  _globals['_CACHESETTING']._serialized_start=1057
-  _globals['_CACHESETTING']._serialized_end=1209
-  _globals['_SESSIONORDER']._serialized_start=1211
-  _globals['_SESSIONORDER']._serialized_end=1327
-  _globals['_POSITION']._serialized_start=1329
-  _globals['_POSITION']._serialized_end=1389
+  _globals['_DATASET']._serialized_end=596
+  _globals['_LISTINGTERMS']._serialized_start=599
+  _globals['_LISTINGTERMS']._serialized_end=750
+  _globals['_NODEINFO']._serialized_start=753
+  _globals['_NODEINFO']._serialized_end=966
+  _globals['_NODEINFO_LABELSENTRY']._serialized_start=921
+  _globals['_NODEINFO_LABELSENTRY']._serialized_end=966
+  _globals['_PLACEMENTRULE']._serialized_start=968
+  _globals['_PLACEMENTRULE']._serialized_end=1055
+  _globals['_PLACES']._serialized_start=1057
+  _globals['_PLACES']._serialized_end=1124
+  _globals['_PLACEGROUP']._serialized_start=1126
+  _globals['_PLACEGROUP']._serialized_end=1170
+  _globals['_CACHESETTING']._serialized_start=1173
+  _globals['_CACHESETTING']._serialized_end=1325
+  _globals['_SESSIONORDER']._serialized_start=1327
+  _globals['_SESSIONORDER']._serialized_end=1443
+  _globals['_POSITION']._serialized_start=1445
+  _globals['_POSITION']._serialized_end=1505
 # @@protoc_insertion_point(module_scope)

@@ -141,6 +141,10 @@ class Dataset(_message.Message):
     RESIDENT_SHARDS_FIELD_NUMBER: _builtins.int
     CHUNKS_FIELD_NUMBER: _builtins.int
     RESIDENT_CHUNKS_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
+    MOVING_SHARDS_FIELD_NUMBER: _builtins.int
+    MOVING_BYTES_FIELD_NUMBER: _builtins.int
+    UNMOVED_SHARDS_FIELD_NUMBER: _builtins.int
     RESIDENT_AGE_MS_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     """names this copy: content and locations"""
@@ -163,6 +167,10 @@ class Dataset(_message.Message):
     chunks: _builtins.int
     """Where it is cached by chunks: how many there are, and of how many all is there. 0: it is not."""
     resident_chunks: _builtins.int
+    moving_shards: _builtins.int
+    moving_bytes: _builtins.int
+    unmoved_shards: _builtins.int
+    """of these, for which their new owners have no room"""
     resident_age_ms: _builtins.int
     """how long ago that was so: what nobody reads is not followed. 0: it is so now"""
     @_builtins.property
@@ -171,6 +179,10 @@ class Dataset(_message.Message):
 
     @_builtins.property
     def shared_with(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def placement(self) -> Global___PlacementRule:
+        """What its placement comes to; unset: it has none. Shards that are still to move, as nodes last said."""
+
     def __init__(
         self,
         *,
@@ -187,11 +199,15 @@ class Dataset(_message.Message):
         resident_shards: _builtins.int = ...,
         chunks: _builtins.int = ...,
         resident_chunks: _builtins.int = ...,
+        placement: Global___PlacementRule | None = ...,
+        moving_shards: _builtins.int = ...,
+        moving_bytes: _builtins.int = ...,
+        unmoved_shards: _builtins.int = ...,
         resident_age_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "resident_bytes", b"resident_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "placement", b"placement", "resident_bytes", b"resident_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "chunks", b"chunks", "content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "name", b"name", "owners", b"owners", "records", b"records", "resident_age_ms", b"resident_age_ms", "resident_bytes", b"resident_bytes", "resident_chunks", b"resident_chunks", "resident_shards", b"resident_shards", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "chunks", b"chunks", "content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "moving_bytes", b"moving_bytes", "moving_shards", b"moving_shards", "name", b"name", "owners", b"owners", "placement", b"placement", "records", b"records", "resident_age_ms", b"resident_age_ms", "resident_bytes", b"resident_bytes", "resident_chunks", b"resident_chunks", "resident_shards", b"resident_shards", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes", "unmoved_shards", b"unmoved_shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resident_bytes: _TypeAlias = _typing.Literal["resident_bytes"]  # noqa: Y015
     _WhichOneofArgType__resident_bytes: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes"]  # noqa: Y015
