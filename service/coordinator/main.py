@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import LOG_SYNC
-from tfquiver.service.startup import full_collections, serving
+from tfquiver.service.startup import full_collections, log_lines, serving
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 
@@ -92,6 +92,7 @@ _AUTH_TOKEN_FILE = flags.DEFINE_string(
 _ALLOW_UNAUTHENTICATED = flags.DEFINE_bool(
     "allow_unauthenticated", False, "Let callers of other machines in without a token."
 )
+log_lines.define()
 _METRICS_ADDRESS = metrics_flag.define()
 _DIE_WITH_PARENT = flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
 

@@ -27,7 +27,7 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import REAPED
-from tfquiver.service.startup import serving
+from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
 from tfquiver.trust import own_token
@@ -71,6 +71,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("client_timeout_ms", 120_000, "A trainer silent for so long has left its epoch.", 1000)
     flags.DEFINE_integer("job_gc_check_interval_ms", 10_000, "Pause between two looks for abandoned epochs.", 100)
     flags.DEFINE_integer("job_gc_timeout_ms", 60_000, "An epoch that no trainer reads for so long is given up.", 100)
+    log_lines.define()
     metrics_flag.define()
     flags.register_validator(
         "coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"

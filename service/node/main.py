@@ -22,7 +22,7 @@ from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
 from tfquiver.service.node.last_resort import LastResort, leave
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.readers.reader_group import ReaderGroup
-from tfquiver.service.startup import serving
+from tfquiver.service.startup import log_lines, serving
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -81,6 +81,7 @@ def define_flags() -> None:
         0.0, 3600.0,
     )  # fmt: skip
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
+    log_lines.define()
     metrics_flag.define()
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [

@@ -10,7 +10,6 @@ import platform
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from logging import LogRecord as Record
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from absl import app, flags, logging
 
 from tfquiver import errors
 from tfquiver.plain_text import plain
-from tfquiver.service.startup import server_flags
+from tfquiver.service.startup import log_lines, server_flags
 from tfquiver.wire import addresses
 
 _PR_SET_PDEATHSIG = 1
@@ -74,16 +73,6 @@ def stop_event() -> asyncio.Event:
     return stop
 
 
-class PlainFormatter(logging.PythonFormatter):
-    """Names and messages that came from others cannot forge lines of the log, or steer the terminal that shows it."""
-
-    def formatMessage(self, record: Record) -> str:
-        return plain(super().formatMessage(record), _MOST_LOGGED)
-
-    def formatException(self, info: Any) -> str:
-        return "\n".join(plain(line) for line in super().formatException(info).split("\n"))
-
-
 def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> None:
     """A server's entry point: parses flags, logs to standard error; a typed error is one line and exit code 1.
 
@@ -93,11 +82,12 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
 
     def main(argv: list[str]) -> None:
         logging.use_absl_handler()
-        logging.get_absl_handler().setFormatter(PlainFormatter())
+        name = server_flags.program(Path(argv[0]))
+        logging.get_absl_handler().setFormatter(log_lines.formatter(name))
         try:
             asyncio.run(serve())
         except errors.TfquiverError as error:
-            print(f"{server_flags.program(Path(argv[0]))}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
+            print(f"{name}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
             raise SystemExit(1) from error
 
     if platform.system() != "Linux":

@@ -16,7 +16,7 @@ from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
 from tfquiver.service.metrics import metrics_flag
-from tfquiver.service.startup import serving
+from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
 from tfquiver.service.worker import node_watch
@@ -70,6 +70,7 @@ def define_flags() -> None:
         "epoch; less than the trainers' reconnect_timeout_s (60), after which they fail.",
         1.0,
     )
+    log_lines.define()
     metrics_flag.define()
     flags.register_validator("dispatcher", addresses.is_host_port, "must be host:port")
     flags.register_validator(

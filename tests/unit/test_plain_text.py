@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import sys
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.plain_text import of_error, plain
-from tfquiver.service.startup.serving import PlainFormatter
+from tfquiver.service.startup.log_lines import JsonFormatter, PlainFormatter
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,19 @@ def test_a_name_cannot_forge_a_line_of_the_log() -> None:
     assert lines[0].endswith(r"from a\x1b[2K\nb")
     assert "Traceback" in lines[1]
     assert "".join(lines).isprintable()
+
+
+def test_a_line_of_the_log_in_json_is_one_line_with_its_fields() -> None:
+    try:
+        raise ValueError("bad\nERROR forged")
+    except ValueError:
+        record = logging.LogRecord("x", logging.WARNING, "f.py", 7, "from %s", ("a\x1b[2K\nb",), sys.exc_info())
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    text = JsonFormatter("tfquiver-node").format(record)
+    assert text.isprintable(), "one line, and nothing that steers a terminal"
+    line = json.loads(text)
+    assert "ValueError: bad" in line.pop("traceback")
+    assert line == {
+        "time": "2023-11-14T22:13:20.250Z", "severity": "WARNING", "server": "tfquiver-node", "pid": record.process,
+        "where": "f.py:7", "message": r"from a\x1b[2K\nb",
+    }  # fmt: skip

@@ -1,0 +1,62 @@
+"""How a line of a server's log looks: as absl has it, or one JSON object, for machines that read logs."""
+
+from __future__ import annotations
+
+import json
+import time
+from logging import Formatter
+from logging import LogRecord as Record
+from typing import Any
+
+from absl import flags, logging
+
+from tfquiver.plain_text import plain
+
+_MOST_LOGGED = 4000  # characters of one message
+_MOST_TRACED = 16_000  # of a traceback
+
+flags.disclaim_key_flags()  # it is one of whichever server defines it
+
+
+def define() -> None:
+    """--log_format; before the command line is read."""
+    flags.DEFINE_enum(
+        "log_format", "text", ["text", "json"], "Lines of the log on standard error: text, or a JSON object each."
+    )
+
+
+class PlainFormatter(logging.PythonFormatter):
+    """Names and messages that came from others cannot forge lines of the log, or steer the terminal that shows it."""
+
+    def formatMessage(self, record: Record) -> str:
+        return plain(super().formatMessage(record), _MOST_LOGGED)
+
+    def formatException(self, info: Any) -> str:
+        return "\n".join(plain(line) for line in super().formatException(info).split("\n"))
+
+
+class JsonFormatter(Formatter):
+    """Fields: time (UTC, RFC 3339), severity, server, pid, where (file:line), message; with an exception traceback."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__()
+        self._server = server
+
+    def format(self, record: Record) -> str:
+        second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{second}.{int(record.msecs):03d}Z",
+            "severity": record.levelname,
+            "server": self._server,
+            "pid": record.process,
+            "where": f"{record.filename}:{record.lineno}",
+            "message": plain(record.getMessage(), _MOST_LOGGED),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACED:]
+        return json.dumps(line)
+
+
+def formatter(server: str) -> Formatter:
+    """By --log_format."""
+    return JsonFormatter(server) if flags.FLAGS.log_format == "json" else PlainFormatter()
