@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.support import records
@@ -22,6 +22,7 @@ from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.peers.data_port import DataPort
@@ -52,19 +53,23 @@ class StoreNode:
         deadline_s: float = 10.0,
         limit_bytes_per_s: float = 0,
         store_for: Callable[[str], ObjectStore] = stores.for_uri,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        self.node_id, self.token = node_id, token
+        self.node_id, self.token, self.labels = node_id, token, dict(labels or {})
         self.members = members if members is not None else []
         self.digests = {digest.digest_id: digest for digest in digests}
         self.disk = DiskCache(root, quota_bytes, mode=mode)
         self.peers = PeerClient(node_id, lambda: self.members, token)
         self.meter = Meter(limit_bytes_per_s)
-        self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put)
+        self.known = KnownPlaces(node_id, lambda: self.members)
+        self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put, self.known)
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
         self.store_for = store_for
         self.tables = FileTables(root / "files.db")
         self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)
-        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.hand_over)
+        self.source = ShardSource(
+            node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.hand_over, self.known
+        )
         self.port = DataPort(
             node_id,
             self.source,
@@ -84,7 +89,12 @@ class StoreNode:
     async def __aenter__(self) -> StoreNode:
         self.address = f"127.0.0.1:{await self.port.start('127.0.0.1', 0)}"
         self.members.append(
-            types_pb2.NodeInfo(node_id=self.node_id, data_address=self.address, quota_bytes=self.disk.quota_bytes)
+            types_pb2.NodeInfo(
+                node_id=self.node_id,
+                data_address=self.address,
+                quota_bytes=self.disk.quota_bytes,
+                labels=self.labels,
+            )
         )
         return self
 
