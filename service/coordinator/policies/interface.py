@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 Mode = Literal["none", "cooperative", "uniform", "lru"]
+MODES: tuple[Mode, ...] = ("none", "cooperative", "uniform", "lru")  # in columns a mode is its place here
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +38,6 @@ class DatasetView:
     resident_bytes: int = 0
 
 
-def same_or_new(dataset: DatasetView, mode: Mode, cache_bytes: int) -> Allocation:
-    """Of thousands of data sets most keep what they have."""
-    now = dataset.now
-    return now if now.cache_bytes == cache_bytes and now.mode == mode else Allocation(mode, cache_bytes)
-
-
 @dataclass(frozen=True, slots=True)
 class JobView:
     name: str
@@ -55,13 +56,39 @@ class JobView:
     ideal_guessed: bool = False  # it has only been seen to wait: `ideal_bytes_per_s` is tried, not measured
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewColumns:
+    """A view's data sets and jobs by column, each in the view's order: what is planned for thousands is planned so.
+
+    Rates that are not known are nan.
+    """
+
+    datasets: Sequence[str]
+    size_bytes: Ints
+    cooperative_bytes: Ints
+    resident_bytes: Ints
+    pinned: Bools
+    jobs: Sequence[str]
+    dataset_of: Ints  # each job's, by its place
+    ideal_bytes_per_s: Floats
+    hit_bytes_per_s: Floats
+    miss_bytes_per_s: Floats
+    cooperative_bytes_per_s: Floats
+    hit_ratio: Floats
+    accelerators: Ints
+    irregular: Bools
+    limited: Bools  # `remote_pin_bytes_per_s` is set
+    rows: tuple[Sequence[DatasetView], Sequence[JobView]]  # the same
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     cache_bytes: int  # of all live nodes
     remote_bytes_per_s: float | None  # what the store gives all together; None: no limit is known
-    datasets: tuple[DatasetView, ...]
-    jobs: tuple[JobView, ...]
+    datasets: Sequence[DatasetView]
+    jobs: Sequence[JobView]
     accelerators: int | None = None  # idle ones too; None: those of the jobs are all there are
+    columns: ViewColumns | None = field(default=None, repr=False, compare=False)  # `columns.columns_of` makes them
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tfquiver.amounts import of_bytes
+from tfquiver.service.coordinator.policies.columns import given_columns
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -21,7 +22,8 @@ from tfquiver.service.coordinator.speed_model.filling import fill
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:
     """The plan of `plan_regular` for the regular jobs' part; the others' part they share as they would any cache."""
-    if not any(job.irregular for job in view.jobs):
+    columns = given_columns(view)
+    if not (any(job.irregular for job in view.jobs) if columns is None else columns.irregular.any()):
         return plan_regular(view)
     regular, irregular = partition(view)
     if not irregular.jobs:

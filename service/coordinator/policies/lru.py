@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan, same_or_new
-from tfquiver.service.coordinator.policies.pins import (
-    free,
-    free_bytes,
-    jobs_by_dataset,
-    pin_reasons,
-    pinned,
-    remote_pins,
-)
+from tfquiver.service.coordinator.policies.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
-from tfquiver.service.coordinator.speed_model.demand import reading_rates
-from tfquiver.service.coordinator.speed_model.filling import fill
+from tfquiver.service.coordinator.speed_model.demand import reading_rate_column
+from tfquiver.service.coordinator.speed_model.filling import fill_column
 
 
 class LruPolicy:
@@ -27,17 +23,19 @@ class LruPolicy:
     probing = False
 
     def plan(self, view: ClusterView, now: float) -> Plan:
-        rates, jobs = reading_rates(view), jobs_by_dataset(view)
-        read = [dataset for dataset in free(view) if dataset.name in jobs]
-        weights = {dataset.name: sum(rates[job.name] for job in jobs[dataset.name]) for dataset in read}
-        parts = fill(free_bytes(view), {dataset.name: dataset.size_bytes for dataset in read}, weights)
-        allocations = {dataset.name: same_or_new(dataset, "lru", int(parts[dataset.name])) for dataset in read}
-        all_read = of_rate(sum(weights.values()))
+        columns = columns_of(view)
+        datasets = len(columns.datasets)
+        is_read = np.bincount(columns.dataset_of, minlength=datasets) > 0
+        read = np.flatnonzero(is_read & ~columns.pinned)
+        weights = np.bincount(columns.dataset_of, reading_rate_column(columns), datasets).astype(np.float64)[read]
+        parts = fill_column(free_bytes(view), columns.size_bytes[read].astype(np.float64), weights)
+        allocations = AllocationColumns(columns.datasets, read, "lru", parts.astype(np.int64))
+        all_read = of_rate(float(weights.sum()))
         reasons = Sentences(
-            [*parts],
-            [[*map(weights.__getitem__, parts)], [*parts.values()]],
+            [columns.datasets[place] for place in read.tolist()],
+            [weights.tolist(), parts.tolist()],
             lambda weight, part: (
                 f"lru: its jobs read {of_rate(weight)} of {all_read}, which is {of_bytes(part)} of a common LRU cache"
             ),
         )
-        return Plan(pinned(view) | allocations, remote_pins(view), Reasons(reasons) | pin_reasons(view))
+        return Plan(allocations | pinned(view), remote_pins(view), Reasons(reasons) | pin_reasons(view))

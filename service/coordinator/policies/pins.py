@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from tfquiver.service.coordinator.policies.columns import given_columns
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 
 
 def pinned(view: ClusterView) -> dict[str, Allocation]:
+    columns = given_columns(view)
+    if columns is not None and not columns.pinned.any():
+        return {}
     return {dataset.name: dataset.pin for dataset in view.datasets if dataset.pin is not None}
 
 
 def remote_pins(view: ClusterView) -> dict[str, float]:
+    columns = given_columns(view)
+    if columns is not None and not columns.limited.any():
+        return {}
     return {job.name: job.remote_pin_bytes_per_s for job in view.jobs if job.remote_pin_bytes_per_s is not None}
 
 

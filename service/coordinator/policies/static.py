@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan, same_or_new
-from tfquiver.service.coordinator.policies.pins import (
-    free,
-    free_bytes,
-    pin_reasons,
-    pinned,
-    remote_pins,
-)
+from tfquiver.service.coordinator.policies.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 
 
@@ -22,23 +17,22 @@ class StaticPolicy:
     probing = False
 
     def plan(self, view: ClusterView, now: float) -> Plan:
-        there_bytes, of_each = free_bytes(view), Counter[str]()
-        for job in view.jobs:
-            of_each[job.dataset] += job.accelerators
-        accelerators = max(1, view.accelerators or 0, of_each.total())
-        datasets = free(view)
-        own = [of_each[dataset.name] for dataset in datasets]
-        parts = [there_bytes * its // accelerators for its in own]
-        allocations = {
-            dataset.name: same_or_new(dataset, "uniform", min(dataset.size_bytes, part_bytes))
-            for dataset, part_bytes, its in zip(datasets, parts, own, strict=True)
-            if its
-        }
+        there_bytes, columns = free_bytes(view), columns_of(view)
+        own = np.zeros(len(columns.datasets), np.int64)
+        np.add.at(own, columns.dataset_of, columns.accelerators)
+        accelerators = max(1, view.accelerators or 0, int(own.sum()))
+        amounts, which = np.unique(own, return_inverse=True)
+        # In whole numbers of any size: accelerators times bytes may be more than a column holds.
+        parts = np.array([there_bytes * its // accelerators for its in amounts.tolist()], np.int64)[which]
+        given = np.flatnonzero((own > 0) & ~columns.pinned)
+        allocations = AllocationColumns(
+            columns.datasets, given, "uniform", np.minimum(columns.size_bytes, parts)[given]
+        )
         reasons = Sentences(
-            [dataset.name for dataset in datasets],
-            [own, parts],
+            columns.datasets,
+            [own.tolist(), parts.tolist()],
             lambda its, part_bytes: (
                 f"static: its jobs have {its} of {accelerators} accelerators, so {of_bytes(part_bytes)} of the cache"
             ),
         )
-        return Plan(pinned(view) | allocations, remote_pins(view), Reasons(reasons) | pin_reasons(view))
+        return Plan(allocations | pinned(view), remote_pins(view), Reasons(reasons) | pin_reasons(view))

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
+import numpy as np
+
 from tfquiver.amounts import of_rate
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView
+from tfquiver.service.coordinator.policies.columns import AllocationColumns
+from tfquiver.service.coordinator.policies.interface import (
+    MODES,
+    Allocation,
+    ClusterView,
+    Floats,
+    JobView,
+    ViewColumns,
+)
 from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.filling import fill
@@ -15,6 +25,7 @@ from tfquiver.service.coordinator.speed_model.filling import fill
 UNMEASURED_BYTES_PER_S = 114e6
 # Of an equal part of the store, granted even to who should find all in the cache: what has gone must be fetched again.
 _LEAST_REMOTE_SHARE = 0.01
+_UNIFORM = MODES.index("uniform")
 
 
 def reading_rates(view: ClusterView) -> dict[str, float]:
@@ -23,6 +34,35 @@ def reading_rates(view: ClusterView) -> dict[str, float]:
     measured = [rate for rate in known.values() if rate]
     mean = fmean(measured) if measured else UNMEASURED_BYTES_PER_S
     return {name: rate or mean for name, rate in known.items()}
+
+
+def reading_rate_column(columns: ViewColumns) -> Floats:
+    """`reading_rates`, in the order of the jobs."""
+    known = np.where(columns.ideal_bytes_per_s > 0, columns.ideal_bytes_per_s, columns.hit_bytes_per_s)
+    unknown = ~(known > 0)
+    if unknown.any():
+        measured = known[~unknown].tolist()
+        known[unknown] = fmean(measured) if measured else UNMEASURED_BYTES_PER_S
+    return known
+
+
+def hit_ratio_column(
+    columns: ViewColumns, allocations: Mapping[str, Allocation], resident_only: bool = False
+) -> Floats:
+    """`closed_form.hit_ratio` of each data set. `resident_only`: of what it may keep, what is there."""
+    found = np.zeros(len(columns.datasets))
+    by_column = allocations if isinstance(allocations, AllocationColumns) else None
+    if by_column and by_column.names is columns.datasets and (by_column.modes == _UNIFORM).all():
+        at, kept = by_column.places, by_column.cache_bytes
+        kept = np.minimum(kept, columns.resident_bytes[at]) if resident_only else kept
+        found[at] = np.minimum(1.0, kept / np.maximum(1, columns.size_bytes[at]))
+        return found
+    for place, name in enumerate(columns.datasets):
+        if name in allocations:
+            one, there = allocations[name], int(columns.resident_bytes[place])
+            one = Allocation(one.mode, min(one.cache_bytes, there)) if resident_only else one
+            found[place] = hit_ratio(one, int(columns.size_bytes[place]))
+    return found
 
 
 def demands(view: ClusterView, allocations: Mapping[str, Allocation], *, now: bool = False) -> dict[str, float]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import accumulate
 
+import numpy as np
+
+from tfquiver.service.coordinator.policies.interface import Floats
+
 
 def fill(total: float, caps: Mapping[str, float], weights: Mapping[str, float] | None = None) -> dict[str, float]:
     """Parts of `total`, none above its cap, those below theirs in proportion to their weights (default: equal).
@@ -19,4 +23,17 @@ def fill(total: float, caps: Mapping[str, float], weights: Mapping[str, float] |
     for name, of_weight in zip(open_to[::-1], [*accumulate(weight[one] for one in open_to)][::-1], strict=True):
         parts[name] = min(caps[name], max(0.0, left) * min(1.0, weight[name] / of_weight))
         left -= parts[name]
+    return parts
+
+
+def fill_column(total: float, caps: Floats, weights: Floats) -> Floats:
+    """`fill` of thousands."""
+    parts, open_to = np.zeros(len(caps)), np.flatnonzero(weights > 0)
+    order = open_to[np.argsort(caps[open_to] / weights[open_to], kind="stable")]
+    cap, weight = caps[order], weights[order]
+    # The first that is not full sets the level: what is left by those before it, by weight, for it and all after it.
+    before = np.cumsum(cap) - cap
+    levels = np.maximum(0.0, total - before) / np.cumsum(weight[::-1])[::-1]
+    short = np.flatnonzero(cap > levels * weight)
+    parts[order] = np.minimum(cap, levels[short[0]] * weight) if short.size else cap
     return parts

@@ -10,45 +10,40 @@ in itself it does not read again in this epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.interface import MODES
 from tfquiver.service.sim.flow.sharing import Floats, Ints
 
-NONE, UNIFORM, COOPERATIVE, LRU = range(4)
-MODES = {"none": NONE, "uniform": UNIFORM, "cooperative": COOPERATIVE, "lru": LRU}
+NONE, COOPERATIVE, UNIFORM, LRU = map(MODES.index, ("none", "cooperative", "uniform", "lru"))
 
 
 class Contents:
-    def __init__(
-        self, sizes: Floats, names: Mapping[str, int], jobs: int, disk: Floats | None = None, cache_bytes: float = 0.0
-    ) -> None:
+    def __init__(self, sizes: Floats, jobs: int, disk: Floats | None = None, cache_bytes: float = 0.0) -> None:
         """`sizes`: bytes of records; `disk`: what all of each takes in a cache. None: as much."""
-        self._names = names
         self.disk_bytes_each = np.ones_like(sizes) if disk is None else disk / sizes  # of a byte of records
         self.sizes = sizes
+        # In force: modes by their places in `MODES`; bytes on the disks, and as bytes of records.
         self.mode: Ints = np.zeros(len(sizes), np.int64)
+        self.given: Ints = np.zeros(len(sizes), np.int64)
         self.allocated = np.zeros(len(sizes))
         self.resident = np.zeros(len(sizes))
         self.effective = np.zeros(jobs)
         self._cache_bytes = cache_bytes
         self._share_pool()
 
-    def apply(self, allocations: Mapping[str, Allocation], dataset_of: Ints, spare_bytes: float = 0.0) -> None:
+    def apply(self, datasets: Ints, modes: Ints, given: Ints, dataset_of: Ints, spare_bytes: float = 0.0) -> None:
         """What is over an allocation goes at once, drawn at random.
 
         Args:
+          datasets: those that have an allocation, with their modes, and bytes on the disks.
           dataset_of: each job's.
           spare_bytes: of the cache; what has no allocation stays as far as others do not fill it.
         """
-        mode, allocated = np.zeros_like(self.mode), np.zeros_like(self.allocated)
-        at = [self._names[name] for name in allocations]
-        mode[at] = [MODES[allocation.mode] for allocation in allocations.values()]
-        given = np.array([allocation.cache_bytes for allocation in allocations.values()], np.float64)
+        mode, self.given, allocated = np.zeros_like(self.mode), np.zeros_like(self.given), np.zeros_like(self.allocated)
+        mode[datasets], self.given[datasets] = modes, given
         # Rounded, all of it may be a little more than all.
-        allocated[at] = np.minimum(given / self.disk_bytes_each[at], self.sizes[at])
+        allocated[datasets] = np.minimum(given / self.disk_bytes_each[datasets], self.sizes[datasets])
         kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
         if spare_bytes:
             others = (mode == NONE) & (self.resident > 0)

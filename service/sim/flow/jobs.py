@@ -41,6 +41,11 @@ class Jobs:
         self.parts = np.zeros(count)  # of the data set that an irregular job samples now
         self.pace()
 
+    @property
+    def begun(self) -> Ints:
+        """Running and paused."""
+        return np.sort(np.concatenate((self.running, self.paused)))
+
     def pace(self) -> None:
         for number in np.flatnonzero(self.irregular):
             pacing = self.all[number].pacing

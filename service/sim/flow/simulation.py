@@ -66,11 +66,10 @@ class _Simulation:
         self._replan_s, self._least_gap_s, self._round_s = replan_s, least_gap_s, scheduler.round_s
         self._jobs = jobs = Jobs(workload)
         sizes = np.array(list(workload.datasets.values()), np.float64)
-        names = {name: number for number, name in enumerate(workload.datasets)}
         shared = len(set(jobs.dataset.tolist())) < len(jobs.dataset)
         self._shared = shared
         disk = np.array([workload.disk_bytes(name) for name in workload.datasets], np.float64)
-        self._contents = Contents(sizes, names, len(jobs.all), disk, cluster.cache_bytes)
+        self._contents = Contents(sizes, len(jobs.all), disk, cluster.cache_bytes)
         self._window = LruWindow(jobs.dataset, jobs.size, [job.pacing for job in jobs.all], len(sizes), shared)
         self._capacity = Capacity(cluster.accelerators, cluster.cache_bytes, cluster.remote_bytes_per_s)
         self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
