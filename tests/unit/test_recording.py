@@ -51,6 +51,24 @@ def test_a_job_that_comes_and_goes() -> None:
     assert (made.cluster.cache_bytes, made.sees) == (50 * MB, "measured")
 
 
+def test_accelerators_are_the_most_that_its_training_processes_ever_said() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    recorder.poll(10.0, [reads("a", IMAGES, 2 * MB, accelerators=4), reads("b", TEXT, MB)])
+    recorder.poll(20.0, [reads("a", IMAGES, 9 * MB, accelerators=8), reads("b", TEXT, 2 * MB)])
+    recorder.poll(30.0, [reads("a", IMAGES, 10 * MB), reads("b", TEXT, 3 * MB)])
+    made = recorded(recorder)
+    assert [job.accelerators for job in made.trace.jobs] == [8, 1]
+    assert made.cluster.accelerators == 9
+
+
+def test_absurdly_many_accelerators_make_a_scenario_that_can_be_read() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    recorder.poll(1.0, [reads(str(at), IMAGES, MB, accelerators=2**63) for at in range(20)])
+    assert recorded(recorder).cluster.accelerators == 10_000_000
+
+
 def test_between_two_epochs_it_is_the_same_job_and_after_that_another() -> None:
     recorder = Recorder()
     recorder.poll(0.0, [])

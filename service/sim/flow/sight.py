@@ -2,8 +2,9 @@
 
 A coordinator knows nothing of a job that has just begun. A job that the store keeps waiting is seen to wait nearly all
 the time, and is taken to read ten times as fast as it does, until it has read for a window without waiting. One that
-has ended is believed to be between two epochs for a while. What the store gives, what is left to read, and
-accelerators are not known (cluster_view.py). How much a job gains is known when it has been probed.
+has ended is believed to be between two epochs for a while. What the store gives and what is left to read
+are not known (cluster_view.py); how many accelerators a job has is, as its training processes say it. How much it
+gains is known when it has been probed.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Meters:
             ideal_bytes_per_s=could_read(measured, probed) if measured else None,
             hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
             miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
+            accelerators=job.accelerators,
         )
 
 

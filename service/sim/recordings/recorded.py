@@ -14,6 +14,8 @@ from tfquiver.service.sim.workloads.workload import Recorded, SimJob, Stored, Wo
 MOST_BYTES = 2**59
 _MOST_PARTS = 1e8  # of a data set, that one job reads
 _MOST = 2**50  # shards, and records
+MOST_ACCELERATORS = 1_000_000  # of one job
+_MOST_IN_ALL = 10_000_000  # that a scenario may have
 
 
 def workload(visits: Sequence[Visit], known: Mapping[str, Dataset], anonymous: bool) -> Workload:
@@ -22,6 +24,11 @@ def workload(visits: Sequence[Visit], known: Mapping[str, Dataset], anonymous: b
     called = numbered("job" if anonymous else tidy(visit.job) for visit in visits)
     jobs = [_job(visit, name, names, sizes) for visit, name in zip(visits, called, strict=True)]
     return Workload(sizes, tuple(jobs), stored)
+
+
+def accelerators(workload: Workload) -> int:
+    """So many that nobody waits for some: in the cluster that was asked nobody did."""
+    return min(max(1, sum(job.accelerators for job in workload.jobs)), _MOST_IN_ALL)
 
 
 def as_now(seen: Sequence[Seen], epochs: float) -> Workload:
@@ -38,7 +45,13 @@ def as_now(seen: Sequence[Seen], epochs: float) -> Workload:
     names, sizes, stored = _datasets([one.dataset for one in reading], anonymous=False)
     called = numbered(tidy(one.job) for one in reading)
     jobs = [
-        SimJob(name, names[one.dataset.digest], max(one.ideal_bytes_per_s or fmean(rates), 1.0), 0.0)
+        SimJob(
+            name,
+            names[one.dataset.digest],
+            max(one.ideal_bytes_per_s or fmean(rates), 1.0),
+            0.0,
+            min(max(1, one.accelerators), MOST_ACCELERATORS),
+        )
         for one, name in zip(reading, called, strict=True)
     ]
     return Workload(sizes, tuple(replace(job, total_bytes=epochs * sizes[job.dataset]) for job in jobs), stored)
@@ -64,6 +77,7 @@ def _job(visit: Visit, name: str, names: dict[str, str], sizes: dict[str, int]) 
     dataset = names[visit.digest]
     recorded = Recorded(visit.read_bytes, visit.missed_bytes, visit.began_before, visit.ended_s)
     return SimJob(
-        name, dataset, max(ideal, 1.0), min(visit.read_bytes, _MOST_PARTS * sizes[dataset]), 1, visit.began_s,
+        name, dataset, max(ideal, 1.0), min(visit.read_bytes, _MOST_PARTS * sizes[dataset]),
+        visit.accelerators, visit.began_s,
         recorded=recorded,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.sim.recordings.recorded import MOST_BYTES, workload
+from tfquiver.service.sim.recordings.recorded import MOST_ACCELERATORS, MOST_BYTES, accelerators, workload
 from tfquiver.service.sim.recordings.seen import Dataset, Seen, Visit
 from tfquiver.service.sim.recordings.store_rate import StoreRate
 from tfquiver.service.sim.workloads.trace_files import MOST_S, trace_json
@@ -77,15 +77,16 @@ class Recorder:
     def scenario(self, cache_bytes: int, anonymous: bool = False) -> dict[str, Any]:
         """What `files.scenario` reads. Without `trace` while no job has read anything. `anonymous`: nobody's names."""
         visits = [visit for visit in self._visits if visit.read_bytes > 0]
+        jobs = workload(visits, self._datasets, anonymous)
         made: dict[str, Any] = {
-            "cluster": {"accelerators": max(1, len(visits)), "cache": min(max(cache_bytes, 0), MOST_BYTES)},
+            "cluster": {"accelerators": accelerators(jobs), "cache": min(max(cache_bytes, 0), MOST_BYTES)},
             "replan_s": REPLAN_S,
             "sees": "measured",
         }
         if self._store.bytes_per_s:
             made["cluster"]["store_per_s"] = self._store.bytes_per_s
         if visits:
-            made["trace"] = trace_json(workload(visits, self._datasets, anonymous))
+            made["trace"] = trace_json(jobs)
         return made
 
     def _take(self, key: Key, seen: Seen, now_s: float) -> None:
@@ -102,6 +103,7 @@ class Recorder:
         visit.missed_bytes = min(visit.missed_bytes + missed, MOST_BYTES)
         visit.last = seen
         visit.seen_s = now_s if seen.reads else max(visit.seen_s, now_s - max(seen.idle_s, 0.0))
+        visit.accelerators = max(visit.accelerators, min(seen.accelerators, MOST_ACCELERATORS))
         if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < _MOST_BYTES_PER_S:
             visit.ideal_bytes_per_s = seen.ideal_bytes_per_s
 

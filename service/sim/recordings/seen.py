@@ -27,6 +27,7 @@ class Seen:
     missed_bytes: int = 0
     ideal_bytes_per_s: float | None = None
     stall_share: float = 0.0  # of the readers' time, lately
+    accelerators: int = 0  # as its training processes say; 0: none does
 
 
 @dataclass(slots=True)
@@ -42,4 +43,5 @@ class Visit:
     read_bytes: int = 0
     missed_bytes: int = 0
     ideal_bytes_per_s: float = 0.0
+    accelerators: int = 1  # the most it ever had
     ended_s: float | None = None

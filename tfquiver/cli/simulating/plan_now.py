@@ -17,7 +17,7 @@ from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.sim.recordings.recorded import as_now
+from tfquiver.service.sim.recordings.recorded import accelerators, as_now
 from tfquiver.service.sim.recordings.recording import REPLAN_S
 from tfquiver.service.sim.workloads.files import Scenario
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
@@ -72,7 +72,7 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
         if store < inf
         else "a store without limit, for no job waits for it now (--store says otherwise)"
     )
-    own = Cluster(len(workload.jobs), cluster.cache_bytes, store)
+    own = Cluster(accelerators(workload), cluster.cache_bytes, store)
     return Scenario(own, (_POLICY,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
 
 

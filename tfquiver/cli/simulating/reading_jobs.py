@@ -96,4 +96,5 @@ def _seen(job: str, dataset: types_pb2.Dataset, infos: list[Any]) -> Seen:
         max(info.missed_bytes for info in infos),
         float(ideals[0]) if ideals else None,
         max(info.stall_share for info in infos),
+        max(info.accelerators for info in infos),
     )  # fmt: skip
