@@ -204,7 +204,7 @@ class Node:
         self._orders.start()
         self._moves = Moves(
             directory.node_id, self._disk, self._source, known, self._link.holders, self._digests.get,
-            self._link.members, options.move_bytes_per_s,
+            self._link.members, options.move_bytes_per_s, self._orders.places_changed,
         )  # fmt: skip
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)

@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support import rotating
 from tests.support.cluster import wait_until
 from tests.support.racked import Racked
 
@@ -96,3 +97,19 @@ def test_each_rack_is_a_cache_of_its_own(tmp_path: Path) -> None:
         assert sum(racked.status(name).cross_rack_bytes for name in labels) - before == crossed
         assert racked.store_bytes() == read
         assert sum(racked.entries().values()) == 2 * dataset.shards
+
+
+def test_what_is_partly_kept_moves_before_its_smaller_part_is_enforced(tmp_path: Path) -> None:
+    """On two nodes of three, three quarters kept: the third gets its part from them, and nothing goes by lot."""
+    with Racked(tmp_path, LABELS) as racked:
+        dataset, _ = racked.scan("a")
+        racked.place(dataset.digest_id, selector="rack=r1")
+        wait_until(lambda: racked.settled(dataset.digest_id, ("a", "b"), dataset.shards), "moved", MOVED_S)
+        kept_bytes = 3 * sum(racked.status(name).node.used_bytes for name in ("a", "b")) // 4
+        rotating.set_cache(racked.coordinator.address, dataset, "uniform", allocation_bytes=kept_bytes)
+        wait_until(lambda: sum(racked.entries().values()) < dataset.shards, "cut down", MOVED_S)
+        racked.place(dataset.digest_id)
+        wait_until(lambda: racked.status("c").entries > 0, "some have come", MOVED_S)
+        wait_until(lambda: racked.placement(dataset.digest_id).settled, "settled", MOVED_S)
+        used_bytes = sum(racked.status(name).node.used_bytes for name in LABELS)
+        assert 0.8 * kept_bytes < used_bytes <= kept_bytes

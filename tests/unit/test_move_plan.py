@@ -48,7 +48,7 @@ def test_from_any_state_nodes_come_to_where_all_should_be_and_lose_nothing(
 
 def _act(places: Places, holds: dict[str, set[int]], name: str) -> None:
     here = np.sort(CONTENTS[sorted(holds[name])])
-    plan = move_plan.plan(places, CONTENTS, here, name)
+    plan = move_plan.OwnPart(places, CONTENTS, name).plan(here)
     assert not set(plan.lacking.tolist()) & holds[name]
     assert set(plan.extra.tolist()) <= holds[name]
 
@@ -110,9 +110,18 @@ def test_what_a_node_knows() -> None:
     assert known.others(digest_id, hash, "")[0] == "b"  # of its own rack
     assert [known.is_far(name) for name in ("a", "b", "c", "d", "nobody")] == [False, False, True, False, False]
     assert known.quotas(digest_id, {"a": 1, "z": 2}) == {"a": 1}
+    assert known.is_moving(digest_id)
+    assert known.has_moved(digest_id)
+    assert not known.has_moved(digest_id)
+    assert not known.is_moving(digest_id)
     sets = known.sets
     assert known.use(8, [_told(digest_id, {"r1": ["a", "b"], "r2": ["c"]}, 2)])
     assert known.sets is sets
-    assert known.use(9, [])
+    assert not known.is_moving(digest_id)
+    assert known.use(9, [_told(digest_id, {"": ["a"]})])
+    assert known.is_moving(digest_id)
+    assert known.use(10, [])
+    assert not known.is_moving(digest_id)
+    assert not known.has_moved(digest_id)
     assert known.holding(hash) == []
     assert known.quotas(digest_id, {"z": 2}) == {"z": 2}

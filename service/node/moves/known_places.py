@@ -35,6 +35,7 @@ class KnownPlaces:
         self._node_id, self._members = node_id, members
         self.version = 0
         self._sets: Mapping[bytes, KeptSet] = {}
+        self._moved: dict[bytes, KeptSet] = {}  # of which nothing is left here that others own
         self._contents: dict[bytes, Prefixes] = {}  # sorted, of the digests that are here
 
     @property
@@ -51,12 +52,26 @@ class KnownPlaces:
         if sets != self._sets:
             self._sets = sets
             self._contents = {key: values for key, values in self._contents.items() if key in sets}
+            self._moved = {key: kept for key, kept in self._moved.items() if sets.get(key) == kept}
         return True
 
     def has(self, digest: Digest) -> None:
         """The digest of one of them is here: its shards are known by their hashes from now on. Sorts them."""
         if digest.digest_id in self._sets and digest.digest_id not in self._contents:
             self._contents = {**self._contents, digest.digest_id: np.sort(prefixes.of_rows(digest.hashes))}
+
+    def has_moved(self, digest_id: bytes) -> bool:
+        """Nothing of it is left here that others own; whether that is new."""
+        kept, before = self._sets.get(digest_id), self._moved.get(digest_id)
+        if kept is None or kept == before:
+            return False
+        self._moved[digest_id] = kept
+        return True
+
+    def is_moving(self, digest_id: bytes) -> bool:
+        """Something may be left here that others own, and are to take over from here."""
+        kept = self._sets.get(digest_id)
+        return kept is not None and kept.moves and self._moved.get(digest_id) != kept
 
     def of(self, digest_id: bytes) -> Places | None:
         """None: it has no rule."""

@@ -22,18 +22,29 @@ class MovePlan:
     extra: Shards
 
 
-def plan(places: Places, contents: Prefixes, here: Prefixes, node_id: str) -> MovePlan:
-    """Takes a second for millions of shards.
+class OwnPart:
+    """What a node owns of a data set. Making it takes seconds for millions of shards; 13 bytes a shard.
 
     Args:
-      contents: shape [shards], of the data set; equal ones count once.
-      here: of every entry of this node.
+      contents: shape [shards]; equal ones count once.
     """
-    _, first = np.unique(contents, return_index=True)
-    shards = np.sort(first)
-    owned = places.owned(contents[shards], node_id)
-    there = np.isin(contents[shards], here)
-    return MovePlan(shards[owned & ~there], shards[there & ~owned])
+
+    def __init__(self, places: Places, contents: Prefixes, node_id: str) -> None:
+        self.places = places
+        self._sorted, first = np.unique(contents, return_index=True)
+        self._shards = first.astype(np.uint32)
+        self._owned = places.owned(self._sorted, node_id)
+
+    def plan(self, here: Prefixes) -> MovePlan:
+        """`here`: of every entry of the node."""
+        there = np.zeros(len(self._sorted), np.bool_)
+        if len(self._sorted):
+            at = np.minimum(np.searchsorted(self._sorted, here), len(self._sorted) - 1)
+            there[at[self._sorted[at] == here]] = True
+        return MovePlan(self._of(self._owned & ~there), self._of(there & ~self._owned))
+
+    def _of(self, mask: npt.NDArray[np.bool_]) -> Shards:
+        return np.sort(self._shards[mask]).astype(np.int64)
 
 
 def may_come_from(places: Places, contents: Prefixes, node_id: str, holder: str) -> npt.NDArray[np.bool_]:

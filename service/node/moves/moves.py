@@ -38,6 +38,7 @@ _PARALLEL = 4
 _BURST_S = 0.25
 _ASKED_AT_ONCE = 1 << 20  # prefixes times nodes
 _ASKED_SHARDS = 16_384
+_FEW = 200_000  # prefixes times nodes: to ask for more of them every few seconds would keep the coordinator busy
 
 Held = dict[str, npt.NDArray[np.bool_]]
 
@@ -54,6 +55,7 @@ class Moves:
       digests: raises TfquiverError when a digest cannot be had.
       members: every live node.
       bytes_per_s: of what is taken over; 0: no limit.
+      on_moved: told when this node has nothing any more that others own.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class Moves:
         digests: Callable[[bytes], Awaitable[Digest]],
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
         bytes_per_s: float,
+        on_moved: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
+        self._on_moved = on_moved
         self._node_id, self._disk, self._source, self._known = node_id, disk, source, known
         self._holders, self._digests, self._members = holders, digests, members
         self._clock = clock or SystemClock()
@@ -75,6 +79,8 @@ class Moves:
         if bytes_per_s:
             self._bucket = TokenBucket(bytes_per_s, bytes_per_s * _BURST_S, self._clock.now())
         self._reports: dict[bytes, pb.MoveReport] = {}
+        self._own: dict[bytes, move_plan.OwnPart] = {}
+        self._looked_up = 0  # prefixes times nodes, in one look at everything
         self._give_up_from_s = 0.0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -120,12 +126,13 @@ class Moves:
                 pause_s = None
                 continue
             pause_s = FIRST_LOOK_AGAIN_S if busy else min(2 * (pause_s or FIRST_LOOK_AGAIN_S), LONGEST_LOOK_AGAIN_S)
-            if any(kept.places.replicas > 1 for kept in self._known.sets.values()):
+            if self._looked_up < _FEW and any(kept.places.replicas > 1 for kept in self._known.sets.values()):
                 pause_s = min(pause_s, REPLICAS_LOOK_AGAIN_S)
 
     async def _look_at_all(self) -> bool:
         """Whether there was, or is, something to do."""
-        busy = False
+        busy, self._looked_up = False, 0
+        self._own = {key: own for key, own in self._own.items() if key in self._known.sets}
         for digest_id, kept in list(self._known.sets.items()):
             try:
                 digest = await self._digests(digest_id)
@@ -141,16 +148,24 @@ class Moves:
 
     async def _move(self, digest: Digest, kept: KeptSet) -> bool:
         places = kept.places
-        contents = prefixes.of_rows(digest.hashes)
-        here = prefixes.of_hashes(self._disk.hashes())
-        plan = await asyncio.to_thread(move_plan.plan, places, contents, here, self._node_id)
+        contents, plan = await asyncio.to_thread(self._look, digest, places)
         report = self._reports.setdefault(digest.digest_id, pb.MoveReport(digest_id=digest.digest_id))
         report.to_go_shards, version = len(plan.extra), self._known.version
         came = await self._take_over_lacking(digest, places, contents, plan.lacking, report)
         gone = await self._give_up_extra(digest, places, contents, plan.extra, report)
         if version == self._known.version:
             report.places_version = version  # from now on what is left is what is left of this one
+            if not report.to_go_shards and self._known.has_moved(digest.digest_id):
+                self._on_moved()
         return bool(came or gone or report.to_come_shards or report.to_go_shards)
+
+    def _look(self, digest: Digest, places: Places) -> tuple[Prefixes, move_plan.MovePlan]:
+        """For a thread."""
+        contents = prefixes.of_rows(digest.hashes)
+        own = self._own.get(digest.digest_id)
+        if own is None or own.places != places:
+            own = self._own[digest.digest_id] = move_plan.OwnPart(places, contents, self._node_id)
+        return contents, own.plan(prefixes.of_hashes(self._disk.hashes()))
 
     # What comes.
 
@@ -250,6 +265,7 @@ class Moves:
             request = pb.HoldersRequest(
                 prefixes=contents[some].tolist(), node_ids=names, places_version=self._known.version
             )
+            self._looked_up += len(some) * len(names)
             reply = await self._holders(request)
             if reply.places_version != self._known.version or len(reply.held) != len(names):
                 raise _ChangedError

@@ -224,7 +224,8 @@ class ChunkOrders:
     def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
         name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
         its_quotas = self._places.quotas(orders.digest_id, quotas)
-        terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, its_quotas)
+        moving = self._places.is_moving(orders.digest_id)
+        terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, its_quotas, moving)
         return DatasetRule(
             orders.digest_id, orders.setting.mode, terms, known.map,
             frozenset(orders.load), frozenset(orders.evict), self._gone.get(_striped(orders), frozenset()),

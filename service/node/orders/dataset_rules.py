@@ -78,13 +78,19 @@ class CacheRules:
 
 
 def terms(
-    name: str, setting: types_pb2.CacheSetting, map: ChunkMap, own: str, quotas: Mapping[str, int]
+    name: str,
+    setting: types_pb2.CacheSetting,
+    map: ChunkMap,
+    own: str,
+    quotas: Mapping[str, int],
+    moving: bool = False,
 ) -> AccountTerms:
     """How this node keeps its part of a data set's allocation.
 
     Args:
       quotas: of every live node that may store it, by id. Where this one is none of them what it has stays until its
         owners have taken it over.
+      moving: the same of what others own now: this node's part has become smaller, but nothing goes by lot until then.
     """
     if own not in quotas and quotas:
         return AccountTerms(name, 0, by_order=True)
@@ -96,7 +102,8 @@ def terms(
         limit_bytes = share_bytes(setting.allocation_bytes, own, quotas)
         if cooperative:
             limit_bytes = with_slack(limit_bytes, setting.allocation_bytes, map, len(quotas))
-    return AccountTerms(name, limit_bytes, lru=setting.mode == types_pb2.CACHE_MODE_LRU, by_order=cooperative)
+    lru = setting.mode == types_pb2.CACHE_MODE_LRU
+    return AccountTerms(name, limit_bytes, lru=lru, by_order=cooperative or (moving and not lru))
 
 
 def share_bytes(allocation_bytes: int, own: str, quotas: Mapping[str, int]) -> int:
