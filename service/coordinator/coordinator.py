@@ -21,6 +21,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
@@ -31,6 +32,7 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
+from tfquiver.service.coordinator.named_datasets.table import NamedTable
 from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
@@ -103,8 +105,6 @@ class Coordinator:
             self.budgets,
         )
         self.caching.placement.known = self.registry.__contains__
-        self.node_orders = NodeOrders(self.caching, self.budgets)
-        self.caching.announce = self.node_orders.announce
         self.residency = self.caching.residency
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
@@ -122,6 +122,13 @@ class Coordinator:
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
+        self.named_table = NamedTable(self._journal)
+        self.named = NamedKeeping(
+            clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
+            self.sessions, self.catalogue,
+        )  # fmt: skip
+        self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
+        self.caching.announce = self.named.announce = self.node_orders.announce
         self.reading = Reading(self._log, self.registry, *parts, self.budgets)
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.replanning = None if options.policy == OFF else self._replanning(clock, options)
@@ -162,6 +169,8 @@ class Coordinator:
                     self.caching.placement.settings.pop(record.dataset_removed.digest_id, None)
                     self.caching.placed.rules.forget(record.dataset_removed.digest_id)
                     self.ownership.forget(record.dataset_removed.digest_id)
+                case "named_dataset_set" | "named_dataset_gone":
+                    self.named_table.apply(record)
                 case "dataset_access" | "session_claimed":
                     self.ownership.apply(record)
                 case _:
@@ -178,6 +187,7 @@ class Coordinator:
             logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._take_care()))
+        self._tasks.append(loop.create_task(self.named.run()))
         if self.replanning:
             self.replanning.restored()
             self._tasks.append(loop.create_task(self.replanning.run()))
@@ -186,6 +196,7 @@ class Coordinator:
         """Calls that wait return at once, from now on."""
         self._in_thread.stop()
         self.node_orders.release_waiters()
+        self.named.release_waiters()
         self.reading.release_waiters()
 
     async def stop(self) -> None:
@@ -290,6 +301,7 @@ class Coordinator:
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = [*self.caching.placement.snapshot(), *self.caching.placed.rules.snapshot()]
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
+        yield self.named_table.still()
         if self.replanning:
             yield self.replanning.still()
         yield from self.sessions.still()

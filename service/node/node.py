@@ -25,6 +25,7 @@ from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
+from tfquiver.service.node.datasets.named_sources import NamedSources
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.directory import CacheDirectory
@@ -35,9 +36,12 @@ from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
+from tfquiver.service.node.orders.dataset_tasks import DatasetTasks
+from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.origin.named_access import NamedAccess
 from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.placer import Placer
@@ -140,7 +144,7 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        return self._sessions.connections > 0 or self._scans.busy
+        return self._sessions.connections > 0 or self._scans.busy or self._named.tasks.busy
 
     async def _start(self) -> None:
         options, directory = self._options, self._directory
@@ -214,13 +218,20 @@ class Node:
             self._source.give_up,
         )  # fmt: skip
         self._undo.append(removals.close)
-        self._link.on_removals = removals.told
         removals.start()
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
+        sources = NamedSources(self._scans, scanner, self._digests.get, NamedAccess())
+        work = NamedWork(sources.scan, self._warm, removals.give_up)
+        self._named = NamedOrders(
+            DatasetTasks(directory.node_id, work.do, self._link.report_task),
+            self._digests.here, self._digests.get, removals.told, lambda named: None,
+        )  # fmt: skip
+        self._undo.append(self._named.close)
+        self._link.on_named = self._named.receive
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation),
             self._link,

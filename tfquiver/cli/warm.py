@@ -12,18 +12,11 @@ from typing import Any
 
 import grpc
 from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import Progress, TaskID
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cli.datasets import waiting
 from tfquiver.cluster_address.service_name import directory_of
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
@@ -62,7 +55,7 @@ class _NoLibrary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cluster:
+class Cluster:
     coordinator: str
     control: str | None  # of this machine's node
     client_id: str  # by which that node knows with what credentials to read
@@ -73,43 +66,37 @@ def _run(arguments: argparse.Namespace) -> int:
     where, token = calls.where(arguments), calls.token(arguments)
     files, accesses = listed(arguments.pattern)
     with ExitStack() as stack:
-        bar = stack.enter_context(_bar())
-        cluster = _cluster(where, token, accesses, stack)
-        registrar = stack.enter_context(Registrar(cluster.coordinator, cluster.control, token, _CONNECT_S))
+        bar = stack.enter_context(waiting.bar())
+        there = cluster(where, token, accesses, stack)
+        registrar = stack.enter_context(Registrar(there.coordinator, there.control, token, _CONNECT_S))
         scan = bar.add_task("scanning", total=None, visible=False)
         dataset = registrar.files(
             files,
             ListingTerms(CutPolicy(format=arguments.format), place_of(accesses)),
             arguments.name or default_name(arguments.pattern),
             lambda done, total: bar.update(scan, completed=done, total=total, visible=True),
-            cluster.client_id,
+            there.client_id,
         )
         bar.update(scan, visible=False)
-        cluster.reads(dataset.digest_id)
-        told = _warm(cluster.coordinator, dataset, token, bar)
+        there.reads(dataset.digest_id)
+        told = _warm(there.coordinator, dataset, token, bar)
     return _say(dataset, told)
 
 
-def _cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack) -> _Cluster:
+def cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack) -> Cluster:
+    """With a cache directory in which no node runs one is started, until `stack` is left or it has nothing to do."""
     directory = directory_of(where)
     if directory is None:
-        return _Cluster(where, None, "", lambda digest_id: None)
+        return Cluster(where, None, "", lambda digest_id: None)
     directory = directory.absolute()
     name = endpoints.name_of(directory)
     endpoint = endpoints.acquire(name, functools.partial(daemon.find_or_start, directory), _NoLibrary())
     stack.callback(endpoints.close_all)
     if not accesses:
-        return _Cluster(endpoint.coordinator, endpoint.control, "", lambda digest_id: None)
+        return Cluster(endpoint.coordinator, endpoint.control, "", lambda digest_id: None)
     reaching = store_access.of(name, token)
     reaching.use(accesses, endpoint)
-    return _Cluster(endpoint.coordinator, endpoint.control, reaching.client_id, reaching.reads)
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
-        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True,
-    )  # fmt: skip
+    return Cluster(endpoint.coordinator, endpoint.control, reaching.client_id, reaching.reads)
 
 
 def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progress) -> dict[str, node_pb2.WarmProgress]:

@@ -68,7 +68,8 @@ def dataset(
     environment's TFQUIVER_SERVICE names.
 
     Args:
-      source: a path, glob or URI ("gs://bucket/train-*"), a sequence of them, or one path to a digest (`.tfqd`).
+      source: a path, glob or URI ("gs://bucket/train-*"), a sequence of them, one path to a digest (`.tfqd`), or the
+        name of a data set (`tfquiver dataset create`), where no file here is called so.
       cache_dir: directory of the cache on this machine.
       service: address of the coordinator, host:port or unix:/path; a directory is a `cache_dir`.
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
@@ -84,7 +85,8 @@ def dataset(
 
     Raises, all also of the class of `tf.errors` of that kind:
       InvalidArgumentError: an argument that cannot be right; names it.
-      NotFoundError: a pattern of `source` matches nothing, or no node runs in `cache_dir`; names it.
+      NotFoundError: a pattern of `source` matches nothing, no data set has that name (names near ones), or no node runs
+        in `cache_dir`; names it.
       CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
       StaleDigestError: a file changed while it was scanned.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.

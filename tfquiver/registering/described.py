@@ -12,6 +12,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.listed import accesses_of, listed
+from tfquiver.registering.named import may_be_name
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing import Source
@@ -35,6 +36,12 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
             raise errors.NotFoundError(f"no digest file at {path}")
         uris = (file.uri for file in Digest.open(path).files)
         return lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris)
+    if isinstance(only, str) and may_be_name(only):
+        if first_use.cut is not None or first_use.name is not None:
+            raise errors.InvalidArgumentError(
+                f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
+            )
+        return lambda registrar, progress, _client_id: registrar.named(only, progress), []
     if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
         raise errors.InvalidArgumentError(
             f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,16 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.placement import rendezvous
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import (
+    coordinator_pb2,
+    coordinator_pb2_grpc,
+    named_datasets_pb2,
+    named_datasets_pb2_grpc,
+    node_pb2,
+    node_pb2_grpc,
+    types_pb2,
+)
+from tfquiver.registering import named
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.wire import addresses, rpc
 from tfquiver.wire.patient_calls import until_answered
@@ -29,6 +39,7 @@ _FILE_BYTES = 32  # of a file in it, beside its names
 CALL_S = 10.0
 _PART_BYTES = 1 << 20
 _PAUSE_S = 0.1
+_NAMED_WAIT_MS = 1000
 _COMPRESSIONS = {
     "none": types_pb2.COMPRESSION_NONE,
     "gzip": types_pb2.COMPRESSION_GZIP,
@@ -120,6 +131,24 @@ class Registrar:
             )
         except errors.NotFoundError:
             return None
+
+    def named(self, name: str, progress: Progress | None) -> types_pb2.Dataset:
+        """The newest version of a data set that has a name; waited for while a node scans the first one.
+
+        Raises NotFoundError (none is called so: names near ones), InUseError (it is being deleted, or could not be
+        scanned), UnavailableError.
+        """
+        stub = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
+        seen = 0
+        while True:
+            request = named_datasets_pb2.GetNamedDatasetRequest(name=name, seen=seen, wait_ms=_NAMED_WAIT_MS)
+            found = self._retry(
+                functools.partial(stub.Get.future, request, metadata=self._metadata, timeout=CALL_S),
+                f"asking the coordinator at {self._address} for data set {name}",
+            )
+            if (version := named.version_of(found, progress)) is not None:
+                return version
+            seen = found.seen
 
     def check_member(self, node_id: str, where: str) -> None:
         """Waits until the node, which runs in `where`, is one of this coordinator's.

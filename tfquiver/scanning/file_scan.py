@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_cut import cut_file, settled
-from tfquiver.scanning.scan_journal import Rows, ScanJournal, to_rows
+from tfquiver.scanning.scan_journal import ROW, Rows, ScanJournal, to_rows
 from tfquiver.stores import CountedStore, ObjectStore
 
 Report = Callable[[int, int], None]  # (stored bytes, records) more than at the last call; may raise to stop the scan
@@ -22,6 +25,16 @@ _FLUSH_BYTES = 64 << 20
 class ScannedFile:
     entry: FileEntry  # resolved
     rows: Rows
+
+
+def scanned_of(digest: Digest, file_index: int) -> ScannedFile:
+    """One of its files, as it was scanned."""
+    shards = digest.file_shards(file_index)
+    its = slice(shards.start, shards.stop)
+    rows = np.zeros(len(shards), ROW)
+    rows["hash"], rows["offset"], rows["length"] = digest.hashes[its], digest.offsets[its], digest.lengths[its]
+    rows["records"] = digest.records[its]
+    return ScannedFile(digest.files[file_index], rows)
 
 
 def scan_file(

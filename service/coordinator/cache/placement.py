@@ -80,6 +80,11 @@ class Placement:
         else:
             self.settings[record.digest_id] = record.setting
 
+    @staticmethod
+    def whole_bytes(digest: Digest) -> int:
+        """The allocation in which all of it has room, however badly it is compressed."""
+        return int(most_disk_bytes(digest.lengths).sum())
+
     @property
     def in_force(self) -> dict[bytes, types_pb2.CacheSetting]:
         return {digest_id: setting for digest_id, setting in self.settings.items() if self.known(digest_id)}

@@ -11,12 +11,15 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
+from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
+from tfquiver.service.coordinator.calls.named_calls import NamedDatasetCalls
 from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
 from tfquiver.service.coordinator.calls.step_calls import StepCalls
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.nodes.dispatchers import MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS
 from tfquiver.trust.identity import Role
@@ -36,6 +39,10 @@ class CoordinatorServicer(
     PlaceCalls,
     coordinator_pb2_grpc.CoordinatorServicer,
 ):
+    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
+        super().__init__(coordinator, tokens)
+        self.named_datasets = NamedDatasetCalls(coordinator, tokens)  # another gRPC service, on the same port
+
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)

@@ -119,6 +119,12 @@ class Catalogue:
             await self._log.synced()
         logging.info("data set %s is kept so: %s", called, str(rule).replace("\n", " ") if rule else "on any node")
 
+    async def unset_gone(self, digest_id: bytes) -> None:
+        """Of a data set that is registered no more: it may have lost its digest, and has a setting still."""
+        if digest_id in self._caching.placement.settings:
+            await self.unset_cache(digest_id)
+        await self.deleted(digest_id)
+
     async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         """Also of a data set that is not registered any more."""
         async with self._setting:

@@ -94,7 +94,7 @@ class DatasetTable:
         number = digest_id.hex()[:12]
         return f"{shortened(dataset.name)} ({number})" if dataset and dataset.name else number
 
-    def __contains__(self, digest_id: bytes) -> bool:
+    def __contains__(self, digest_id: object) -> bool:
         return digest_id in self._datasets
 
     @property

@@ -102,6 +102,14 @@ class Ownership:
             check_name(name)
         self._set(digest_id, self.access(digest_id).owners, names, everybody)
 
+    def carry_over(self, before: bytes, after: bytes) -> None:
+        """What was said of one version of a data set holds of the next. Raises ResourceExhaustedError."""
+        was, now = self.access(before), self.access(after)
+        owners = list(dict.fromkeys([*now.owners, *was.owners]))
+        shared = sorted({*now.shared_with, *was.shared_with})
+        if (owners, shared, was.everybody) != (list(now.owners), list(now.shared_with), now.everybody):
+            self._set(after, owners, shared, was.everybody or now.everybody)
+
     def forget(self, digest_id: bytes) -> None:
         """There is no such data set any more."""
         self._access.pop(digest_id, None)

@@ -8,14 +8,15 @@ import random
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.places.placed import message
 
 
 class NodeOrders:
     """Lives on one event loop."""
 
-    def __init__(self, caching: Caching, budgets: Budgets) -> None:
-        self._caching, self._rotations, self._budgets = caching, caching.rotations, budgets
+    def __init__(self, caching: Caching, budgets: Budgets, named: NamedKeeping | None = None) -> None:
+        self._caching, self._rotations, self._budgets, self._named = caching, caching.rotations, budgets, named
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._released = 0
@@ -25,7 +26,8 @@ class NodeOrders:
     @property
     def version(self) -> int:
         decided = self._rotations.orders + self._caching.settings_set + self._budgets.orders
-        return self._first_version + decided + self._released + self._caching.placed.look()
+        named = self._named.orders if self._named else 0
+        return self._first_version + decided + named + self._released + self._caching.placed.look()
 
     async def newer(self, version: int, wait_s: float) -> pb2.OrdersReply:
         """Those of now, as soon as they are not those of `version`."""
@@ -55,6 +57,9 @@ class NodeOrders:
                 if self._caching.placement.known(digest_id):
                     moves = self._caching.placed.moves(digest_id)
                     reply.places.add(digest_id=digest_id, places=message(places), moves=moves)
+        if self._named:
+            reply.tasks.extend(self._named.tasks)
+            reply.named.extend(self._named.named)
         self._reply = reply
         return reply
 

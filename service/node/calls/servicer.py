@@ -55,6 +55,8 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         if scan is None:
             yield pb.EnsureDatasetProgress(need_files=True)
             scan = await self._scans.join(header, requests)
+        else:
+            scan.waiting += 1
         while not scan.task.done():
             await asyncio.wait([scan.task], timeout=PROGRESS_S)
             yield scan.progress()

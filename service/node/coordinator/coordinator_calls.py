@@ -12,7 +12,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.metrics.instruments import LEASE
 from tfquiver.wire import rpc
@@ -35,6 +35,7 @@ class CoordinatorCalls:
         self._metadata = rpc.metadata(token)
         self._channel = rpc.aio_channel(address)
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._named: Any = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
 
     # Calls for readers.
 
@@ -83,6 +84,12 @@ class CoordinatorCalls:
         """Soon, or UnavailableError."""
         reply: pb.HoldersReply = await self._call(self._stub.Holders, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S)
         return reply
+
+    async def report_task(self, request: named_datasets_pb2.ReportTaskRequest) -> bool:
+        """Whether it is still to be done. Soon, or UnavailableError."""
+        request.node_id = self._node().node_id
+        reply = await self._call(self._named.ReportTask, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S)
+        return bool(reply.known)
 
     # Data sets.
 

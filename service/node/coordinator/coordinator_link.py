@@ -69,10 +69,11 @@ class CoordinatorLink(CoordinatorCalls):
         self.inventory: InventoryReports
         self.reader_reports = ReaderReports()
         self.store_reads: Callable[[], pb.StoreReads | None] = lambda: None  # told with every heartbeat
-        self.on_removals: Callable[[int], None] = lambda removals: None  # told with the orders (OrdersReply.removals)
         # Told before the orders themselves: the version (OrdersReply.places_version), and where data sets are kept.
         self.on_places: Callable[[int, Sequence[pb.DatasetPlaces]], None] = lambda version, places: None
         self.moves: Callable[[], Sequence[pb.MoveReport]] = tuple  # told with every heartbeat
+        # Told with the orders: of data sets that have names, and of removals.
+        self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
         self._coordinator = ""
@@ -193,7 +194,7 @@ class CoordinatorLink(CoordinatorCalls):
             try:
                 self.on_places(reply.places_version, reply.places)
                 self._on_orders(reply.orders)
-                self.on_removals(reply.removals)
+                self.on_named(reply)
                 version = reply.version
                 await asyncio.sleep(_SOONEST_S * (len(self._members) // _SOONEST_NODES))
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more

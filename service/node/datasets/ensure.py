@@ -40,6 +40,7 @@ class Scan:
         self.total_bytes = total_bytes
         self.records = 0
         self.trouble = ""
+        self.waiting = 0  # who began or joined it
         self.task: asyncio.Task[types_pb2.Dataset]
 
     def report(self, done_bytes: int, records: int, trouble: str) -> None:
@@ -79,13 +80,14 @@ class DatasetScans:
         return self._under_way.get(header.listing_key)
 
     async def find(self, header: node_pb2.EnsureDatasetRequest) -> types_pb2.Dataset | None:
-        """The data set of a listing, if it is registered and is what the listing says.
-
-        Raises InvalidArgumentError naming the field.
-        """
+        """As `found`. Raises InvalidArgumentError naming the field."""
         key, terms = header.listing_key, ListingTerms.of(header.terms)
         if len(key) != 32:
             raise errors.InvalidArgumentError(f"listing_key: {len(key)} bytes, not 32")
+        return await self.found(terms, key)
+
+    async def found(self, terms: ListingTerms, key: bytes) -> types_pb2.Dataset | None:
+        """The data set of a listing, if it is registered and is what the listing says."""
         found = await self._link.find_dataset(coordinator_pb2.FindDatasetRequest(listing_key=key))
         return found if found and await self._is_of(found, terms, key) else None
 
@@ -97,15 +99,35 @@ class DatasetScans:
         files, terms, key = await received(requests), ListingTerms.of(header.terms), header.listing_key
         if await asyncio.to_thread(terms.key, files) != key:
             raise errors.InvalidArgumentError("listing_key: it is not that of these files under `terms`")
+        client_id = header.client_id
+        return self.begun(
+            header.name, files, terms, key, lambda uri: self._store_for(uri, client_id, terms.place)
+        )  # fmt: skip
+
+    def begun(
+        self,
+        name: str,
+        files: Sequence[FileEntry],
+        terms: ListingTerms,
+        key: bytes,
+        store_for: Callable[[str], ObjectStore],
+    ) -> Scan:
+        """The scan of a listing (its key), begun if it is not under way. Raises ResourceExhaustedError."""
         scan = self._under_way.get(key)
         if scan is None:
             if len(self._under_way) >= _MAX_SCANS:
                 raise errors.ResourceExhaustedError(f"{_MAX_SCANS} data sets are being scanned: try again later")
             scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files))
-            work = self._scan(scan, header, files, terms)
-            scan.task = asyncio.get_running_loop().create_task(work)
+            scan.task = asyncio.get_running_loop().create_task(self._scan(scan, name, files, terms, key, store_for))
             scan.task.add_done_callback(lambda task: self._done(key, task))
+        scan.waiting += 1
         return scan
+
+    def left(self, scan: Scan) -> None:
+        """One who waited for it does not want it any more. Those who have joined without a name go on waiting."""
+        scan.waiting -= 1
+        if not scan.waiting:
+            scan.task.cancel()
 
     async def stop(self) -> None:
         tasks = [scan.task for scan in self._under_way.values()]
@@ -114,15 +136,18 @@ class DatasetScans:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _scan(
-        self, scan: Scan, header: node_pb2.EnsureDatasetRequest, files: Sequence[FileEntry], terms: ListingTerms
+        self,
+        scan: Scan,
+        name: str,
+        files: Sequence[FileEntry],
+        terms: ListingTerms,
+        key: bytes,
+        store_for: Callable[[str], ObjectStore],
     ) -> types_pb2.Dataset:
-        client_id = header.client_id
-        digest = await self._scanner(
-            header.name, files, terms, scan.report, lambda uri: self._store_for(uri, client_id, terms.place)
-        )
+        digest = await self._scanner(name, files, terms, scan.report, store_for)
         await self._digests.put(digest)
         data = await asyncio.to_thread(digest.to_bytes)
-        return await self._link.register_dataset(header.name, header.listing_key, terms, data)
+        return await self._link.register_dataset(name, key, terms, data)
 
     async def _is_of(self, found: types_pb2.Dataset, terms: ListingTerms, key: bytes) -> bool:
         """Whether a data set is what its listing says, by the digest's own file table."""

@@ -77,6 +77,12 @@ class Removals:
             self._news.set()
             await asyncio.sleep(_TRY_AGAIN_S)
 
+    async def give_up(self, digest_ids: Sequence[bytes]) -> None:
+        """What is kept of these alone; their data sets stay. Raises TfquiverError."""
+        kept = [digest_id for digest_id in self._here() if digest_id not in digest_ids]
+        for digest_id in digest_ids:
+            await self._give_up(await self._alone([await self._digest(digest_id)], kept))
+
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
         here = self._here()

@@ -12,7 +12,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import digest_build, streams
 from tfquiver.scanning.file_cut import cut_file, settled
-from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
 from tfquiver.service.node.datasets.fair_queue import FairQueue
@@ -80,6 +80,16 @@ class Scanner:
             state.stop.set()
         done = [file for file in scanned if file is not None]
         return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
+
+    def remember(self, before: Digest, files: Sequence[FileEntry], terms: ListingTerms) -> None:
+        """What a digest says of those of its files that are as they are in `files` still. Blocks."""
+        if self._tables is None:
+            return
+        now = {(file.uri, file.size_bytes, file.generation): file for file in files if file.generation}
+        for index, file in enumerate(before.files):
+            listed = now.get((file.uri, file.size_bytes, file.generation))
+            if listed is not None and self._tables.get(listed, terms) is None:
+                self._tables.put(listed, terms, scanned_of(before, index))
 
     async def close(self) -> None:
         """After the scans have been cancelled: waits for their threads."""

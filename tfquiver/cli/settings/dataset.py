@@ -1,4 +1,4 @@
-"""`tfquiver dataset list | show | set-cache | share | delete`: registered data sets, their caching, whose they are."""
+"""`tfquiver dataset list | show | set-cache | share | delete`: all data sets, their caching, whose they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,9 +15,11 @@ from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cli.datasets import commands as named
+from tfquiver.cli.datasets import names, states
 from tfquiver.cli.settings import cache_setting, placing
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2, types_pb2
 
 _LEAST_DIGITS = 6
 _UNSET = ("auto", "unset")
@@ -33,6 +35,7 @@ def add_parser(subparsers: Any) -> None:
     listing = commands.add_parser("list", help="every data set with its cache setting, newest first")
     show = commands.add_parser("show", help="one data set, its cache setting and what is being loaded")
     set_cache = commands.add_parser("set-cache", help="say how a data set is cached from now on")
+    named.add_parsers(commands)
     share = commands.add_parser("share", help="say who else may read a data set; nobody, when nobody is named")
     delete = commands.add_parser("delete", help="remove a data set from the cluster; its files in the store stay")
     for command, run in (
@@ -68,17 +71,25 @@ def _list(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
         whom = f"coordinator {coordinator_address(calls.where(arguments))}"
         told = calls.settings(stub, _all(ask, stub), calls.token(arguments), whom)
+    with named.service(arguments) as (ask_named, stub, _):
+        told = names.joined(names.all_named(ask_named, stub), told)
     if arguments.json:
         print(json.dumps({"datasets": told}))
         return 0
-    calls.console().print(calls.datasets_table(told))
+    calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    its: dict[str, Any] = {}
+    with named.service(arguments) as (ask, stub, _):
+        if one := names.find(ask, stub, arguments.name):
+            its = states.plain(one)
+            if not one.HasField("dataset"):
+                return _show_named(arguments, one)
     with _service(arguments) as (ask, stub):
-        dataset = _named(_all(ask, stub), arguments.name)
-        told = _with_cache(ask, stub, dataset)
+        dataset = _named(_all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
+        told = _with_cache(ask, stub, dataset) | its | ({"name": one.spec.name} if one else {})
         with contextlib.suppress(errors.PermissionError_):  # orders are told to nodes and admins
             for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:
                 if orders.digest_id == dataset.digest_id and orders.setting.chunks:
@@ -86,7 +97,18 @@ def _show(arguments: argparse.Namespace) -> int:
         request = coordinator_pb2.GetPlacementRequest(digest_id=dataset.digest_id)
         if (placed := _if_known(ask, stub.GetPlacement, request)) and placed.HasField("rule"):
             told["placement"] = placing.plain(placed)
-    _print(told, arguments.json)
+    _print(told, arguments.json, states.lines(its, states.phrase(one)) if one else {})
+    return 0
+
+
+def _show_named(arguments: argparse.Namespace, one: named_datasets_pb2.NamedDataset) -> int:
+    """One of which there is no version yet."""
+    told = {"name": one.spec.name} | states.plain(one)
+    if arguments.json:
+        print(json.dumps(told))
+        return 0
+    for name, value in ({"data set": one.spec.name} | states.lines(told, states.phrase(one))).items():
+        print(f"{name + ':':<12}{plain_text.plain(value)}")
     return 0
 
 
@@ -115,6 +137,9 @@ def _share(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace) -> int:
+    with named.service(arguments) as (ask, stub, _):
+        if names.find(ask, stub, arguments.name):
+            return _delete_named(arguments, ask, stub)
     with _service(arguments) as (ask, stub):
         dataset = _named_or_gone(_all(ask, stub), arguments.name)
         request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
@@ -125,6 +150,20 @@ def _delete(arguments: argparse.Namespace) -> int:
         print(f"{arguments.name} is yours no more; it still belongs to {', '.join(owners)}")
     else:
         print(f"{arguments.name} is removed; nodes delete what they keep of it alone")
+    return 0
+
+
+def _delete_named(arguments: argparse.Namespace, ask: Ask, stub: Any) -> int:
+    request = named_datasets_pb2.NamedDatasetRequest(name=arguments.name, force=arguments.force)
+    ask(stub.Delete, request)
+    left = names.until_gone(ask, stub, arguments.name)
+    if arguments.json:
+        print(json.dumps({"name": arguments.name, "removed": left is None}))
+    elif left is None:
+        print(f"{arguments.name} is removed")
+    else:
+        why = plain_text.plain(left.reason) or "nodes delete what they keep of it"
+        print(f"{arguments.name} is being removed: {why}")
     return 0
 
 
@@ -192,7 +231,7 @@ def _with_cache(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> dict[str, An
     return calls.plain(dataset) | {"cache": cache_setting.plain(cache)}
 
 
-def _print(told: dict[str, Any], as_json: bool) -> None:
+def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None = None) -> None:
     if as_json:
         print(json.dumps(told))
         return
@@ -218,7 +257,7 @@ def _print(told: dict[str, Any], as_json: bool) -> None:
     if told.get("owners"):
         others = ["everybody"] if told["everybody"] else told["shared_with"]
         lines["owners"] = ", ".join(told["owners"]) + (f"; shared with {', '.join(others)}" if others else "")
-    for name, value in lines.items():
+    for name, value in (lines | dict(more or {})).items():
         print(f"{name + ':':<12}{plain_text.plain(value)}")
 
 

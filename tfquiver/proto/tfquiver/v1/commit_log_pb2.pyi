@@ -10,6 +10,8 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as _named_datasets_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -44,6 +46,8 @@ class CommitRecord(_message.Message):
     REMOTE_IO_ALLOCATED_FIELD_NUMBER: _builtins.int
     PLAN_DECIDED_FIELD_NUMBER: _builtins.int
     POLICY_CHOSEN_FIELD_NUMBER: _builtins.int
+    NAMED_DATASET_SET_FIELD_NUMBER: _builtins.int
+    NAMED_DATASET_GONE_FIELD_NUMBER: _builtins.int
     PLACEMENT_SET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
@@ -82,6 +86,10 @@ class CommitRecord(_message.Message):
     @_builtins.property
     def policy_chosen(self) -> Global___PolicyChosen: ...
     @_builtins.property
+    def named_dataset_set(self) -> Global___NamedDatasetSet: ...
+    @_builtins.property
+    def named_dataset_gone(self) -> Global___NamedDatasetGone: ...
+    @_builtins.property
     def placement_set(self) -> Global___PlacementSet: ...
     def __init__(
         self,
@@ -104,13 +112,15 @@ class CommitRecord(_message.Message):
         remote_io_allocated: Global___RemoteIoAllocated | None = ...,
         plan_decided: Global___PlanDecided | None = ...,
         policy_chosen: Global___PolicyChosen | None = ...,
+        named_dataset_set: Global___NamedDatasetSet | None = ...,
+        named_dataset_gone: Global___NamedDatasetGone | None = ...,
         placement_set: Global___PlacementSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "placement_set"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -729,3 +739,123 @@ class PlacementSet(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlacementSet: _TypeAlias = PlacementSet  # noqa: Y015
+
+@_typing.final
+class NamedDatasetSet(_message.Message):
+    """All that is kept of a data set that has a name. The last one of a name is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Phase:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _PhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[NamedDatasetSet._Phase.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        PHASE_UNSPECIFIED: NamedDatasetSet._Phase.ValueType  # 0
+        PHASE_SCANNING: NamedDatasetSet._Phase.ValueType  # 1
+        PHASE_READY: NamedDatasetSet._Phase.ValueType  # 2
+        PHASE_WARMING: NamedDatasetSet._Phase.ValueType  # 3
+        PHASE_EVICTING: NamedDatasetSet._Phase.ValueType  # 4
+        PHASE_DELETING: NamedDatasetSet._Phase.ValueType  # 5
+        PHASE_FAILED: NamedDatasetSet._Phase.ValueType  # 6
+
+    class Phase(_Phase, metaclass=_PhaseEnumTypeWrapper): ...
+    PHASE_UNSPECIFIED: NamedDatasetSet.Phase.ValueType  # 0
+    PHASE_SCANNING: NamedDatasetSet.Phase.ValueType  # 1
+    PHASE_READY: NamedDatasetSet.Phase.ValueType  # 2
+    PHASE_WARMING: NamedDatasetSet.Phase.ValueType  # 3
+    PHASE_EVICTING: NamedDatasetSet.Phase.ValueType  # 4
+    PHASE_DELETING: NamedDatasetSet.Phase.ValueType  # 5
+    PHASE_FAILED: NamedDatasetSet.Phase.ValueType  # 6
+
+    SPEC_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    BY_JOB_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    STALE_FIELD_NUMBER: _builtins.int
+    SCANNED_BY_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    CREATED_S_FIELD_NUMBER: _builtins.int
+    USED_S_FIELD_NUMBER: _builtins.int
+    life: _builtins.str
+    """unlike that of every data set that had this name before"""
+    owner: _builtins.str
+    """who made it; empty: nobody in particular"""
+    by_job: _builtins.bool
+    """that is a job's name, not an admin's"""
+    phase: Global___NamedDatasetSet.Phase.ValueType
+    step: _builtins.int
+    """grows with every task that nodes are given"""
+    version: _builtins.int
+    digest_id: _builtins.bytes
+    """of that version; empty: version 0"""
+    trouble: _builtins.str
+    stale: _builtins.bool
+    scanned_by: _builtins.str
+    """id of the node that scanned it last"""
+    warm: _builtins.bool
+    """to be read once it is scanned"""
+    pinned: _builtins.bool
+    """its digest_id has the setting that spec.pin asks for"""
+    created_s: _builtins.int
+    used_s: _builtins.int
+    @_builtins.property
+    def spec(self) -> _named_datasets_pb2.DatasetSpec: ...
+    @_builtins.property
+    def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of versions before, until nobody reads them"""
+
+    def __init__(
+        self,
+        *,
+        spec: _named_datasets_pb2.DatasetSpec | None = ...,
+        life: _builtins.str = ...,
+        owner: _builtins.str = ...,
+        by_job: _builtins.bool = ...,
+        phase: Global___NamedDatasetSet.Phase.ValueType = ...,
+        step: _builtins.int = ...,
+        version: _builtins.int = ...,
+        digest_id: _builtins.bytes = ...,
+        old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        trouble: _builtins.str = ...,
+        stale: _builtins.bool = ...,
+        scanned_by: _builtins.str = ...,
+        warm: _builtins.bool = ...,
+        pinned: _builtins.bool = ...,
+        created_s: _builtins.int = ...,
+        used_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedDatasetSet: _TypeAlias = NamedDatasetSet  # noqa: Y015
+
+@_typing.final
+class NamedDatasetGone(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedDatasetGone: _TypeAlias = NamedDatasetGone  # noqa: Y015

@@ -14,6 +14,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as _named_datasets_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -944,6 +945,8 @@ class OrdersReply(_message.Message):
     PLACES_FIELD_NUMBER: _builtins.int
     PLACES_VERSION_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    NAMED_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """unlike every other one, those of coordinators before included"""
     places_version: _builtins.int
@@ -958,6 +961,14 @@ class OrdersReply(_message.Message):
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetPlaces]:
         """Every data set that has a placement rule. Nodes compute owners with it (tfquiver/placement)."""
 
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_named_datasets_pb2.DatasetTask]:
+        """of all nodes: each does its own"""
+
+    @_builtins.property
+    def named(self) -> _containers.RepeatedCompositeFieldContainer[_named_datasets_pb2.NamedDigest]:
+        """Of the data sets that have names. A node gets these digests before it looks what has been removed: what both have stays."""
+
     def __init__(
         self,
         *,
@@ -966,10 +977,12 @@ class OrdersReply(_message.Message):
         places: _abc.Iterable[Global___DatasetPlaces] | None = ...,
         places_version: _builtins.int = ...,
         removals: _builtins.int = ...,
+        tasks: _abc.Iterable[_named_datasets_pb2.DatasetTask] | None = ...,
+        named: _abc.Iterable[_named_datasets_pb2.NamedDigest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "places", b"places", "places_version", b"places_version", "removals", b"removals", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["named", b"named", "orders", b"orders", "places", b"places", "places_version", b"places_version", "removals", b"removals", "tasks", b"tasks", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

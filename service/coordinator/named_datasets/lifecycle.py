@@ -1,0 +1,183 @@
+"""The life of one data set that has a name: what was asked for, or happened, makes of its state the next one. Pure.
+
+Each function is given the state and returns another object; the same one where nothing changes. `step` grows with every
+task that nodes are given, so that what they say of an earlier one counts for nothing.
+
+```
+(made) -> SCANNING -> READY <-> WARMING       any -> DELETING -> (gone)
+             |  ^      |  ^
+             v  |      v  |
+           FAILED    EVICTING
+```
+"""
+
+from __future__ import annotations
+
+from tfquiver import errors
+from tfquiver.plain_text import plain
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import NamedDatasetSet
+
+Life = NamedDatasetSet
+SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WARMING
+EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHASE_FAILED
+MAX_TROUBLE = 1000
+
+
+def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
+    """`life`: unlike that of every data set before."""
+    begun = Life(spec=spec, life=life, owner=owner, by_job=by_job, phase=SCANNING, step=1, created_s=now_s)
+    if spec.digest_id:
+        begun.phase, begun.version, begun.digest_id = READY, 1, spec.digest_id
+    return begun
+
+
+def task_id(life: Life) -> str:
+    """Of the task that nodes have now, if they have one."""
+    return f"{life.life}/{life.step}"
+
+
+# What people ask for. Raises InUseError where it cannot be now.
+
+
+def prefetch(life: Life) -> Life:
+    _check_there(life)
+    if life.phase == FAILED:
+        raise errors.InUseError(f"name: {life.spec.name} could not be scanned ({life.trouble}): refresh it first")
+    if life.phase == WARMING or (life.phase == SCANNING and life.warm):
+        return life
+    if life.phase == SCANNING:
+        return _with(life, warm=True)
+    return _stepped(life, WARMING)
+
+
+def evict(life: Life) -> Life:
+    _check_there(life)
+    if life.spec.pin:
+        raise errors.InUseError(f"name: {life.spec.name} is pinned: unpin it first")
+    if life.phase == SCANNING:
+        raise errors.InUseError(f"name: {life.spec.name} is being scanned: wait until it is ready, or delete it")
+    if life.phase in (EVICTING, FAILED):
+        return life
+    return _stepped(life, EVICTING)
+
+
+def refresh(life: Life) -> Life:
+    _check_there(life)
+    if life.spec.digest_id:
+        raise errors.InUseError(
+            f"name: {life.spec.name} was made of a digest, which says what it is: make another of the newer digest"
+        )
+    if life.phase == EVICTING:
+        raise errors.InUseError(f"name: {life.spec.name} is being evicted: refresh it when that is over")
+    if life.phase == SCANNING:
+        return life
+    return _with(_stepped(life, SCANNING), warm=life.phase == WARMING)
+
+
+def pin(life: Life, pinned: bool) -> Life:
+    _check_there(life)
+    if pinned and life.phase == EVICTING:
+        raise errors.InUseError(f"name: {life.spec.name} is being evicted: pin it when that is over")
+    if life.spec.pin == pinned:
+        return life
+    changed = _with(life)
+    changed.spec.pin = pinned
+    return changed
+
+
+def delete(life: Life) -> Life:
+    return life if life.phase == DELETING else _stepped(life, DELETING)
+
+
+# What happens.
+
+
+def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
+    if life.phase != SCANNING:
+        return life
+    after = _with(life, trouble="", stale=False, scanned_by=node_id)
+    if digest_id != life.digest_id:
+        if life.digest_id:
+            after.old_digest_ids.append(life.digest_id)
+        kept = [one for one in dict.fromkeys(after.old_digest_ids) if one != digest_id]
+        del after.old_digest_ids[:]
+        after.old_digest_ids.extend(kept)
+        after.digest_id, after.version, after.pinned = digest_id, life.version + 1, False
+    after.phase = READY
+    return _with(_stepped(after, WARMING), warm=False) if life.warm else after
+
+
+def scan_failed(life: Life, why: str) -> Life:
+    """Of a version after the first one: the one before is read on."""
+    if life.phase != SCANNING:
+        return life
+    return _with(life, phase=READY if life.version else FAILED, trouble=_said(why), warm=False)
+
+
+def warmed(life: Life, trouble: str) -> Life:
+    return _with(life, phase=READY, trouble=_said(trouble)) if life.phase == WARMING else life
+
+
+def evicted(life: Life) -> Life:
+    return _with(life, phase=READY, trouble="") if life.phase == EVICTING else life
+
+
+def outdated(life: Life, digest_id: bytes, why: str) -> Life:
+    """A node has met a file of it that is another than when it was scanned."""
+    if life.stale or life.digest_id != digest_id or life.phase in (SCANNING, DELETING):
+        return life
+    return _with(life, stale=True, trouble=_said(why))
+
+
+def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
+    """Its newest version has the setting that `spec.pin` asks for, or none any more."""
+    if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
+        return life
+    return _with(life, pinned=is_so, trouble=_said(trouble) or life.trouble)
+
+
+def released(life: Life, digest_id: bytes) -> Life:
+    """That version is registered no more, as far as this data set is concerned."""
+    after = _with(life)
+    left = [one for one in life.old_digest_ids if one != digest_id]
+    del after.old_digest_ids[:]
+    after.old_digest_ids.extend(left)
+    if after.digest_id == digest_id:
+        after.digest_id = b""
+    return after
+
+
+def lost(life: Life) -> Life:
+    """Its digest is gone from the coordinator's disk, or somebody has removed it: it is scanned anew."""
+    if life.phase == DELETING or not life.digest_id:
+        return life
+    why = "its digest was lost"
+    if not life.spec.sources:
+        return _with(life, phase=FAILED, digest_id=b"", pinned=False, trouble=why)
+    return _with(_stepped(life, SCANNING), digest_id=b"", pinned=False, trouble=why, warm=life.phase == WARMING)
+
+
+def used(life: Life, now_s: int) -> Life:
+    return _with(life, used_s=now_s) if life.used_s < now_s else life
+
+
+def _check_there(life: Life) -> None:
+    if life.phase == DELETING:
+        raise errors.InUseError(f"name: {life.spec.name} is being deleted")
+
+
+def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:
+    return _with(life, phase=phase, step=life.step + 1, trouble="", warm=False)
+
+
+def _with(life: Life, **fields: object) -> Life:
+    after = Life()
+    after.CopyFrom(life)
+    for name, value in fields.items():
+        setattr(after, name, value)
+    return after
+
+
+def _said(why: str) -> str:
+    return plain(why, MAX_TROUBLE)

@@ -1,0 +1,76 @@
+"""What nodes have said of the tasks that they have now: how far, who is done, who could not. Pure, and not durable:
+after a restart they say it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+
+_OF_THE_NODE = frozenset(
+    {3, 5, 7, 9, 16}
+)  # invalid, not found, denied, precondition, unauthenticated: another may do it
+FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """One task's."""
+
+    reports: dict[str, pb2.ReportTaskRequest] = field(default_factory=dict)  # the last one, by node
+    refused: dict[str, str] = field(default_factory=dict)  # nodes that cannot scan it, and why
+    node_id: str = ""  # that scans it
+    failures: int = 0
+    not_before_s: float = 0.0
+
+    @property
+    def done_bytes(self) -> int:
+        return sum(one.done_bytes for one in self.reports.values())
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(one.total_bytes for one in self.reports.values())
+
+    @property
+    def trouble(self) -> str:
+        return next((one.trouble for one in self.reports.values() if one.trouble), "")
+
+    def all_over(self, node_ids: Collection[str]) -> bool:
+        """Whether each of these has done its part."""
+        return all(node_id in self.reports and self.reports[node_id].over for node_id in node_ids)
+
+    def scanner(self, node_ids: Sequence[str], preferred: str, life: str, now: float) -> str:
+        """Which of these nodes scans: the one that does already, if it is there; "": none just now.
+
+        Another one for each data set, where nothing says which one knows its files already.
+        """
+        if self.node_id in node_ids and self.node_id not in self.refused:
+            return self.node_id if now >= self.not_before_s else ""
+        left = [node_id for node_id in sorted(node_ids) if node_id not in self.refused]
+        if not left or now < self.not_before_s:
+            return ""
+        at = int.from_bytes(life.encode()[:8], "big") % len(left)
+        self.node_id = preferred if preferred in left else left[at]
+        self.reports.clear()
+        return self.node_id
+
+    def failed(self, report: pb2.ReportTaskRequest, now: float) -> None:
+        """A scan did, on the node that had it: another one tries where it may be that node's fault, else it does again,
+        later every time."""
+        self.reports.clear()
+        if report.error_code in _OF_THE_NODE:
+            self.refused[report.node_id] = report.trouble
+            self.node_id = ""
+            return
+        pause_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(self.failures, 10))
+        self.failures += 1
+        self.not_before_s = now + pause_s
+        self.reports[report.node_id] = pb2.ReportTaskRequest(node_id=report.node_id, trouble=report.trouble)
+
+    def all_refused(self, node_ids: Collection[str]) -> str:
+        """Why, when none of these nodes can scan it; "": one may."""
+        if not node_ids or set(node_ids) - self.refused.keys():
+            return ""
+        return "; ".join(dict.fromkeys(self.refused.values()))

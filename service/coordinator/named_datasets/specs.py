@@ -1,0 +1,69 @@
+"""What may be asked for when a data set is made, and whether two requests ask for the same. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from tfquiver import errors
+from tfquiver.plain_text import shortened
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+MAX_NAME = 63
+MAX_SOURCES = 1000
+MAX_SOURCE_BYTES = 4096
+MAX_CREDENTIALS_BYTES = 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_CREDENTIALS = re.compile(r"(file:/.+|env:[A-Za-z_][A-Za-z0-9_]*|k8s:[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+)")
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidArgumentError."""
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise errors.InvalidArgumentError(
+            f"name: {shortened(name)} names no data set: a letter or digit, then letters, digits and . _ -, "
+            f"{MAX_NAME} in all"
+        )
+
+
+def check(spec: pb2.DatasetSpec) -> None:
+    """Raises InvalidArgumentError naming the field."""
+    check_name(spec.name)
+    if not spec.sources and not spec.digest_id:
+        raise errors.InvalidArgumentError("sources: none: give --source URI, or --digest FILE")
+    if spec.digest_id and len(spec.digest_id) != 32:
+        raise errors.InvalidArgumentError(f"digest_id: {len(spec.digest_id)} bytes; it has 32")
+    if len(spec.sources) > MAX_SOURCES:
+        raise errors.InvalidArgumentError(f"sources: {len(spec.sources)}; at most {MAX_SOURCES}: use globs")
+    for at, source in enumerate(spec.sources):
+        if not source or len(source.encode()) > MAX_SOURCE_BYTES or "\0" in source:
+            raise errors.InvalidArgumentError(f"sources[{at}]: empty, with a zero byte, or longer than 4096 bytes")
+        if "://" not in source and not source.startswith("/"):
+            raise errors.InvalidArgumentError(
+                f"sources[{at}]: {shortened(source)} is neither a URI nor a whole path: nodes have no current directory"
+            )
+    if spec.credentials:
+        check_credentials(spec.credentials)
+    if spec.HasField("placement") and spec.placement != types_pb2.PlacementRule():
+        raise errors.InvalidArgumentError(
+            "placement: this coordinator keeps every data set on all of its nodes: leave out --nodes, --stripe, "
+            "--rack-local and --replicas"
+        )
+
+
+def check_credentials(reference: str) -> None:
+    """Raises InvalidArgumentError, which does not repeat it: it may be a secret that somebody pasted."""
+    if len(reference) > MAX_CREDENTIALS_BYTES or not _CREDENTIALS.fullmatch(reference):
+        raise errors.InvalidArgumentError(
+            "credentials: not a reference: write file:/PATH, env:NAME or k8s:SECRET/KEY, never the secret itself"
+        )
+
+
+def is_same(one: pb2.DatasetSpec, other: pb2.DatasetSpec) -> bool:
+    """Whether they ask for the same data set; that it is pinned is said separately later, too."""
+    return (
+        (one.name, one.credentials) == (other.name, other.credentials)
+        and sorted(one.sources) == sorted(other.sources)
+        and one.digest_id == other.digest_id
+        and one.placement == other.placement
+    )

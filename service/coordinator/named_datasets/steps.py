@@ -1,0 +1,79 @@
+"""What is lacking between a data set's state and what there is: the next thing to be done about it. Pure.
+
+Asked again after each step, and after a restart: what was done already is seen in the facts, and not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass
+
+from tfquiver.service.coordinator.named_datasets import lifecycle
+from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
+from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
+from tfquiver.service.coordinator.named_datasets.tasks import versions
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    registered: Container[bytes]  # digest ids
+    storing: Collection[str]  # live nodes that keep anything
+    readers: Mapping[bytes, int]  # by digest id
+    progress: TaskProgress  # of its task
+    may_pin: bool = True  # a setting that could not be had is not asked for again just now
+
+
+@dataclass(frozen=True, slots=True)
+class Become:
+    """The next state."""
+
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """That version is removed, if it is no other data set's; then `lifecycle.released`. `force`: whoever reads it."""
+
+    digest_id: bytes
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetPin:
+    """Its newest version gets, or gives back, the room for all of it; then `lifecycle.pinned`."""
+
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Nothing of it is left but the name."""
+
+
+Step = Become | Release | SetPin | Go
+
+
+def next_step(life: Life, facts: Facts) -> Step | None:
+    if life.phase == DELETING:
+        return _deleting(life, facts)
+    if life.digest_id and life.digest_id not in facts.registered:
+        return Become(lifecycle.lost(life))
+    over, progress = facts.progress.all_over(facts.storing), facts.progress
+    if life.phase == SCANNING and (why := progress.all_refused(facts.storing)):
+        return Become(lifecycle.scan_failed(life, why))
+    if life.phase == WARMING and facts.storing and over:
+        return Become(lifecycle.warmed(life, progress.trouble))
+    if life.phase == EVICTING and over:
+        return Become(lifecycle.evicted(life))
+    if life.phase != SCANNING and life.digest_id and life.spec.pin != life.pinned and facts.may_pin:
+        return SetPin(life.spec.pin)
+    unread = (old for old in life.old_digest_ids if not facts.readers.get(old))
+    return next((Release(old, force=False) for old in unread), None)
+
+
+def _deleting(life: Life, facts: Facts) -> Step | None:
+    """When nodes have deleted what they keep. Where none is there they do it when they hear of the removal."""
+    if not facts.progress.all_over(facts.storing):
+        return None
+    left = versions(life)
+    return Release(left[0], force=True) if left else Go()

@@ -1,0 +1,80 @@
+"""Which data sets have names, as it is journaled; and which names are near one that nobody has. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+
+from tfquiver import errors
+from tfquiver.plain_text import shortened
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, NamedDatasetGone, NamedDatasetSet
+
+MAX_NAMED = 10_000
+_NEAR = 5
+
+
+class NamedTable:
+    """`journal`: is given each decision; the caller makes it durable."""
+
+    def __init__(self, journal: Callable[[CommitRecord], None]) -> None:
+        self._journal = journal
+        self._lives: dict[str, NamedDatasetSet] = {}
+        self.changes = 0  # grows with every one
+
+    def apply(self, record: CommitRecord) -> None:
+        if record.HasField("named_dataset_set"):
+            self._lives[record.named_dataset_set.spec.name] = record.named_dataset_set
+        elif record.HasField("named_dataset_gone"):
+            self._lives.pop(record.named_dataset_gone.name, None)
+        self.changes += 1
+
+    def put(self, life: NamedDatasetSet) -> bool:
+        """Whether that is another state than before. Raises ResourceExhaustedError: too many names."""
+        name = life.spec.name
+        if self._lives.get(name) == life:
+            return False
+        if name not in self._lives and len(self._lives) >= MAX_NAMED:
+            raise errors.ResourceExhaustedError(
+                f"name: {MAX_NAMED} data sets have names already: delete some (tfquiver dataset delete)"
+            )
+        self._decide(CommitRecord(named_dataset_set=life))
+        return True
+
+    def gone(self, name: str) -> None:
+        self._decide(CommitRecord(named_dataset_gone=NamedDatasetGone(name=name)))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lives
+
+    def __iter__(self) -> Iterator[NamedDatasetSet]:
+        return iter(list(self._lives.values()))
+
+    def get(self, name: str) -> NamedDatasetSet | None:
+        return self._lives.get(name)
+
+    def of_life(self, life: str) -> NamedDatasetSet | None:
+        return next((one for one in self._lives.values() if one.life == life), None)
+
+    def holding(self, digest_id: bytes, except_for: str = "") -> list[str]:
+        """Names of the data sets of which that is a version, the newest or one before."""
+        return [
+            name
+            for name, one in self._lives.items()
+            if name != except_for and (one.digest_id == digest_id or digest_id in one.old_digest_ids)
+        ]
+
+    def still(self) -> Callable[[], Iterator[CommitRecord]]:
+        """Gives the records that bring an empty object where this one is now; in any thread."""
+        lives = list(self._lives.values())
+        return lambda: (CommitRecord(named_dataset_set=one) for one in lives)
+
+    def _decide(self, record: CommitRecord) -> None:
+        self._journal(record)
+        self.apply(record)
+
+
+def unknown(name: str, names: list[str]) -> errors.NotFoundError:
+    """`names`: those that whoever asks may know of."""
+    near = difflib.get_close_matches(name, names, _NEAR, 0.5) or sorted(names)[:_NEAR]
+    there = f"near it there are {', '.join(near)}" if near else "none has a name yet (tfquiver dataset create)"
+    return errors.NotFoundError(f"name: no data set is called {shortened(name)}; {there}")

@@ -1,0 +1,43 @@
+"""What people are told of a data set that has a name. Pure."""
+
+from __future__ import annotations
+
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.named_datasets.lifecycle import Life
+from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
+
+_STATES = {
+    Life.PHASE_SCANNING: pb2.NamedDataset.STATE_SCANNING,
+    Life.PHASE_READY: pb2.NamedDataset.STATE_READY,
+    Life.PHASE_WARMING: pb2.NamedDataset.STATE_WARMING,
+    Life.PHASE_EVICTING: pb2.NamedDataset.STATE_EVICTING,
+    Life.PHASE_DELETING: pb2.NamedDataset.STATE_DELETING,
+    Life.PHASE_FAILED: pb2.NamedDataset.STATE_FAILED,
+}
+
+
+def told(
+    life: Life, progress: TaskProgress | None, dataset: types_pb2.Dataset | None, anybody: bool
+) -> pb2.NamedDataset:
+    """`dataset`: its newest version, if there is one; `anybody`: whether a node is there that can do something."""
+    told = pb2.NamedDataset(
+        spec=life.spec,
+        state=_STATES.get(life.phase, pb2.NamedDataset.STATE_UNSPECIFIED),
+        version=life.version,
+        dataset=dataset,
+        old_versions=len(life.old_digest_ids),
+        owner=life.owner,
+        created_s=life.created_s,
+        used_s=life.used_s,
+        reason=life.trouble,
+    )
+    if life.stale and life.phase == Life.PHASE_READY:
+        told.state = pb2.NamedDataset.STATE_STALE
+    if life.phase not in (Life.PHASE_READY, Life.PHASE_FAILED):
+        if progress is not None:
+            told.done_bytes, told.total_bytes = progress.done_bytes, progress.total_bytes
+            told.reason = progress.trouble or told.reason
+        if not anybody:
+            told.reason = "no node that keeps anything (--quota) is there"
+    return told

@@ -1,0 +1,72 @@
+"""The source of a data set that has a name, as this node sees it: listed, found or scanned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning import listing
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.service.node.datasets.ensure import MAX_FILES, DatasetScans
+from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.origin.named_access import NamedAccess, Way
+
+Report = Callable[[int, int, str], None]
+_PROGRESS_S = 0.25
+
+
+class NamedSources:
+    """Args:
+    digest: the digest with that id; raises TfquiverError.
+    """
+
+    def __init__(
+        self,
+        scans: DatasetScans,
+        scanner: Scanner,
+        digest: Callable[[bytes], Awaitable[Digest]],
+        access: NamedAccess,
+    ) -> None:
+        self._scans, self._scanner, self._digest, self._access = scans, scanner, digest, access
+
+    async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
+        """The registered data set of its files as they are now. Raises TfquiverError, which says whose credentials
+        were refused."""
+        way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
+        files = await asyncio.to_thread(way.explained, lambda: listing.expand(list(task.sources), way.store_for))
+        if len(files) > MAX_FILES:
+            raise errors.InvalidArgumentError(f"sources: {len(files)} files; at most {MAX_FILES} make a data set")
+        terms = ListingTerms(CutPolicy(), await asyncio.to_thread(way.place, [file.uri for file in files]))
+        key = await asyncio.to_thread(terms.key, files)
+        if (found := await self._scans.found(terms, key)) is not None:
+            return found
+        if task.before_digest_id:
+            await self._remember(task.before_digest_id, files, terms)
+        return await self._scanned(task.name, files, terms, key, way, report)
+
+    async def _scanned(
+        self, name: str, files: list[FileEntry], terms: ListingTerms, key: bytes, way: Way, report: Report
+    ) -> types_pb2.Dataset:
+        scan = self._scans.begun(name, files, terms, key, way.store_for)
+        try:
+            while not scan.task.done():
+                await asyncio.wait([scan.task], timeout=_PROGRESS_S)
+                report(scan.done_bytes, scan.total_bytes, scan.trouble)
+        except asyncio.CancelledError:
+            self._scans.left(scan)
+            raise
+        return await asyncio.to_thread(way.explained, scan.task.result)
+
+    async def _remember(self, before_digest_id: bytes, files: list[FileEntry], terms: ListingTerms) -> None:
+        """What the version before says of files that are as they were: they are not read again, whoever scanned it."""
+        try:
+            before = await self._digest(before_digest_id)
+        except errors.TfquiverError:
+            return  # then what this node has scanned itself has to do
+        await asyncio.to_thread(self._scanner.remember, before, files, terms)

@@ -1,0 +1,99 @@
+"""The orders about data sets with names: their digests got, tasks begun and given up, removals told after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.node.orders.dataset_tasks import DatasetTasks, Report
+
+_TRY_AGAIN_S = 2.0
+
+
+class NamedWork:
+    """Does one task. Each argument raises TfquiverError."""
+
+    def __init__(
+        self,
+        scan: Callable[[pb.ScanTask, Report], Awaitable[types_pb2.Dataset]],
+        warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
+        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+    ) -> None:
+        self._scan, self._warm, self._give_up = scan, warm, give_up
+
+    async def do(self, task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
+        match task.WhichOneof("work"):
+            case "scan":
+                dataset = await self._scan(task.scan, report)
+                return pb.ReportTaskRequest(digest_id=dataset.digest_id)
+            case "warm":
+                last = node_pb2.WarmProgress()
+                async with aclosing(self._warm(task.warm.digest_id)) as progress:
+                    async for last in progress:
+                        report(last.resident_bytes, last.total_bytes, last.trouble)
+                return pb.ReportTaskRequest(
+                    done_bytes=last.resident_bytes, total_bytes=last.total_bytes, trouble=last.trouble
+                )
+            case "evict":
+                await self._give_up(task.evict.digest_ids)
+        return pb.ReportTaskRequest()
+
+
+class NamedOrders:
+    """Lives on one loop. `close` it.
+
+    Args:
+      here: ids of the digests that this node has.
+      digest: the digest with that id, got if it is not here; raises TfquiverError.
+      removals: told the coordinator's number of removals.
+      use: told the data sets that have names, and with what each is read.
+    """
+
+    def __init__(
+        self,
+        tasks: DatasetTasks,
+        here: Callable[[], Collection[bytes]],
+        digest: Callable[[bytes], Awaitable[Digest]],
+        removals: Callable[[int], None],
+        use: Callable[[Sequence[pb.NamedDigest]], None],
+    ) -> None:
+        self.tasks = tasks
+        self._here, self._digest, self._removals, self._use = here, digest, removals, use
+        self._getting: asyncio.Task[None] | None = None
+
+    def receive(self, orders: coordinator_pb2.OrdersReply) -> None:
+        """The newest ones, which replace all before them."""
+        self._use(orders.named)
+        self.tasks.receive(orders.tasks)
+        if self._getting:
+            self._getting.cancel()
+        self._getting = asyncio.get_running_loop().create_task(self._get(orders))
+
+    async def close(self) -> None:
+        if self._getting:
+            self._getting.cancel()
+            await asyncio.gather(self._getting, return_exceptions=True)
+        await self.tasks.close()
+
+    async def _get(self, orders: coordinator_pb2.OrdersReply) -> None:
+        """First the digests: of what was removed the shards stay that a data set has which is not."""
+        here = set(self._here())
+        for named in orders.named:
+            while named.digest_id not in here:
+                try:
+                    await self._digest(named.digest_id)
+                    break
+                except errors.UnavailableError as error:
+                    logging.log_every_n_seconds(logging.WARNING, "data set %s: %s", 30, named.name, error)
+                    await asyncio.sleep(_TRY_AGAIN_S)
+                except errors.TfquiverError as error:  # removed meanwhile, or damaged: newer orders say so
+                    logging.warning("data set %s: %s", named.name, error)
+                    break
+        self._removals(orders.removals)

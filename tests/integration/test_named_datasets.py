@@ -1,0 +1,221 @@
+"""Data sets that have names: made, warmed, pinned, read, made anew, emptied, deleted; on one machine, on three."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import tfquiver
+from tests.support import node_calls, numbered
+from tests.support.cluster import Server, wait_until
+from tfquiver.cli.main import main
+from tfquiver.daemon import endpoints
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.wire import rpc
+
+FILES, RECORDS, RECORD_BYTES = 10, 60, 20_000
+TOTAL = FILES * RECORDS
+SIZE_BYTES = TOTAL * (RECORD_BYTES + 16)
+HEADS_BYTES = FILES * 12  # a scan looks at each file's beginning first: it may be compressed
+
+Tfquiver = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    numbered.write(tmp_path / "data", FILES, RECORDS, RECORD_BYTES)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfquiver:
+    """`tfquiver dataset ... --json`: its exit code, and what it said."""
+
+    def run(*arguments: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = main(["dataset", *arguments, "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else err
+
+    return run
+
+
+class TestOnOneMachine:
+    @pytest.fixture(autouse=True)
+    def where(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setenv("TFQUIVER_SERVICE", str(tmp_path / "cache"))
+        yield
+        endpoints.close_all()
+        main(["stop", "--force", str(tmp_path / "cache")])
+
+    def test_a_life(self, data: Path, tmp_path: Path, command: Tfquiver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing is set but what a person would: a name, and files."""
+        monkeypatch.chdir(data)
+        code, told = command("create", "train", "--source", "part-*", "--wait")
+        assert (code, told["state"], told["version"]) == (0, "ready", 1)
+        assert command("create", "train", "--source", f"{data}/part-*")[0] == 0, "asked for again, nothing changes"
+        code, said = command("create", "train", "--source", f"{data}/part-*1*")
+        assert code == 1 and "train is taken" in said
+
+        assert command("prefetch", "train", "--check")[0] == 0, "the scan has cached it"
+        read = tfquiver.dataset("train", cache_dir=tmp_path / "cache").as_numpy_iterator()
+        numbered.assert_each_once(numbered.read(read), TOTAL)
+        with pytest.raises(
+            tfquiver.errors.NotFoundError, match="no data set is called 'trian'; near it there are train"
+        ):
+            tfquiver.dataset("trian", cache_dir=tmp_path / "cache")
+
+        assert command("pin", "train")[1]["pinned"]
+        code, said = command("evict", "train")
+        assert code == 1 and "pinned: unpin it first" in said
+        assert command("show", "train")[1]["cache"]["mode"] == "uniform"
+        assert not command("unpin", "train")[1]["pinned"]
+        code, said = command("evict", "train")
+        assert code == 1 and "reader reads train: --force" in said
+        del read
+        gc.collect()
+        code, told = command("evict", "train", "--wait", "--force")
+        assert (code, told["state"]) == (0, "ready")
+        assert command("prefetch", "train", "--check")[0] == 3
+        code, told = command("prefetch", "train", "--wait")
+        assert (code, told["resident_bytes"]) == (0, SIZE_BYTES)
+
+        [listed] = command("list")[1]["datasets"]
+        assert (listed["name"], listed["state"], listed["size_bytes"]) == ("train", "ready", SIZE_BYTES)
+        assert command("delete", "train") == (0, {"name": "train", "removed": True})
+        assert command("list")[1] == {"datasets": []}
+        assert command("show", "train")[0] == 1
+
+    def test_what_cannot_be_made_says_why(self, tmp_path: Path, command: Tfquiver) -> None:
+        code, told = command("create", "nothing", "--source", str(tmp_path / "no-*"), "--wait")
+        assert (code, told["state"]) == (1, "failed") and "no match for" in told["reason"]
+        code, said = command("prefetch", "nothing")
+        assert code == 1 and "refresh it first" in said
+        for arguments, why in (
+            (("create", "../x", "--source", "/x"), "names no data set"),
+            (("create", "x"), "give --source URI"),
+            (("create", "x", "--source", "/x", "--credentials", "AKIASECRET"), "never the secret itself"),
+            (("create", "x", "--source", "/x", "--stripe", "2"), "--stripe"),
+            (("prefetch", "x"), "near it there are nothing"),
+        ):
+            code, said = command(*arguments)
+            assert code == 1 and why in said and "AKIASECRET" not in said, arguments
+        assert command("delete", "nothing")[0] == 0
+
+
+class Place:
+    """A coordinator, and three nodes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.coordinator = Server(
+            "tfquiver.service.coordinator.main", ["--port=0", f"--work_dir={root / 'work'}"], root / "coordinator.log"
+        ).start()
+        self.nodes = [self._node(number) for number in range(3)]
+        wait_until(lambda: len(node_calls.nodes(self.coordinator.address)) == 3, "three nodes are members")
+
+    def _node(self, number: int) -> Server:
+        flags = [
+            f"--cache_dir={self.root / f'cache{number}'}",
+            f"--coordinator={self.coordinator.address}",
+            "--quota=64MiB",
+        ]
+        return Server("tfquiver.service.node.main", flags, self.root / f"node{number}.log").start()
+
+    def call(self, method: str, request: Any) -> Any:
+        with rpc.channel(self.coordinator.address) as channel:
+            stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
+            return getattr(stub, method)(request, timeout=20.0, wait_for_ready=True)
+
+    def until(self, name: str, *states: Any) -> pb.NamedDataset:
+        wait_until(lambda: self.call("Get", pb.GetNamedDatasetRequest(name=name)).state in states, f"{name}: {states}")
+        named: pb.NamedDataset = self.call("Get", pb.GetNamedDatasetRequest(name=name, resident=True))
+        return named
+
+    def total(self, counter: str) -> int:
+        return sum(int(getattr(node_calls.status(node.ready["control"]), counter)) for node in self.nodes)
+
+    def stop(self) -> None:
+        for server in (*self.nodes, self.coordinator):
+            server.stop()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.stop()
+
+
+def name(value: str) -> pb.NamedDatasetRequest:
+    return pb.NamedDatasetRequest(name=value)
+
+
+def test_three_nodes_read_each_byte_once_and_again_only_what_has_changed(place: Place, data: Path) -> None:
+    place.call("Create", pb.DatasetSpec(name="train", sources=[f"{data}/part-*"]))
+    first = place.until("train", pb.NamedDataset.STATE_READY)
+    assert (first.version, first.resident_bytes) == (1, SIZE_BYTES)
+    assert place.total("store_bytes") == SIZE_BYTES + HEADS_BYTES
+    assert min(node_calls.status(node.ready["control"]).entries for node in place.nodes) > 0, "it is spread"
+
+    place.call("Evict", name("train"))
+    assert place.until("train", pb.NamedDataset.STATE_READY).resident_bytes == 0
+    assert place.total("entries") == 0
+    place.call("Prefetch", name("train"))
+    assert place.until("train", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES
+    read_bytes = place.total("store_bytes")
+    assert read_bytes == 2 * SIZE_BYTES + HEADS_BYTES
+
+    numbered.write(data.parent / "other", 1, RECORDS, RECORD_BYTES, seed=1)
+    [changed] = (data.parent / "other").iterdir()
+    changed.replace(sorted(data.iterdir())[3])
+    place.call("Refresh", name("train"))
+    second = place.until("train", pb.NamedDataset.STATE_READY)
+    assert (second.version, second.dataset.digest_id != first.dataset.digest_id) == (2, True)
+    assert place.total("store_bytes") - read_bytes <= 0.11 * SIZE_BYTES
+    assert second.resident_bytes == SIZE_BYTES, "what has not changed has stayed"
+    wait_until(lambda: place.total("entries") == second.dataset.shards, "what was of the old version alone is deleted")
+
+    place.call("Refresh", name("train"))
+    assert place.until("train", pb.NamedDataset.STATE_READY).version == 2, "nothing has changed"
+    place.call("Delete", name("train"))
+    wait_until(lambda: place.total("entries") == 0, "its bytes are gone")
+    wait_until(lambda: not place.call("List", pb.ListNamedDatasetsRequest()).datasets, "its name is free")
+    with pytest.raises(grpc.RpcError, match="no data set is called 'train'"):
+        place.call("Get", pb.GetNamedDatasetRequest(name="train"))
+    assert place.call("Delete", name("train")).version == 0, "it is deleted already"
+
+
+def test_who_reads_the_old_version_finishes_on_it(place: Place, data: Path) -> None:
+    place.call("Create", pb.DatasetSpec(name="train", sources=[f"{data}/part-*"]))
+    first = place.until("train", pb.NamedDataset.STATE_READY)
+    with rpc.channel(place.coordinator.address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        opened = coordinator_pb2.OpenReaderRequest(
+            session_key="k", digest_id=first.dataset.digest_id, job="run", reader_id="r", node_id="n", incarnation="1"
+        )
+        session_id = stub.OpenReader(opened, timeout=20).session_id
+        sorted(data.iterdir())[0].unlink()
+        place.call("Refresh", name("train"))
+        wait_until(lambda: place.call("Get", pb.GetNamedDatasetRequest(name="train")).version == 2, "a new version")
+        second = place.until("train", pb.NamedDataset.STATE_READY)
+        assert second.old_versions == 1
+        with pytest.raises(grpc.RpcError, match="1 reader reads train: --force"):
+            place.call("Delete", name("train"))
+        lease = coordinator_pb2.LeaseRequest(session_id=session_id, reader_id="r", sequence=1, max_shards=1)
+        assert stub.Lease(lease, timeout=20).leases
+        with pytest.raises(grpc.RpcError, match="it is a version of train"):
+            stub.DeleteDataset(coordinator_pb2.DeleteDatasetRequest(digest_id=second.dataset.digest_id), timeout=20)
+        stub.CloseReader(coordinator_pb2.CloseReaderRequest(session_id=session_id, reader_id="r"), timeout=20)
+        wait_until(
+            lambda: not place.call("Get", pb.GetNamedDatasetRequest(name="train")).old_versions, "nobody reads it now"
+        )
+        with pytest.raises(grpc.RpcError, match="is registered"):
+            stub.FindDataset(coordinator_pb2.FindDatasetRequest(digest_id=first.dataset.digest_id), timeout=20)

@@ -1,0 +1,89 @@
+"""Data sets that have names, found, listed among the others, and waited for until they are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+from rich.table import Table
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.datasets import states
+from tfquiver.cli.settings import cache_setting
+from tfquiver.cli.showing import words
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+
+_GONE_S = 30.0
+_WAIT_MS = 1000
+
+Ask = Callable[..., Any]
+
+
+def find(ask: Ask, stub: Any, name: str) -> pb2.NamedDataset | None:
+    """None: none is called so, or the coordinator is older than names."""
+    try:
+        found: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, resident=True))
+    except errors.NotFoundError:
+        return None
+    except errors.TfquiverError as error:
+        if _is_unknown(error):
+            return None
+        raise
+    return found
+
+
+def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
+    try:
+        return list(ask(stub.List, pb2.ListNamedDatasetsRequest()).datasets)
+    except errors.TfquiverError as error:
+        if _is_unknown(error):
+            return []
+        raise
+
+
+def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that have names first, each with what is told of its newest version; then the others."""
+    others = {one["digest_id"]: one for one in told}
+    first = []
+    for one in named:
+        its = others.get(one.dataset.digest_id.hex(), {}) if one.HasField("dataset") else {}
+        first.append({**its, "name": one.spec.name, **states.plain(one), "phrase": states.phrase(one)})
+    versions = {one["digest_id"] for one in first if "digest_id" in one}
+    return [*first, *(one for one in told if one["digest_id"] not in versions)]
+
+
+def table(told: Sequence[dict[str, Any]]) -> Table:
+    """Of what `joined` gave."""
+    made = calls.table("data set", "state", "digest", "size", "here", "cache")
+    made.columns[0].no_wrap = False  # the others are never narrower than what is in them
+    made.columns[0].overflow = "ellipsis"
+    for one in told:
+        state = f"{one['phrase']}{', pinned' if one['pinned'] else ''}" if "phrase" in one else "-"
+        if "digest_id" in one:
+            cache = cache_setting.text(one["cache"], one["size_bytes"])
+            row = (one["digest_id"][:8], words.size(one["size_bytes"]), words.resident(one), cache)
+        else:
+            row = ("-", "-", "-", "-")
+        made.add_row(calls.cut(one["name"], 28), state, *row)
+    return made
+
+
+def until_gone(ask: Ask, stub: Any, name: str) -> pb2.NamedDataset | None:
+    """None: it is; else how it is after half a minute: nodes may take longer."""
+    give_up_at, seen = time.monotonic() + _GONE_S, 0
+    while True:
+        try:
+            left: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, seen=seen, wait_ms=_WAIT_MS))
+        except errors.NotFoundError:
+            return None
+        if time.monotonic() > give_up_at or left.state != pb2.NamedDataset.STATE_DELETING:
+            return left
+        seen = left.seen
+
+
+def _is_unknown(error: errors.TfquiverError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,61 @@
+"""Data sets that have names, in words."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tfquiver.cli.showing import words
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+
+State = pb2.NamedDataset
+UNDER_WAY = (State.STATE_SCANNING, State.STATE_WARMING, State.STATE_EVICTING, State.STATE_DELETING)
+
+
+def phrase(named: pb2.NamedDataset) -> str:
+    """`Scanning 43 %`, `Ready`, `Failed`."""
+    name = pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").capitalize()
+    if named.state in (State.STATE_SCANNING, State.STATE_WARMING) and named.total_bytes:
+        return f"{name} {100 * named.done_bytes // named.total_bytes} %"
+    return name
+
+
+def plain(named: pb2.NamedDataset) -> dict[str, Any]:
+    """What `--json` has of it beside what it has of every data set."""
+    told: dict[str, Any] = {
+        "state": pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").lower(),
+        "reason": named.reason,
+        "version": named.version,
+        "done_bytes": named.done_bytes,
+        "total_bytes": named.total_bytes,
+        "sources": list(named.spec.sources),
+        "credentials": named.spec.credentials,
+        "pinned": named.spec.pin,
+        "old_versions": named.old_versions,
+        "owner": named.owner,
+        "created_s": named.created_s,
+        "used_s": named.used_s,
+    }
+    if named.HasField("resident_bytes"):
+        told["resident_bytes"] = named.resident_bytes
+    return told
+
+
+def lines(told: dict[str, Any], state: str) -> dict[str, str]:
+    """What `show` says of it, of what `plain` gave."""
+    said = {"state": f"{state}: {told['reason']}" if told["reason"] else state}
+    if told["sources"]:
+        said["source"] = ", ".join(told["sources"])
+    if told["credentials"]:
+        said["read with"] = told["credentials"]
+    old = f"; {told['old_versions']} before it are read still" if told["old_versions"] else ""
+    said["version"] = f"{told['version']}{old}"
+    said["pinned"] = "yes" if told["pinned"] else "no"
+    if "resident_bytes" in told:
+        said["here"] = words.size(told["resident_bytes"])
+    said["last read"] = _when(told["used_s"])
+    return said
+
+
+def _when(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix_s)) if unix_s else "never"
