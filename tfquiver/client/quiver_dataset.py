@@ -68,8 +68,7 @@ def dataset(
     environment's TFQUIVER_SERVICE names.
 
     Args:
-      source: a path, glob or URI ("gs://bucket/train-*"), a sequence of them, one path to a digest (`.tfqd`), or the
-        name of a data set (`tfquiver dataset create`), where no file here is called so.
+      source: a path, glob or URI ("gs://b/train-*"), a sequence of them, a digest (`.tfqd`), or a data set's name.
       cache_dir: directory of the cache on this machine.
       service: address of the coordinator, host:port or unix:/path; a directory is a `cache_dir`.
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
@@ -85,8 +84,7 @@ def dataset(
 
     Raises, all also of the class of `tf.errors` of that kind:
       InvalidArgumentError: an argument that cannot be right; names it.
-      NotFoundError: a pattern of `source` matches nothing, no data set has that name (names near ones), or no node runs
-        in `cache_dir`; names it.
+      NotFoundError: a pattern of `source` matches nothing, nor has a data set that name, or no node runs; names it.
       CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
       StaleDigestError: a file changed while it was scanned.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
