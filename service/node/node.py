@@ -15,7 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.node import draining
+from tfquiver.service.node import draining, named
 from tfquiver.service.node.calls.clear import clear
 from tfquiver.service.node.calls.servicer import NodeServicer
 from tfquiver.service.node.calls.warming import Warming
@@ -25,7 +25,6 @@ from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
-from tfquiver.service.node.datasets.named_sources import NamedSources
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.directory import CacheDirectory
@@ -36,8 +35,6 @@ from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
-from tfquiver.service.node.orders.dataset_tasks import DatasetTasks
-from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
@@ -185,7 +182,8 @@ class Node:
         peers = self._peer_client = self._peers()
         self._link.digest_of = self._digests.get
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
-        client_stores = ClientStores()
+        named_access = NamedAccess()
+        client_stores = ClientStores(named=named_access.of_digest)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
         fetcher = Fetcher(
             meter,
@@ -224,14 +222,18 @@ class Node:
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
-        sources = NamedSources(self._scans, scanner, self._digests.get, NamedAccess())
-        work = NamedWork(sources.scan, self._warm, removals.give_up)
-        self._named = NamedOrders(
-            DatasetTasks(directory.node_id, work.do, self._link.report_task),
-            self._digests.here, self._digests.get, removals.told, lambda named: None,
-        )  # fmt: skip
+        self._named = named.wired(
+            directory.node_id,
+            self._link,
+            self._digests,
+            removals,
+            self._scans,
+            scanner,
+            self._warm,
+            named_access,
+            fetcher,
+        )
         self._undo.append(self._named.close)
-        self._link.on_named = self._named.receive
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation),
             self._link,

@@ -93,6 +93,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.NamedDatasets/Delete": _JOBS,
     "/tfquiver.v1.NamedDatasets/Refresh": _JOBS,
     "/tfquiver.v1.NamedDatasets/ReportTask": _NODES,
+    "/tfquiver.v1.NamedDatasets/ReportStale": _NODES,
     "/tfquiver.v1.Node/Status": _ALL,
     "/tfquiver.v1.Node/EnsureDataset": _JOBS,
     "/tfquiver.v1.Node/UseStores": _JOBS,

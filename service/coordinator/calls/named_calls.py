@@ -69,6 +69,12 @@ class NamedDatasetCalls(Callers, named_datasets_pb2_grpc.NamedDatasetsServicer):
         return await self._coordinator.named.refresh(caller(), request.name)
 
     @handled
+    async def ReportStale(self, request: pb2.ReportStaleRequest, context: Any) -> pb2.ReportStaleReply:
+        checks.hash_("digest_id", request.digest_id)
+        await self._coordinator.named.outdated(request.digest_id, request.trouble)
+        return pb2.ReportStaleReply()
+
+    @handled
     async def ReportTask(self, request: pb2.ReportTaskRequest, context: Any) -> pb2.ReportTaskReply:
         checks.name("node_id", request.node_id)
         checks.name("task_id", request.task_id)

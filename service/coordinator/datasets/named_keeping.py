@@ -189,6 +189,12 @@ class NamedKeeping:
         self._look_soon()
         return True
 
+    async def outdated(self, digest_id: bytes, why: str) -> None:
+        await self._log.writable()
+        for life in self._table:
+            self._becomes(lifecycle.outdated(life, digest_id, why))
+        await self._log.synced()
+
     async def _scanned(self, life: Life, request: pb2.ReportTaskRequest) -> None:
         self._registry.find(request.digest_id)
         await self._log.writable()

@@ -85,6 +85,11 @@ class CoordinatorCalls:
         reply: pb.HoldersReply = await self._call(self._stub.Holders, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S)
         return reply
 
+    async def report_stale(self, digest_id: bytes, why: str) -> None:
+        """Soon, or UnavailableError."""
+        request = named_datasets_pb2.ReportStaleRequest(digest_id=digest_id, trouble=why)
+        await self._call(self._named.ReportStale, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S)
+
     async def report_task(self, request: named_datasets_pb2.ReportTaskRequest) -> bool:
         """Whether it is still to be done. Soon, or UnavailableError."""
         request.node_id = self._node().node_id

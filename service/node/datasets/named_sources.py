@@ -39,7 +39,7 @@ class NamedSources:
         """The registered data set of its files as they are now. Raises TfquiverError, which says whose credentials
         were refused."""
         way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
-        files = await asyncio.to_thread(way.explained, lambda: listing.expand(list(task.sources), way.store_for))
+        files = await asyncio.to_thread(listing.expand, list(task.sources), way.store_for)
         if len(files) > MAX_FILES:
             raise errors.InvalidArgumentError(f"sources: {len(files)} files; at most {MAX_FILES} make a data set")
         terms = ListingTerms(CutPolicy(), await asyncio.to_thread(way.place, [file.uri for file in files]))
@@ -61,7 +61,7 @@ class NamedSources:
         except asyncio.CancelledError:
             self._scans.left(scan)
             raise
-        return await asyncio.to_thread(way.explained, scan.task.result)
+        return scan.task.result()
 
     async def _remember(self, before_digest_id: bytes, files: list[FileEntry], terms: ListingTerms) -> None:
         """What the version before says of files that are as they were: they are not read again, whoever scanned it."""

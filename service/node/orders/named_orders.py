@@ -53,6 +53,7 @@ class NamedOrders:
       here: ids of the digests that this node has.
       digest: the digest with that id, got if it is not here; raises TfquiverError.
       removals: told the coordinator's number of removals.
+      report_stale: tells the coordinator; raises TfquiverError.
       use: told the data sets that have names, and with what each is read.
     """
 
@@ -63,20 +64,45 @@ class NamedOrders:
         digest: Callable[[bytes], Awaitable[Digest]],
         removals: Callable[[int], None],
         use: Callable[[Sequence[pb.NamedDigest]], None],
+        report_stale: Callable[[bytes, str], Awaitable[None]],
     ) -> None:
         self.tasks = tasks
         self._here, self._digest, self._removals, self._use = here, digest, removals, use
+        self._report_stale = report_stale
         self._getting: asyncio.Task[None] | None = None
+        self._names: dict[bytes, str] = {}
+        self._stale: set[bytes] = set()  # that the coordinator has been told of
+        self._telling: set[asyncio.Task[None]] = set()
 
     def receive(self, orders: coordinator_pb2.OrdersReply) -> None:
         """The newest ones, which replace all before them."""
         self._use(orders.named)
+        self._names = {one.digest_id: one.name for one in orders.named}
+        self._stale &= self._names.keys()
         self.tasks.receive(orders.tasks)
         if self._getting:
             self._getting.cancel()
         self._getting = asyncio.get_running_loop().create_task(self._get(orders))
 
+    def stale(self, digest_id: bytes, why: str) -> None:
+        """A file is another one than when that version was scanned. On the loop."""
+        if digest_id in self._names and digest_id not in self._stale:
+            self._stale.add(digest_id)
+            task = asyncio.get_running_loop().create_task(self._tell_stale(digest_id, why))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell_stale(self, digest_id: bytes, why: str) -> None:
+        try:
+            await self._report_stale(digest_id, why)
+        except errors.TfquiverError as error:  # the next read of that file says it again
+            self._stale.discard(digest_id)
+            logging.warning("data set %s: %s", self._names.get(digest_id), error)
+
     async def close(self) -> None:
+        for task in self._telling:
+            task.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
         if self._getting:
             self._getting.cancel()
             await asyncio.gather(self._getting, return_exceptions=True)

@@ -48,6 +48,7 @@ class ClientStores:
 
     Args:
       own: the node's own way to a URI's store.
+      named: the way that a data set which has a name is read; None: it says of none.
       clock, now: monotonic seconds, and Unix time.
     """
 
@@ -57,8 +58,9 @@ class ClientStores:
         opened: Callable[[Access], ObjectStore] = stores.open_with,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        named: Callable[[str, bytes], ObjectStore | None] = lambda uri, digest_id: None,
     ) -> None:
-        self._own, self._open_store, self._clock, self._now = own, opened, clock, now
+        self._own, self._open_store, self._clock, self._now, self._named = own, opened, clock, now, named
         self._lock = threading.Lock()
         self._clients: dict[str, _Client] = {}
         self._stores: dict[Access, _Opened] = {}
@@ -91,6 +93,8 @@ class ClientStores:
         scheme, now_s = scheme_of(uri), self._clock()
         if scheme == "file":
             return self._own(uri)
+        if (store := self._named(uri, digest_id)) is not None:
+            return store
         with self._lock:
             users = [one for one in self._clients.values() if one.until_s > now_s and digest_id in one.digest_ids]
             users.sort(key=lambda client: -client.said)

@@ -38,6 +38,7 @@ class Fetcher:
         store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
     ) -> None:
         self.meter, self.watch = meter, Stopwatch()
+        self.on_stale: Callable[[bytes, str], None] = lambda digest_id, why: None  # told on the loop of who fetches
         self._deadline_s = deadline_s
         self._store_for = store_for
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
@@ -59,9 +60,13 @@ class Fetcher:
           UnavailableError, PermissionError_: from the store.
           DataLossError: a damaged compressed stream.
         """
-        if ref.file.compression != "none":
-            return await self._passes.fetch(digest, ref, keep, bypass)
-        return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
+        try:
+            if ref.file.compression != "none":
+                return await self._passes.fetch(digest, ref, keep, bypass)
+            return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
+        except errors.StaleDigestError as error:
+            self.on_stale(digest.digest_id, str(error))
+            raise
 
     async def close(self) -> None:
         """Stops what is under way and waits for its threads."""

@@ -43,6 +43,24 @@ def resolve() -> tuple[dict[str, Any], float]:
     return fields, float(calendar.timegm(expiry.timetuple())) if expiry else 0.0
 
 
+def of_key(info: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """As `resolve`, of a key as Google hands it out, of a token, or of another endpoint, which asks for none.
+
+    Raises UnauthenticatedError, UnavailableError, without what is in the key.
+    """
+    if "endpoint" in info or "token" in info:
+        taken = ("endpoint", "token", "quota_project", "expires_at_s")
+        return {name: info[name] for name in taken if name in info}, 0.0
+    try:
+        found, _ = google.auth.load_credentials_from_dict(info, scopes=[SCOPE])  # type: ignore[no-untyped-call]
+        found.refresh(google.auth.transport.requests.Request(session=_Impatient()))
+    except google.auth.exceptions.TransportError as error:
+        raise errors.UnavailableError("gs://: Google's token service does not answer") from error
+    except (google.auth.exceptions.GoogleAuthError, ValueError, AttributeError, TypeError) as error:
+        raise errors.UnauthenticatedError("gs://: Google does not take them as a key") from error
+    return {"token": found.token}, float(calendar.timegm(found.expiry.timetuple())) if found.expiry else 0.0
+
+
 def credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
     """What a client of the store is opened with.
 

@@ -474,6 +474,44 @@ class ReportTaskRequest(_message.Message):
 Global___ReportTaskRequest: _TypeAlias = ReportTaskRequest  # noqa: Y015
 
 @_typing.final
+class ReportStaleRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    trouble: _builtins.str
+    """names the file"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        trouble: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportStaleRequest: _TypeAlias = ReportStaleRequest  # noqa: Y015
+
+@_typing.final
+class ReportStaleReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportStaleReply: _TypeAlias = ReportStaleReply  # noqa: Y015
+
+@_typing.final
 class ReportTaskReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

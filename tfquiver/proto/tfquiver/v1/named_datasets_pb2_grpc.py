@@ -59,6 +59,11 @@ class NamedDatasetsStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskReply.FromString,
                 )
+        self.ReportStale = channel.unary_unary(
+                '/tfquiver.v1.NamedDatasets/ReportStale',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleReply.FromString,
+                )
 
 
 class NamedDatasetsServicer(object):
@@ -136,6 +141,14 @@ class NamedDatasetsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportStale(self, request, context):
+        """For nodes: a file of that version is another one by now. Durable when it returns; idempotent; harmless where no data
+        set that has a name has that version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NamedDatasetsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -183,6 +196,11 @@ def add_NamedDatasetsServicer_to_server(servicer, server):
                     servicer.ReportTask,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskReply.SerializeToString,
+            ),
+            'ReportStale': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportStale,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -344,5 +362,22 @@ class NamedDatasets(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.NamedDatasets/ReportTask',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportTaskReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReportStale(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.NamedDatasets/ReportStale',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2.ReportStaleReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -69,6 +69,10 @@ class NamedDatasetsStub:
     """
     ReportTask: _grpc.UnaryUnaryMultiCallable[_named_datasets_pb2.ReportTaskRequest, _named_datasets_pb2.ReportTaskReply]
     """For nodes: how far a task of OrdersReply.tasks is. Not durable: what is over is said again with the next orders."""
+    ReportStale: _grpc.UnaryUnaryMultiCallable[_named_datasets_pb2.ReportStaleRequest, _named_datasets_pb2.ReportStaleReply]
+    """For nodes: a file of that version is another one by now. Durable when it returns; idempotent; harmless where no data
+    set that has a name has that version.
+    """
 
 @_typing.type_check_only
 class NamedDatasetsAsyncStub(NamedDatasetsStub):
@@ -106,6 +110,10 @@ class NamedDatasetsAsyncStub(NamedDatasetsStub):
     """
     ReportTask: _aio.UnaryUnaryMultiCallable[_named_datasets_pb2.ReportTaskRequest, _named_datasets_pb2.ReportTaskReply]  # type: ignore[assignment]
     """For nodes: how far a task of OrdersReply.tasks is. Not durable: what is over is said again with the next orders."""
+    ReportStale: _aio.UnaryUnaryMultiCallable[_named_datasets_pb2.ReportStaleRequest, _named_datasets_pb2.ReportStaleReply]  # type: ignore[assignment]
+    """For nodes: a file of that version is another one by now. Durable when it returns; idempotent; harmless where no data
+    set that has a name has that version.
+    """
 
 class NamedDatasetsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -194,5 +202,15 @@ class NamedDatasetsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_named_datasets_pb2.ReportTaskReply, _abc.Awaitable[_named_datasets_pb2.ReportTaskReply]]:
         """For nodes: how far a task of OrdersReply.tasks is. Not durable: what is over is said again with the next orders."""
+
+    @_abc_1.abstractmethod
+    def ReportStale(
+        self,
+        request: _named_datasets_pb2.ReportStaleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_named_datasets_pb2.ReportStaleReply, _abc.Awaitable[_named_datasets_pb2.ReportStaleReply]]:
+        """For nodes: a file of that version is another one by now. Durable when it returns; idempotent; harmless where no data
+        set that has a name has that version.
+        """
 
 def add_NamedDatasetsServicer_to_server(servicer: NamedDatasetsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
