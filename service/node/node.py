@@ -182,8 +182,7 @@ class Node:
         peers = self._peer_client = self._peers()
         self._link.digest_of = self._digests.get
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
-        named_access = NamedAccess()
-        client_stores = ClientStores(named=named_access.of_digest)
+        client_stores = ClientStores(named=(named_access := NamedAccess()).of_digest)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
         fetcher = Fetcher(
             meter,
