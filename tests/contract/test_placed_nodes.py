@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,3 +205,55 @@ async def test_nothing_is_given_up_before_its_time_or_by_another_placement(
                     (report,) = moves.reports()
         finally:
             await moves.close()
+
+
+@on_loop
+async def test_what_finds_no_room_is_not_sent_again_and_again(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves_module, "FIRST_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(moves_module, "LONGEST_LOOK_AGAIN_S", 0.1)
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, quota_bytes=64 << 10) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        for i in range(digest.num_shards):
+            (await b.source.get(digest, i, "b")).close()
+
+        async def holders(request: pb.HoldersRequest) -> pb.HoldersReply:
+            everything = b"\xff" * ((len(request.prefixes) + 7) // 8)
+            return pb.HoldersReply(held=[everything for _ in request.node_ids], places_version=7)
+
+        looks = 0
+        plan = moves_module.move_plan.OwnPart.plan
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return plan(*arguments)
+
+        monkeypatch.setattr(moves_module.move_plan.OwnPart, "plan", counted)
+        moves = Moves("a", a.disk, a.source, a.known, holders, a._digest, lambda: a.members, 0)
+        moves.start()
+        try:
+            moves.told(7, [told_of(digest, {"": "a"})])
+            async with asyncio.timeout(30):
+                while looks < 8:
+                    await asyncio.sleep(0.02)
+            (report,) = moves.reports()
+            assert report.to_come_shards > 0
+            asked, moved = report.no_room_shards, a.source.stats().moved
+            assert 0 < moved < digest.num_shards
+            assert asked > 0
+            sent = []
+            monkeypatch.setattr(a.source, "take_over", lambda digest, shard, holder: sent.append(shard))
+            until = looks + 5
+            async with asyncio.timeout(30):
+                while looks < until:
+                    await asyncio.sleep(0.02)
+            assert a.disk.used_bytes <= 64 << 10
+            assert not sent
+        finally:
+            await moves.close()
+        assert a.meter.store_bytes == 0

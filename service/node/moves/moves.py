@@ -22,6 +22,7 @@ from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves import move_plan
 from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
@@ -130,7 +131,8 @@ class Moves:
                 pause_s = min(pause_s, REPLICAS_LOOK_AGAIN_S)
 
     async def _look_at_all(self) -> bool:
-        """Whether there was, or is, something to do."""
+        """Whether something was done, or will be soon. What others have to do first is looked at again later each time:
+        at most as long again as it took them."""
         busy, self._looked_up = False, 0
         self._own = {key: own for key, own in self._own.items() if key in self._known.sets}
         for digest_id, kept in list(self._known.sets.items()):
@@ -157,7 +159,8 @@ class Moves:
             report.places_version = version  # from now on what is left is what is left of this one
             if not report.to_go_shards and self._known.has_moved(digest.digest_id):
                 self._on_moved()
-        return bool(came or gone or report.to_come_shards or report.to_go_shards)
+        waits = bool(len(plan.extra)) and self._clock.now() < self._give_up_from_s
+        return bool(came or gone or waits)
 
     def _look(self, digest: Digest, places: Places) -> tuple[Prefixes, move_plan.MovePlan]:
         """For a thread."""
@@ -202,6 +205,9 @@ class Moves:
             hash = digest.hashes[shard].tobytes()
             if hash not in self._disk:
                 if not self._disk.wanted(hash):
+                    continue
+                if not self._disk.has_room(hash, entry.disk_bytes(entry.HEADER_BYTES + size_bytes)):
+                    report.no_room_shards += 1  # it would be sent in vain, again and again
                     continue
                 if self._bucket and (wait_s := self._bucket.take(size_bytes, self._clock.now())):
                     await asyncio.sleep(wait_s)

@@ -303,7 +303,7 @@ class ShardSource:
             return ready
         if ready := await self._of_peers(digest, ref, owner, ask_others):
             if owner == self._node_id:
-                await self._inserts.keep(await self._reads.run(self._reads.copied, ref, ready))
+                await self._keep_copy(ref, ready)
             return self._reads.kept_hot(ref.hash, ready)
         keep = owner == self._node_id
         with self._reader_waits() if for_reader else contextlib.nullcontext():
@@ -317,6 +317,14 @@ class ShardSource:
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
+
+    async def _keep_copy(self, ref: ShardRef, ready: ReadyShard) -> None:
+        """On the disk, if there is room. Closes it where that fails."""
+        try:
+            await self._inserts.keep(await self._reads.run(self._reads.copied, ref, ready))
+        except BaseException:
+            ready.close()
+            raise
 
     async def _of_peers(self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool) -> ReadyShard | None:
         """From its owner; where that cannot be had, from another one that has it. None: the store is left."""
