@@ -30,7 +30,7 @@ pytestmark = [needs_fuse]
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     numbered.write(tmp_path / "data" / "a", 2, 3000, 1000)
-    numbered.write(tmp_path / "data" / "b" / "c", 2, 3000, 1000)
+    numbered.write(tmp_path / "data" / "b" / "c", 2, 3000, 1000, seed=1)  # equal files would share their shards
     text = b"".join(tfrecord.frame(b"number %d " % number * 100) for number in range(3000))  # its entries are zstd
     (tmp_path / "data" / "b" / "text.tfrecord").write_bytes(text)
     (tmp_path / "data" / "empty.tfrecord").touch()
@@ -166,6 +166,9 @@ def test_a_stale_mount_is_recognised_and_taken_away(tmp_path: Path, source: Path
         found = mount_points.at(point)
         assert found is not None
         assert mount_points.trouble(found) == "stale"
+        status = subprocess.run(command("status", tmp_path / "cache"), capture_output=True, text=True, check=True)
+        assert f"the mount at {point} " in status.stdout
+        assert "is stale" in status.stdout
         done = subprocess.run(command("unmount", point), capture_output=True, text=True, check=True)
         assert "is unmounted" in done.stdout
         assert mount_points.at(point) is None
@@ -242,6 +245,26 @@ def test_any_files_with_default_flags(tmp_path: Path, seed: int) -> None:
     with mounted(tmp_path / "mnt", cache_dir, [str(images)]) as mount:
         assert sums(mount.point) == sums(images)
         assert len(entries(cache_dir)) - before <= 3, "what did not change is shared"
+
+
+def test_what_is_cached_is_next(tmp_path: Path, source: Path) -> None:
+    cache_dir = tmp_path / "cache"
+    with mounted(tmp_path / "mnt", cache_dir, every(source)):
+        pass
+    subprocess.run(command("clear", cache_dir), check=True, capture_output=True)
+    with mounted(tmp_path / "mnt", cache_dir, every(source), "--read_ahead=0") as mount:
+        ahead = mount.point / ".tfquiver" / "next"
+        names = {str(Path(path).relative_to(source)) for path in every(source)}
+        here = {"empty.tfrecord"}
+        for path in sorted(names - here)[:2]:
+            (mount.point / path).read_bytes()
+            here.add(path)
+            told = ahead.read_text().splitlines()
+            assert len(told) == len(names)
+            assert set(told) == names
+            assert set(told[: len(here)]) == here
+        assert [path.name for path in (mount.point / ".tfquiver").iterdir()] == ["next"]
+        assert ".tfquiver" not in {path.name for path in mount.point.iterdir()}, "no class of images"
 
 
 def digest_file(tmp_path: Path, source: Path) -> Path:

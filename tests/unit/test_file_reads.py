@@ -6,6 +6,7 @@ import hashlib
 import os
 
 import google_crc32c
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.file_tree.next_names import cached_files, lines
 from tfquiver.file_tree.read_ahead import MOST_STREAMS, ReadAhead
 from tfquiver.file_tree.read_plan import ReadPlan
+from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting.checked_shard import BLOCK_BYTES, CheckedShard, block_sums
 
 files_of_shards = st.lists(st.lists(st.integers(16, 60), max_size=4), min_size=1, max_size=4)
@@ -76,6 +79,18 @@ def test_reads_that_are_far_apart_fetch_nothing(places: list[int]) -> None:
     ahead = ReadAhead(32 << 20)
     for place in places:
         assert not ahead.read(place * (4 << 20), 65536)
+
+
+@given(files_of_shards, st.data())
+def test_what_is_cached_whole_is_named_first(files: list[list[int]], data: st.DataObject) -> None:
+    digest, _ = digest_of(files)
+    plan, tree = ReadPlan(digest), FileTree(digest.files)
+    bits = data.draw(st.lists(st.booleans(), min_size=digest.num_shards, max_size=digest.num_shards))
+    cached = cached_files(plan, np.packbits(np.array(bits, bool), bitorder="little").tobytes(), len(files))
+    assert cached.tolist() == [all(bits[shard] for shard in plan.shards(number)) for number in range(len(files))]
+    named = lines(tree, cached, data.draw(st.randoms())).decode().splitlines()
+    assert sorted(named) == sorted(str(number) for number in range(len(files)))
+    assert [cached[int(name)] for name in named] == sorted(cached, reverse=True)
 
 
 def test_streams_do_not_disturb_one_another() -> None:

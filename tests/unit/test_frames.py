@@ -45,6 +45,8 @@ any_frame = st.one_of(
     st.builds(frames.Get, u32, ids, u32, ids, st.booleans()),
     st.builds(frames.Got, u32, st.integers(0, 1), sizes, sizes, u32),
     st.builds(frames.Failed, u32, st.integers(0, 2**16 - 1), texts),
+    st.builds(frames.Which, u32, ids),
+    st.builds(frames.These, u32, u32),
 )
 
 

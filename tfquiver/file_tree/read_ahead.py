@@ -22,30 +22,37 @@ class _Stream:
 
 
 class ReadAhead:
-    """Args:
-    most_bytes: that any one stream is ahead.
+    """Streams that are less than the slack apart count as one.
+
+    Args:
+      most_bytes: that any one stream is ahead.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._streams: OrderedDict[int, _Stream] = OrderedDict()  # the one that read last comes last
-        self._made = 0
+        self._streams: OrderedDict[int, _Stream] = OrderedDict()  # by where they are; the one that read last comes last
 
     def read(self, position: int, length_bytes: int) -> range:
         """A read of bytes at a position. The positions to fetch beyond it that have not been said before: none when
         it follows no other."""
-        end = position + length_bytes
-        for number, stream in reversed(self._streams.items()):
-            if -_SLACK_BYTES <= position - stream.at <= _SLACK_BYTES:
-                self._streams.move_to_end(number)
+        end, near = position + length_bytes, position // _SLACK_BYTES
+        for place in (near, near - 1, near + 1):
+            stream = self._streams.get(place)
+            if stream is not None and -_SLACK_BYTES <= position - stream.at <= _SLACK_BYTES:
+                del self._streams[place]
                 stream.at = max(stream.at, end)
                 stream.read_bytes += length_bytes
+                self._put(stream)
                 ahead = stream.at + min(_GROWTH * stream.read_bytes, self._most_bytes)
                 fetch = range(max(stream.told, stream.at), ahead)
                 stream.told = max(stream.told, ahead)
                 return fetch
-        self._streams[self._made] = _Stream(end, length_bytes)
-        self._made += 1
+        self._put(_Stream(end, length_bytes))
+        return range(0)
+
+    def _put(self, stream: _Stream) -> None:
+        place = stream.at // _SLACK_BYTES
+        self._streams[place] = stream
+        self._streams.move_to_end(place)
         if len(self._streams) > MOST_STREAMS:
             self._streams.popitem(last=False)
-        return range(0)

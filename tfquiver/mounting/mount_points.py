@@ -16,6 +16,7 @@ from tfquiver.plain_text import shortened
 
 TYPE = "fuse.tfquiver"
 DEVICE = Path("/dev/fuse")
+_MOUNTS = Path("/proc/self/mountinfo")
 _ANSWERS_S = 2.0
 _UNMOUNT_S = 20.0
 _HIDDEN = re.compile(r"\\([0-7]{3})")
@@ -32,7 +33,9 @@ class Mount:
 
 def mounts(mountinfo: str | None = None) -> list[Mount]:
     """Of this process's view of the machine, in the order in which they were made."""
-    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape") if mountinfo is None else mountinfo
+    if mountinfo is None and not _MOUNTS.exists():  # no Linux
+        return []
+    text = _MOUNTS.read_text(errors="surrogateescape") if mountinfo is None else mountinfo
     found = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")

@@ -9,6 +9,7 @@ import array
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -25,11 +26,14 @@ _CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _PASSES = (errors.UnavailableError, errors.ResourceExhaustedError, errors.DeadlineError, errors.CancelledError_)
 
 
+Answer = frames.Got | frames.These
+
+
 @dataclass(slots=True)
 class _Asked:
-    frame: frames.Get
+    frame: frames.Get | frames.Which
     answered: trio.Event = field(default_factory=trio.Event)
-    outcome: tuple[frames.Got, int] | errors.TfquiverError | None = None
+    outcome: tuple[Answer, int] | errors.TfquiverError | None = None
 
 
 class NodeLine:
@@ -63,12 +67,28 @@ class NodeLine:
         Raises UnavailableError: the node stays away, or cannot have it for so long. StaleDigestError, DataLossError,
         NotFoundError, PermissionError_: as the node says.
         """
+        hash = self._digest.hashes[shard].tobytes()
+        answer, fd = await self._asked_until_answered(
+            lambda request: frames.Get(request, self._digest.digest_id, shard, hash, again)
+        )
+        assert isinstance(answer, frames.Got)
+        return answer, fd
+
+    async def resident(self) -> bytes:
+        """Which shards are cached at the node, as ShardSource.resident says it. Raises UnavailableError and others."""
+        _, fd = await self._asked_until_answered(lambda request: frames.Which(request, self._digest.digest_id))
+        try:
+            return os.pread(fd, -(-self._digest.num_shards // 8), 0)
+        finally:
+            os.close(fd)
+
+    async def _asked_until_answered(self, frame_of: Callable[[int], frames.Get | frames.Which]) -> tuple[Answer, int]:
         give_up_at, pause_s = trio.current_time() + self._patience_s, _PAUSE_S
         trouble: errors.TfquiverError = errors.UnavailableError(f"the node at {self._path} does not answer")
         while True:
             with trio.move_on_at(give_up_at):
                 try:
-                    return await self._get(shard, again)
+                    return await self._ask(frame_of)
                 except _PASSES as error:
                     trouble = error
                 await trio.sleep(pause_s)
@@ -93,12 +113,11 @@ class NodeLine:
                 await self._moved.wait()
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _get(self, shard: int, again: bool) -> tuple[frames.Got, int]:
+    async def _ask(self, frame_of: Callable[[int], frames.Get | frames.Which]) -> tuple[Answer, int]:
         async with self._places:
             self._made = (self._made + 1) & 0xFFFFFFFF
             number = self._made
-            hash = self._digest.hashes[shard].tobytes()
-            asked = self._asked[number] = _Asked(frames.Get(number, self._digest.digest_id, shard, hash, again))
+            asked = self._asked[number] = _Asked(frame_of(number))
             try:
                 await self._send(asked.frame)
                 await asked.answered.wait()
@@ -146,25 +165,27 @@ class NodeLine:
     def _take(self, frame: frames.Frame, fd: int) -> None:
         if isinstance(frame, frames.Error):
             raise errors.ProtocolError(frame.message)
-        asked = self._asked.get(frame.request) if isinstance(frame, frames.Got | frames.Failed) else None
+        asked = self._asked.get(frame.request) if isinstance(frame, frames.Failed | Answer) else None
         if asked is None or asked.answered.is_set():
             if fd >= 0:
                 os.close(fd)
             return
         if isinstance(frame, frames.Failed):
             asked.outcome = errors.from_number(frame.code, frame.message)
-        elif isinstance(frame, frames.Got):
-            asked.outcome = self._checked(asked.frame.shard, frame, fd)
+        elif isinstance(frame, Answer):
+            asked.outcome = self._checked(asked.frame, frame, fd)
         asked.answered.set()
 
-    def _checked(self, shard: int, got: frames.Got, fd: int) -> tuple[frames.Got, int]:
-        length_bytes = int(self._digest.lengths[shard])
-        if fd < 0 or got.length_bytes != length_bytes:
+    def _checked(self, asked: frames.Get | frames.Which, answer: Answer, fd: int) -> tuple[Answer, int]:
+        if isinstance(answer, frames.Got):
+            is_so = isinstance(asked, frames.Get) and answer.length_bytes == int(self._digest.lengths[asked.shard])
+        else:
+            is_so = isinstance(asked, frames.Which) and answer.shards == self._digest.num_shards
+        if fd < 0 or not is_so:
             if fd >= 0:
                 os.close(fd)
-            what = f"{got.length_bytes} bytes" if fd >= 0 else "no descriptor"
-            raise errors.ProtocolError(f"{what} came for shard {shard} of {length_bytes} bytes")
-        return got, fd
+            raise errors.ProtocolError(f"{answer} came for {type(asked).__name__} {asked.request}, or no descriptor")
+        return answer, fd
 
 
 async def _received(sock: trio.socket.SocketType) -> tuple[frames.Frame, int]:

@@ -20,6 +20,7 @@ from tfquiver.wire import reader_frames as frames
 _ATTEMPTS = 3
 _SUMS_BYTES = 64 << 20  # of shards that are closed: what is asked for again need not be read whole again
 _SUM_BYTES = 4
+_IDLE_S = 60.0
 
 
 class OpenShards:
@@ -33,6 +34,7 @@ class OpenShards:
         self._most_open, self._most_memory_bytes = most_open, most_memory_bytes
         self._open: OrderedDict[int, CheckedShard] = OrderedDict()
         self._coming: dict[int, trio.Event] = {}
+        self._used: set[int] = set()  # since `run` looked last
         self._sums: OrderedDict[int, BlockSums[int]] = OrderedDict()
         self._memory_bytes = self._sums_bytes = 0
         self._threads = trio.CapacityLimiter(4)
@@ -45,6 +47,7 @@ class OpenShards:
         found = self._open.get(shard)
         if found is not None:
             self._open.move_to_end(shard)
+            self._used.add(shard)
         return found
 
     async def get(self, shard: int, again: bool = False) -> CheckedShard:
@@ -79,6 +82,15 @@ class OpenShards:
                 logging.warning("%s: %s; getting it again", self._name(shard), error)
             again = True
         raise errors.DataLossError(f"{self._name(shard)}: damaged again and again")
+
+    async def run(self) -> None:
+        """Closes what nobody reads, until it is cancelled: what the node has evicted takes room for as long as it is
+        open here."""
+        while True:
+            self._used.clear()
+            await trio.sleep(_IDLE_S)
+            for shard in [shard for shard in self._open if shard not in self._used]:
+                self._close(self._open.pop(shard))
 
     def close(self) -> None:
         for opened in self._open.values():
@@ -129,6 +141,7 @@ class OpenShards:
         if (before := self._open.pop(shard, None)) is not None:
             self._close(before)
         self._open[shard] = made
+        self._used.add(shard)
         self._memory_bytes += made.length_bytes if made.in_memory else 0
         while len(self._open) > 1 and (
             len(self._open) > self._most_open or self._memory_bytes > self._most_memory_bytes

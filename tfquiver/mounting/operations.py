@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 import time
 
@@ -13,16 +14,24 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.file_tree import next_names
+from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.read_ahead import ReadAhead
 from tfquiver.file_tree.read_plan import ReadPlan
 from tfquiver.file_tree.times import modified_ns
-from tfquiver.file_tree.tree import FileTree
+from tfquiver.file_tree.tree import CONTROL, NEXT, ROOT, FileTree
+from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 
 FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
 _AHEAD_AT_ONCE = 16
 _SAID_EVERY_S = 10.0
 _MOST_SAID = 1024
+NEXT_NAME = b"next"
+# There for who asks, and in no listing: programs take each directory that they see for a class of images.
+_OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, (CONTROL, NEXT_NAME): NEXT}
+_MOST_LISTS = 16  # open at the same time; of a million files each has tens of megabytes
+_LISTS_FROM = 1 << 48  # handles; those of files are their numbers
 
 
 class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no types where pyfuse3 is not installed
@@ -35,10 +44,18 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     enable_writeback_cache = False
 
     def __init__(
-        self, digest: Digest, tree: FileTree, shards: OpenShards, nursery: trio.Nursery, ahead_bytes: int
+        self,
+        digest: Digest,
+        tree: FileTree,
+        line: NodeLine,
+        shards: OpenShards,
+        nursery: trio.Nursery,
+        ahead_bytes: int,
     ) -> None:
         super().__init__()
-        self._digest, self._tree, self._shards, self._nursery = digest, tree, shards, nursery
+        self._digest, self._tree, self._line, self._shards, self._nursery = digest, tree, line, shards, nursery
+        self._lines: dict[int, bytes] = {}  # of lists that are open
+        self._opened = 0
         self._plan = ReadPlan(digest)
         self._ahead = ReadAhead(ahead_bytes)
         self._ahead_places = trio.CapacityLimiter(_AHEAD_AT_ONCE)
@@ -49,6 +66,8 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def lookup(
         self, parent_inode: pyfuse3.InodeT, name: pyfuse3.FileNameT, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
+        if (inode := _OWN.get((parent_inode, name))) is not None:
+            return self._attributes(inode)
         try:
             found = self._tree.lookup(parent_inode, name.decode())
         except UnicodeDecodeError:
@@ -61,11 +80,15 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         return self._attributes(inode)
 
     async def opendir(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileHandleT:
-        if not self._tree.is_directory(inode):
+        if not self._tree.is_directory(inode) and inode != CONTROL:
             raise pyfuse3.FUSEError(errno.ENOTDIR)
         return pyfuse3.FileHandleT(inode)
 
     async def readdir(self, fh: pyfuse3.FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
+        if fh == CONTROL:
+            if not start_id:
+                pyfuse3.readdir_reply(token, NEXT_NAME, self._attributes(NEXT), 1)
+            return
         for entry in self._tree.entries(fh, start_id):
             if not pyfuse3.readdir_reply(token, entry.name.encode(), self._attributes(entry.inode), entry.after):
                 return
@@ -73,12 +96,16 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def open(self, inode: pyfuse3.InodeT, flags: pyfuse3.FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise pyfuse3.FUSEError(errno.EROFS)
+        if inode == NEXT:
+            return await self._open_next()
         file_index = self._tree.file_index(inode)
         if file_index is None:
             raise pyfuse3.FUSEError(errno.EISDIR)
         return pyfuse3.FileInfo(fh=pyfuse3.FileHandleT(file_index), keep_cache=True)
 
     async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
+        if (lines := self._lines.get(fh)) is not None:
+            return lines[off : off + size]
         try:
             return await self._read(fh, off, size)
         except errors.TfquiverError as error:
@@ -86,6 +113,29 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         except OSError as error:
             self._say(self._digest.files[fh].uri, error)
         raise pyfuse3.FUSEError(errno.EIO)
+
+    async def release(self, fh: pyfuse3.FileHandleT) -> None:
+        self._lines.pop(fh, None)
+
+    async def _open_next(self) -> pyfuse3.FileInfo:
+        """What is cached now is asked once for each opening; its reader sees one list."""
+        if len(self._lines) >= _MOST_LISTS:
+            raise pyfuse3.FUSEError(errno.EMFILE)
+        self._opened += 1
+        handle = pyfuse3.FileHandleT(_LISTS_FROM + self._opened)
+        self._lines[handle] = b""
+        try:
+            bitmap = await self._line.resident()
+            cached = next_names.cached_files(self._plan, bitmap, len(self._digest.files))
+            self._lines[handle] = await trio.to_thread.run_sync(next_names.lines, self._tree, cached, random.Random())
+        except errors.TfquiverError as error:
+            del self._lines[handle]
+            self._say(f"{CONTROL_NAME}/{NEXT_NAME.decode()}", error)
+            raise pyfuse3.FUSEError(errno.EIO) from error
+        except BaseException:
+            del self._lines[handle]
+            raise
+        return pyfuse3.FileInfo(fh=handle, direct_io=True)
 
     async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
         told = pyfuse3.StatvfsData()
@@ -138,7 +188,9 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             told.st_size = self._digest.files[file_index].size_bytes
             told.st_blocks = -(-told.st_size // 512)
             written_ns = modified_ns(self._digest.files[file_index])
-        elif self._tree.is_directory(inode):
+        elif inode == NEXT:
+            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | 0o444)
+        elif self._tree.is_directory(inode) or inode == CONTROL:
             told.st_mode = pyfuse3.ModeT(stat.S_IFDIR | 0o555)
             told.st_nlink = 2
         else:

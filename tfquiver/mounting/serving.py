@@ -134,11 +134,12 @@ async def _serve(
     shards = OpenShards(digest, line, max(16, min(descriptors, _MOST_OPEN)), options.memory_bytes)
     try:
         async with trio.open_nursery() as nursery:
-            operations = Operations(digest, tree, shards, nursery, options.ahead_bytes)
+            operations = Operations(digest, tree, line, shards, nursery, options.ahead_bytes)
             _mount(operations, options, point, dataset.name)
             try:
                 nursery.start_soon(line.run)
-                nursery.start_soon(_stop_when_told)
+                nursery.start_soon(shards.run)
+                await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
                 mounted(dataset, tree)
                 await pyfuse3.main()
             finally:
@@ -148,8 +149,9 @@ async def _serve(
         shards.close()
 
 
-async def _stop_when_told() -> None:
+async def _stop_when_told(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        task_status.started()
         async for _ in signals:
             pyfuse3.terminate()
             return

@@ -38,11 +38,27 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The other answer to a GET; `code` as in ERROR."""
+    """The other answer to a GET or WHICH; `code` as in ERROR."""
 
     request: int
     code: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which shards of a data set are cached at the node."""
+
+    request: int
+    digest_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class These:
+    """The answer to a WHICH; a bitmap of so many shards rides along as memory."""
+
+    request: int
+    shards: int
 
 
 def failure(request: int, error: TfquiverError) -> Failed:
@@ -64,8 +80,20 @@ def failed(f: Fields) -> Failed:
     return Failed(f.u32("request"), f.u16("code"), f.text("message"))
 
 
-def payload(frame: Get | Got | Failed) -> bytes:
+def which(f: Fields) -> Which:
+    return Which(f.u32("request"), f.id("digest_id"))
+
+
+def these(f: Fields) -> These:
+    return These(f.u32("request"), f.u32("shards"))
+
+
+def payload(frame: Get | Got | Failed | Which | These) -> bytes:
     match frame:
+        case Which():
+            return struct.pack("<I", frame.request) + frame.digest_id
+        case These():
+            return struct.pack("<II", frame.request, frame.shards)
         case Get():
             return _GET.pack(frame.request, frame.digest_id, frame.shard, frame.hash, frame.again)
         case Got():

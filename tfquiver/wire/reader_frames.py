@@ -19,6 +19,8 @@ from tfquiver.wire.frame_header import MAGIC as MAGIC
 from tfquiver.wire.mount_frames import Failed as Failed
 from tfquiver.wire.mount_frames import Get as Get
 from tfquiver.wire.mount_frames import Got as Got
+from tfquiver.wire.mount_frames import These as These
+from tfquiver.wire.mount_frames import Which as Which
 
 VERSION = 1
 MAX_FRAME_BYTES = 65536
@@ -222,12 +224,12 @@ class Report:
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
     | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving | Pong
-    | Report | Get | Got | Failed
+    | Report | Get | Got | Failed | Which | These
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
     Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving, Pong,
-    Report, Get, Got, Failed,
+    Report, Get, Got, Failed, Which, These,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
 
@@ -280,6 +282,8 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Get: mount_frames.get,
     Got: mount_frames.got,
     Failed: mount_frames.failed,
+    Which: mount_frames.which,
+    These: mount_frames.these,
 }  # fmt: skip
 
 
@@ -332,7 +336,7 @@ def _payload(frame: Frame) -> bytes:
             return _U32.pack(frame.report_ms)
         case Report():
             return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
-        case Get() | Got() | Failed():
+        case Get() | Got() | Failed() | Which() | These():
             return mount_frames.payload(frame)
         case End() | Ping() | Leaving():
             return b""

@@ -1,4 +1,4 @@
-"""One mount's connection: GET in; GOT with a descriptor, or FAILED, out.
+"""One mount's connection: GET and WHICH in; GOT and THESE with a descriptor, or FAILED, out.
 
 A mount knows no sessions: it asks for a shard when a file of it is read, and the node answers with what it has, or gets
 it from owner or store. Who can name digest, number and hash of a shard may have it, as on the data port.
@@ -7,12 +7,14 @@ it from owner or store. Who can name digest, number and hash of a shard may have
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.service.node.memory import sealed_memory
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.readers.shard_fetches import shard_name
 from tfquiver.service.node.readers.shell import Shell
@@ -43,14 +45,16 @@ class MountShell(Shell):
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes = asyncio.Event()  # the peer takes what it is sent
         self._takes.set()
+        self._looking = asyncio.Lock()  # one bitmap at a time: they may be large
         self.served_bytes = 0
 
     def take(self, frame: frames.Frame) -> bool:
-        if not isinstance(frame, frames.Get):
+        if not isinstance(frame, frames.Get | frames.Which):
             return False
         if len(self._tasks) >= MAX_ASKED:
-            raise errors.ProtocolError(f"more than {MAX_ASKED} GET frames that are not answered yet")
-        task = asyncio.get_running_loop().create_task(self._answer(frame))
+            raise errors.ProtocolError(f"more than {MAX_ASKED} frames that are not answered yet")
+        work = self._get(frame) if isinstance(frame, frames.Get) else self._which(frame)
+        task = asyncio.get_running_loop().create_task(self._answer(frame.request, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
@@ -65,28 +69,36 @@ class MountShell(Shell):
         else:
             self._takes.set()
 
-    async def _answer(self, get: frames.Get) -> None:
+    async def _answer(self, request: int, work: Awaitable[tuple[frames.Frame, int]]) -> None:
         try:
-            ready = await self._ready(get)
+            answer, descriptor = await work
         except errors.TfquiverError as error:
-            self.socket.send(mount_frames.failure(get.request, error))
+            self.socket.send(mount_frames.failure(request, error))
         except OSError as error:  # out of descriptors or memory: others will give theirs back
-            self.socket.send(
-                mount_frames.failure(get.request, errors.ResourceExhaustedError(f"shard {get.shard}: {error}"))
-            )
+            out = errors.ResourceExhaustedError(f"for a mount: {error}")
+            self.socket.send(mount_frames.failure(request, out))
         except Exception as error:  # noqa: BLE001 - one shard's trouble must not leave its reader waiting for ever
-            logging.exception("a shard for a mount")
-            what = f"shard {get.shard}: the node failed: {type(error).__name__}: {error}"
-            self.socket.send(mount_frames.failure(get.request, errors.TfquiverError(what)))
+            logging.exception("for a mount")
+            what = errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}")
+            self.socket.send(mount_frames.failure(request, what))
         else:
             try:
                 await self._takes.wait()
             except asyncio.CancelledError:
-                ready.close()
+                os.close(descriptor)
                 raise
-            self.served_bytes += ready.length_bytes
-            got = frames.Got(get.request, ready.kind, ready.offset, ready.length_bytes, ready.crc32c)
-            self.socket.send(got, ready.fd)
+            self.socket.send(answer, descriptor)
+
+    async def _get(self, get: frames.Get) -> tuple[frames.Frame, int]:
+        ready = await self._ready(get)
+        self.served_bytes += ready.length_bytes
+        return frames.Got(get.request, ready.kind, ready.offset, ready.length_bytes, ready.crc32c), ready.fd
+
+    async def _which(self, which: frames.Which) -> tuple[frames.Frame, int]:
+        async with self._looking:
+            digest = await self._digests(which.digest_id)
+            bitmap = await self._source.resident(digest)
+            return frames.These(which.request, digest.num_shards), sealed_memory.sealed(bitmap)
 
     async def _ready(self, get: frames.Get) -> ReadyShard:
         digest = await self._digests(get.digest_id)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 from absl import logging
 
 from tfquiver import errors
@@ -243,6 +244,17 @@ class ShardSource:
             entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
         )  # fmt: skip
         return StoredBody(ready.fd, ready.offset, header)
+
+    async def resident(self, digest: Digest) -> bytes:
+        """A bitmap: bit i of byte i/8, least significant first, is set where shard i need not come from the store."""
+        return await asyncio.to_thread(self._resident, digest)
+
+    def _resident(self, digest: Digest) -> bytes:
+        here = (row.tobytes() for row in digest.hashes)
+        bits = np.fromiter(
+            (hash in self._disk or self._handing_over.taken(hash) for hash in here), np.bool_, digest.num_shards
+        )
+        return np.packbits(bits, bitorder="little").tobytes()
 
     async def drop(self, hash: bytes, reason: str) -> None:
         """A reader found the shard bad: what is kept of it is checked, and given up if the reader is right (I-5)."""

@@ -12,7 +12,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
-from tfquiver.cli.showing import cold, status_view, words
+from tfquiver.cli.showing import cold, mounts_view, status_view, words
 from tfquiver.cli.showing.status_view import saved
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import shortened
@@ -88,6 +88,7 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
         "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
         "remote_io": [plain(one) for one in limits.jobs] if limits else [],
         "store": plain(limits.store) if limits and limits.HasField("store") else None,
+        "mounts": mounts_view.collect(),
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
         "saved": saved([node["totals"] for node in told if node.get("totals")]),

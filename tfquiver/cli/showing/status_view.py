@@ -13,7 +13,7 @@ from rich.text import Text
 from tfquiver import plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import nodes_view, words, workers_view
+from tfquiver.cli.showing import mounts_view, nodes_view, words, workers_view
 from tfquiver.cli.showing.words import count, job, short, size
 
 _NODES_LEGEND = (
@@ -84,6 +84,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"]):
             found.append(f"{name}: {count} times a shard could not be kept: its disk has no room")
     found += workers_view.problems(status["dispatchers"])
+    found += mounts_view.problems(status.get("mounts", ()))
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
     for one in status["datasets"]:
         cache = one["cache"]
@@ -118,6 +119,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
+    for line in mounts_view.lines(status.get("mounts", ())):
+        console.print(plain_text.plain(line), soft_wrap=True)
     silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])
     console.print(_saved(status["saved"], silent))
     if store := words.store(status.get("store") or {}):
