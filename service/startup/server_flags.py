@@ -19,6 +19,7 @@ from tfquiver.version import VERSION
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 _VERSION = ("--version", "-version")
 _WIDTH = 100
+_PROGRAMS = {"extender": "tfquiver-scheduler-extender"}  # of other names than their folders
 _LONGEST = 400
 _MOST = 1 << 53  # as many milliseconds are told apart as seconds in a float
 _NUMBERS: dict[str, Callable[[Any], bool]] = {
@@ -102,7 +103,7 @@ def _ours(module: str) -> bool:
 
 def program(path: Path) -> str:
     """`python -m tfquiver.service.node.main` is tfquiver-node, too."""
-    return f"tfquiver-{path.parent.name}" if path.name == "main.py" else path.name
+    return _PROGRAMS.get(path.parent.name, f"tfquiver-{path.parent.name}") if path.name == "main.py" else path.name
 
 
 def _say(text: str) -> None:

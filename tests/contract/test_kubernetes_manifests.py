@@ -9,9 +9,11 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from tests.support.kubectl import CONFIGS, OVERLAYS, documents, kubectl, needs_kubectl, pod_spec
 from tfquiver.cli.main import parser
+from tfquiver.service.extender import server
 from tfquiver.version import VERSION
 
 pytestmark = needs_kubectl
@@ -71,7 +73,7 @@ def test_every_command_line_is_one_of_ours(overlay: str) -> None:
         if program == "tfquiver":
             parser().parse_args(arguments)
         else:
-            server = program.removeprefix("tfquiver-")
+            server = program.removeprefix("tfquiver-").removeprefix("scheduler-")
             command = [sys.executable, "-m", f"tfquiver.service.{server}.main", *arguments, "--only_check_args"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -81,7 +83,8 @@ def test_every_command_line_is_one_of_ours(overlay: str) -> None:
                 program, *arguments = probe["exec"]["command"]
                 assert program == "tfquiver"
                 parser().parse_args(arguments)
-    assert {"tfquiver-coordinator", "tfquiver-node", "tfquiver-dispatcher", "tfquiver-worker"} <= seen
+    servers = ("coordinator", "node", "dispatcher", "worker", "operator")
+    assert {f"tfquiver-{server}" for server in servers} == seen
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -164,3 +167,28 @@ def test_mounts_have_volumes_and_images_are_those_of_the_dockerfile() -> None:
 def test_a_wrong_overlay_is_refused(tmp_path: Any) -> None:
     (tmp_path / "kustomization.yaml").write_text("resources: [missing.yaml]\n")
     assert kubectl("kustomize", str(tmp_path)).returncode != 0
+
+
+def test_the_scheduler_asks_where_the_extender_listens() -> None:
+    done = kubectl("kustomize", str(CONFIGS / "scheduler"))
+    assert done.returncode == 0, done.stderr
+    found = {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+    for document in found.values():
+        kubernetes_validate.validate(document, SCHEMAS[-1], strict=True)
+    (configuration,) = found["ConfigMap"]["data"].values()
+    (extender,) = yaml.safe_load(configuration)["extenders"]
+    spec = pod_spec(found["Deployment"])
+    assert spec is not None
+    program, *arguments = command_of(spec["containers"][1])
+    assert program == "tfquiver-scheduler-extender"
+    command = [sys.executable, "-m", "tfquiver.service.extender.main", *arguments, "--only_check_args"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
+    assert f"--port={extender['urlPrefix'].rpartition(':')[2]}" in arguments
+    routes = {route.resource.canonical for route in server.application(_nobody_knows).router.routes() if route.resource}
+    assert {f"/{extender['filterVerb']}", f"/{extender['prioritizeVerb']}", "/healthz"} <= routes
+    assert extender["ignorable"], "no pod waits for it"
+
+
+async def _nobody_knows(asked: object) -> dict[str, float]:
+    return {}

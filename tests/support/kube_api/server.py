@@ -150,6 +150,8 @@ class KubeApi:
             response: web.StreamResponse = await handler(request)
         except ApiError as error:
             return web.json_response(error.status(), status=error.code)
+        except ConnectionResetError:  # who watched has gone
+            return web.Response(status=499)
         return response
 
     async def _groups(self, request: web.Request) -> web.Response:
