@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cluster import wait_until
 from tests.support.racked import Racked
+from tests.support.reader_client import ReaderClient
 from tfquiver.cli.main import main
 from tfquiver.cli.showing import words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -101,7 +102,13 @@ def test_jobs_are_sent_to_their_data(tool: Tool, racked: tuple[Racked, types_pb2
     assert (first.name, first.rack_bytes, second.elsewhere_bytes) == (
         "a machine", dataset.size_bytes, dataset.size_bytes,
     )  # fmt: skip
-    world.read("a", dataset.digest_id)
+    reader = ReaderClient(world.nodes["a"].ready["socket"], dataset.digest_id, credit_bytes=200_000)
+    records = reader.records()
+    next(records)
+    assert as_json(tool, "explain", "test")["placement"]["nodes"] == world.ids("c")
+    assert "kept on 1 nodes, those of host=three" in tool("explain", "test")[1]
+    assert len(list(records)) == 1499
+    reader.close()
     for bad, code in (
         (pb.SuggestPlacementRequest(), grpc.StatusCode.INVALID_ARGUMENT),
         (pb.SuggestPlacementRequest(job="nobody's"), grpc.StatusCode.NOT_FOUND),

@@ -41,7 +41,7 @@ def test_from_any_state_nodes_come_to_where_all_should_be_and_lose_nothing(
     there = set().union(*holds.values())
     for shard in there:
         home = places.home_owners(CONTENTS[shard : shard + 1])[0]
-        owners = set(places.all(CONTENTS[shard]))
+        owners = set(places.all(CONTENTS[shard : shard + 1])[0])
         assert all(shard in holds[name] for name in home)
         assert all(name in owners for name in NODES if shard in holds[name])
 

@@ -66,12 +66,18 @@ class Places:
             return firsts[0]
         return [firsts[home][at] for at, home in enumerate(self._home_numbers(prefixes).tolist())]
 
-    def all(self, prefix: np.uint64) -> list[str]:
-        """The owners of one shard: those of its home first, each group's in their order."""
-        row = np.array([prefix], np.uint64)
-        home = int(self._home_numbers(row)[0]) if self.groups else 0
-        numbers = sorted(range(len(self.groups)), key=lambda number: number != home)
-        return [name for number in numbers for name in self._owners[number].several(row, self.replicas)[0]]
+    def all(self, prefixes: Prefixes) -> list[list[str]]:
+        """The owners of each shard: those of its home first, each group's in their order."""
+        if not self.groups:
+            return [[] for _ in prefixes]
+        several = [owners.several(prefixes, self.replicas) for owners in self._owners]
+        if len(several) == 1:
+            return [list(names) for names in several[0]]
+        found = []
+        for at, home in enumerate(self._home_numbers(prefixes).tolist()):
+            others = (names for number, its in enumerate(several) if number != home for names in its[at])
+            found.append([*several[home][at], *others])
+        return found
 
     def owned(self, prefixes: Prefixes, name: str) -> npt.NDArray[np.bool_]:
         """Shape [shards]: whether that node is one of the owners in its group."""

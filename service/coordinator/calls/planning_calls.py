@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 
-from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.calls import checks
@@ -49,11 +48,12 @@ class PlanningCalls(Callers):
 
     def _kept_on(self, name: str) -> dict[str, Any]:
         """Where a data set is kept, and what is still to move; of one without a rule, nothing."""
-        try:
-            dataset = types_pb2.Dataset(digest_id=self._coordinator.visible.by_name(caller(), name).digest_id)
-        except errors.NotFoundError:  # named by its digest, or removed meanwhile
-            return {}
+        digits = name.rpartition("(")[2].rstrip(")")  # as plans name data sets (planning/names.py)
         placed = self._coordinator.caching.placed
+        found = [digest_id for digest_id in placed.rules if digest_id.hex().startswith(digits)]
+        if not digits or len(found) != 1:
+            return {}
+        dataset = types_pb2.Dataset(digest_id=found[0])
         places = placed.places(dataset.digest_id)
         if places is None:
             return {}

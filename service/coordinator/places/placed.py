@@ -115,20 +115,22 @@ class Placed:
             found = [keeper if name else "" for keeper, name in zip(keepers, names, strict=True)]
         if places.replicas == 1:
             return found
-        owners = [self._by_distance(places.all(prefix), reader, rack) for prefix in prefixes]
-        holds = {name: self._residency.holds(name, prefixes) for name in {name for its in owners for name in its}}
+        owners, far = places.all(prefixes), {}
+        for name in {name for its in owners for name in its}:
+            far[name] = 0 if name == reader else 1 if rack and self.rack(name) == rack else 2
+        holds = {name: self._residency.holds(name, prefixes) for name in far}
         for at, its in enumerate(owners):
-            near = [name for name in its if not rack or self.rack(name) == rack] if len(places.groups) > 1 else its
-            found[at] = next((name for name in near if holds[name][at]), found[at])
+            # With racks another one's owner is not asked, though it is nearer than the home may be: this one's will.
+            may = [name for name in its if far[name] < 2] if rack and len(places.groups) > 1 else its
+            having = [name for name in may if holds[name][at]]
+            if having:
+                found[at] = min(having, key=far.__getitem__)
         return found
 
     def missing(self, digest_id: bytes, prefixes: Prefixes, reader: str) -> list[str] | None:
         """Of each shard that no node holds, who is to; None: the data set has no rule."""
         places = self.places(digest_id)
         return None if places is None else places.keepers(prefixes, self.rack(reader))
-
-    def _by_distance(self, owners: Sequence[str], reader: str, rack: str) -> list[str]:
-        return sorted(owners, key=lambda name: 0 if name == reader else 1 if rack and self.rack(name) == rack else 2)
 
 
 def message(places: Places) -> types_pb2.Places:

@@ -108,7 +108,7 @@ class KnownPlaces:
         places = self.of(digest_id)
         if places is None or (len(places.groups) < 2 and places.replicas < 2):
             return []
-        names = [name for name in places.all(prefixes.of_hash(hash)) if name not in (failed, self._node_id)]
+        names = [name for name in places.all(prefixes.of_hashes([hash]))[0] if name not in (failed, self._node_id)]
         return sorted(names, key=self.is_far)
 
     def is_far(self, node_id: str) -> bool:
