@@ -38,7 +38,9 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def mounted(point: Path, cache_dir: Path, sources: list[str], *flags: str) -> Iterator[Mounted]:
+def mounted(
+    point: Path, cache_dir: Path, sources: list[str], *flags: str, own_daemon: bool = True
+) -> Iterator[Mounted]:
     """In the foreground of a process; with the directory's own daemon, which ends with it."""
     point.mkdir(parents=True, exist_ok=True)
     log = point.with_name(f"{point.name}.log")
@@ -61,7 +63,8 @@ def mounted(point: Path, cache_dir: Path, sources: list[str], *flags: str) -> It
         process.stdout.close()
         if mount_points.at(point) is not None:
             mount_points.unmount(point, lazy=True)
-        end_daemons(cache_dir)
+        if own_daemon:
+            end_daemons(cache_dir)
 
 
 def sums(root: Path) -> dict[str, str]:

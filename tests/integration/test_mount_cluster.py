@@ -1,0 +1,104 @@
+"""Mounts in a cluster: of its nodes, by name, with a token; and what a node answers who asks for what is not theirs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.support import node_calls, numbered
+from tests.support.cluster import Cluster
+from tests.support.mounted import command, mounted, sums
+from tests.support.privileges import needs_fuse
+from tests.support.reader_client import Connection, ReaderGoneError
+from tests.support.started_nodes import nodes_started
+from tfquiver.mounting.named import digest_of
+from tfquiver.wire import reader_frames as frames
+
+
+@needs_fuse
+def test_through_a_clusters_node_by_files_and_by_name(tmp_path: Path) -> None:
+    paths = numbered.write(tmp_path / "data", 3, 500, 1000)
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        service = f"--service={cluster.coordinator.address}"
+        files = [str(path) for path in paths]
+        for sources in (files, ["numbers"]):
+            with mounted(
+                tmp_path / "mnt", cluster.cache_dir, sources, service, "--name=numbers", own_daemon=False
+            ) as mount:
+                assert sums(mount.point) == sums(tmp_path / "data")
+        status = subprocess.run(
+            command("status", cluster.coordinator.address, "--json"), capture_output=True, text=True, check=True
+        )
+        assert '"mounts": []' in status.stdout
+        point = tmp_path / "mnt"
+        done = subprocess.run(
+            command("mount", service, f"--cache_dir={tmp_path / 'elsewhere'}", "numbers", point),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1
+        assert "no tfquiver-node answers in" in done.stderr
+
+
+def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:
+    numbered.write(tmp_path / "data", 2, 500, 1000)
+    with nodes_started(tmp_path) as start:
+        node = start()
+        dataset = node_calls.ensure(node.ready["control"], tmp_path / "data" / "*")
+        digest = digest_of(node.ready["coordinator"], "", dataset)
+        good = digest.hashes[0].tobytes()
+        with Connection(node.ready["socket"]) as connection:
+            connection.hello(frames.ROLE_MOUNT)
+            connection.send(frames.Get(1, digest.digest_id, 0, good))
+            got, fd = connection.receive()
+            assert isinstance(got, frames.Got)
+            assert got.length_bytes == int(digest.lengths[0])
+            assert len(os.pread(fd, got.length_bytes, got.offset)) == got.length_bytes
+            os.close(fd)
+            for get, code in (
+                (frames.Get(2, digest.digest_id, 0, bytes(32)), grpc.StatusCode.PERMISSION_DENIED),
+                (frames.Get(3, digest.digest_id, 1 << 31, good), grpc.StatusCode.PERMISSION_DENIED),
+                (frames.Get(4, bytes(32), 0, good), grpc.StatusCode.NOT_FOUND),
+                (frames.Which(5, bytes(32)), grpc.StatusCode.NOT_FOUND),
+            ):
+                connection.send(get)
+                failed, fd = connection.receive()
+                assert isinstance(failed, frames.Failed)
+                assert (failed.request, failed.code, fd) == (get.request, code.value[0], -1)
+            connection.send(frames.Which(6, digest.digest_id))
+            these, fd = connection.receive()
+            assert these == frames.These(6, digest.num_shards)
+            bits = int.from_bytes(os.pread(fd, 1 << 20, 0), "little")
+            os.close(fd)
+            assert bits == (1 << digest.num_shards) - 1
+            connection.send(frames.Credit(1))
+            refused, _ = connection.receive()
+            assert isinstance(refused, frames.Error)
+            assert refused.fatal
+        with Connection(node.ready["socket"]) as reader:
+            reader.hello()
+            reader.send(frames.Get(1, digest.digest_id, 0, good))
+            refused, _ = reader.receive()
+            assert isinstance(refused, frames.Error), "a reader has a session"
+
+
+def test_who_asks_and_takes_nothing_is_let_go(tmp_path: Path) -> None:
+    numbered.write(tmp_path / "data", 1, 500, 1000)
+    with nodes_started(tmp_path) as start:
+        node = start()
+        dataset = node_calls.ensure(node.ready["control"], tmp_path / "data" / "*")
+        digest = digest_of(node.ready["coordinator"], "", dataset)
+        with Connection(node.ready["socket"]) as connection:
+            connection.hello(frames.ROLE_MOUNT)
+            give_up_at, request = time.monotonic() + 60, 0
+            with pytest.raises(ReaderGoneError):  # its last frame is waited for a while
+                while time.monotonic() < give_up_at:
+                    request = (request + 1) % 2**32
+                    connection.send(frames.Get(request, digest.digest_id, 0, digest.hashes[0].tobytes()))
+        with Connection(node.ready["socket"]) as other:
+            assert other.hello(frames.ROLE_MOUNT)
