@@ -13,7 +13,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-SERVERS = ("coordinator", "node", "dispatcher", "worker")
+SERVERS = {
+    **{name: f"tfquiver-{name}" for name in ("coordinator", "node", "dispatcher", "worker", "operator")},
+    "extender": "tfquiver-scheduler-extender",
+}
 # In a process of its own for each: flags of two servers may have one name.
 _FLAGS_OF = """
 import importlib, json, sys
@@ -88,8 +91,8 @@ def _server(name: str) -> Iterator[str]:
     module = f"tfquiver.service.{name}.main"
     ran = subprocess.run([sys.executable, "-c", _FLAGS_OF, module], capture_output=True, text=True, check=True)
     told = json.loads(ran.stdout)
-    yield from (f"## tfquiver-{name}", "", _prose(told["about"]), "")
-    yield from ("```text", f"tfquiver-{name} [--flagfile=FILE] [--FLAG=VALUE ...]", "```", "")
+    yield from (f"## {SERVERS[name]}", "", _prose(told["about"]), "")
+    yield from ("```text", f"{SERVERS[name]} [--flagfile=FILE] [--FLAG=VALUE ...]", "```", "")
     yield from (_sentence("; ".join(told["needed"])), "")
     flags = [(f"--{flag}", _default(default), text) for flag, default, text in told["flags"]]
     yield from _table(("flag", "default", "meaning"), flags)

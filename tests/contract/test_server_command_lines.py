@@ -11,7 +11,8 @@ import pytest
 
 import tfquiver
 
-SERVERS = ("coordinator", "dispatcher", "node", "worker")
+SERVERS = ("coordinator", "dispatcher", "extender", "node", "operator", "worker")
+PROGRAMS = {"extender": "tfquiver-scheduler-extender"}  # of other names than their folders
 
 
 def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -29,7 +30,7 @@ def test_drawn_at_random(server: str, seed: int) -> None:
 def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
     done = run(f"tfquiver.service.{server}.main", "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"tfquiver-{server} [--flagfile=FILE]" in done.stdout
+    assert f"{PROGRAMS.get(server, f'tfquiver-{server}')} [--flagfile=FILE]" in done.stdout
     assert "\n  --auth_token_file=\n" in done.stdout
     assert "--port=" in done.stdout
     assert "logtostderr" not in done.stdout, "absl's own are --helpfull's"
@@ -68,6 +69,17 @@ def test_help_says_what_must_be_given(server: str, first: list[str], said: str) 
 def test_version(program: str) -> None:
     done = run(program, "--version")
     assert (done.returncode, done.stdout) == (0, f"tfquiver {tfquiver.__version__}\n")
+
+
+@pytest.mark.parametrize("server", ["extender", "operator"])
+def test_a_package_that_is_missing_is_named(server: str) -> None:
+    """As where tfquiver was installed without its extra."""
+    hidden = "import sys; sys.modules['aiohttp'] = sys.modules['kopf'] = None"
+    code = f"{hidden}; sys.argv = ['/bin/tfquiver-x']; from tfquiver.service.{server} import command; command.run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tfquiver-x: needs the package ") and "pip install 'tfquiver[operator]'" in line
 
 
 def test_the_package_is_a_program() -> None:

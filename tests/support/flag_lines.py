@@ -24,7 +24,9 @@ LINES = 150
 ENOUGH = {
     "coordinator": ["--work_dir=w"],
     "dispatcher": ["--work_dir=w", "--coordinator=h:1"],
+    "extender": ["--coordinator=h:1"],
     "node": ["--cache_dir=c"],
+    "operator": ["--coordinator=h:1"],
     "worker": ["--dispatcher=h:1", "--node_dir=n"],
 }
 
