@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard as ReadyShard
@@ -28,6 +27,7 @@ from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
 from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
+from tfquiver.service.node.shards.stored_body import StoredBody
 from tfquiver.service.node.stats import Stats
 
 _MAX_SUSPECTS = 4096
@@ -63,18 +63,6 @@ class Owners(Protocol):
 
     def is_far(self, node_id: str) -> bool:
         """In another rack."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBody:
-    """A shard as it is stored: what goes to a peer. `fd` is the receiver's to close."""
-
-    fd: int
-    offset: int
-    header: entry.Header
-
-    def close(self) -> None:
-        OpenEntry(self.fd, self.header).close()
 
 
 class ShardSource:
