@@ -125,7 +125,7 @@ class Coordinator:
         self.named_table = NamedTable(self._journal)
         self.named = NamedKeeping(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
-            self.sessions, self.catalogue,
+            self.sessions, self.catalogue, options.when_full,
         )  # fmt: skip
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce

@@ -10,6 +10,7 @@ from absl import flags, logging
 from tfquiver import sizes
 from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.calls.callers import Tokens
+from tfquiver.service.coordinator.named_datasets.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import exposition, metrics_flag
@@ -72,6 +73,14 @@ _STORE_BYTES_PER_S = flags.DEFINE_string(
     "bandwidth (silod_greedy, max_min_fair) do so within it, and nobody is probed where too little of it is left. "
     "Empty or 0: nobody knows, and nothing is limited.",
 )
+_WHEN_FULL = flags.DEFINE_enum(
+    "when_full",
+    _DEFAULTS.when_full,
+    WHEN_FULL,
+    "When somebody prefetches a data set that has a name, and it does not fit. partial: what fits is read; manual: "
+    "refused, with what to evict and what that would free; dataset_lru: others that have names go whole, the one that "
+    "was read longest ago first, never one that is pinned or read.",
+)
 _MAX_SESSIONS = flags.DEFINE_integer(
     "max_sessions", _DEFAULTS.max_sessions, "Sessions kept at once, ended ones included.", lower_bound=1
 )
@@ -118,6 +127,7 @@ async def _serve() -> None:
         chunk_timeout_s=_CHUNK_TIMEOUT_MS.value / 1000,
         policy=_POLICY.value,
         store_bytes_per_s=sizes.parse_bytes(_STORE_BYTES_PER_S.value or "0"),
+        when_full=_WHEN_FULL.value,
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )

@@ -13,10 +13,11 @@ import pytest
 
 import tfquiver
 from tests.support import node_calls, numbered
-from tests.support.cluster import Server, wait_until
+from tests.support.cluster import wait_until
+from tests.support.named_place import Place, name
 from tfquiver.cli.main import main
 from tfquiver.daemon import endpoints
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.wire import rpc
 
@@ -102,7 +103,7 @@ class TestOnOneMachine:
             (("create", "../x", "--source", "/x"), "names no data set"),
             (("create", "x"), "give --source URI"),
             (("create", "x", "--source", "/x", "--credentials", "AKIASECRET"), "never the secret itself"),
-            (("create", "x", "--source", "/x", "--stripe", "2"), "--stripe"),
+            (("create", "x", "--source", "/x", "--nodes", "rack=r9"), "no node matches"),
             (("prefetch", "x"), "near it there are nothing"),
         ):
             code, said = command(*arguments)
@@ -110,52 +111,11 @@ class TestOnOneMachine:
         assert command("delete", "nothing")[0] == 0
 
 
-class Place:
-    """A coordinator, and three nodes."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.coordinator = Server(
-            "tfquiver.service.coordinator.main", ["--port=0", f"--work_dir={root / 'work'}"], root / "coordinator.log"
-        ).start()
-        self.nodes = [self._node(number) for number in range(3)]
-        wait_until(lambda: len(node_calls.nodes(self.coordinator.address)) == 3, "three nodes are members")
-
-    def _node(self, number: int) -> Server:
-        flags = [
-            f"--cache_dir={self.root / f'cache{number}'}",
-            f"--coordinator={self.coordinator.address}",
-            "--quota=64MiB",
-        ]
-        return Server("tfquiver.service.node.main", flags, self.root / f"node{number}.log").start()
-
-    def call(self, method: str, request: Any) -> Any:
-        with rpc.channel(self.coordinator.address) as channel:
-            stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
-            return getattr(stub, method)(request, timeout=20.0, wait_for_ready=True)
-
-    def until(self, name: str, *states: Any) -> pb.NamedDataset:
-        wait_until(lambda: self.call("Get", pb.GetNamedDatasetRequest(name=name)).state in states, f"{name}: {states}")
-        named: pb.NamedDataset = self.call("Get", pb.GetNamedDatasetRequest(name=name, resident=True))
-        return named
-
-    def total(self, counter: str) -> int:
-        return sum(int(getattr(node_calls.status(node.ready["control"]), counter)) for node in self.nodes)
-
-    def stop(self) -> None:
-        for server in (*self.nodes, self.coordinator):
-            server.stop()
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
     yield made
     made.stop()
-
-
-def name(value: str) -> pb.NamedDatasetRequest:
-    return pb.NamedDatasetRequest(name=value)
 
 
 def test_three_nodes_read_each_byte_once_and_again_only_what_has_changed(place: Place, data: Path) -> None:
@@ -219,3 +179,20 @@ def test_who_reads_the_old_version_finishes_on_it(place: Place, data: Path) -> N
         )
         with pytest.raises(grpc.RpcError, match="is registered"):
             stub.FindDataset(coordinator_pb2.FindDatasetRequest(digest_id=first.dataset.digest_id), timeout=20)
+
+
+def test_what_does_not_fit_makes_the_oldest_data_set_go_whole(tmp_path: Path, data: Path) -> None:
+    place = Place(tmp_path, nodes=1, quota="20MiB", flags=["--when_full=dataset_lru"])
+    try:
+        numbered.write(tmp_path / "more", FILES, RECORDS, RECORD_BYTES, seed=7)
+        for made, at in (("old", data), ("new", tmp_path / "more")):
+            place.call("Create", pb.DatasetSpec(name=made, sources=[f"{at}/part-*"]))
+            place.until(made, pb.NamedDataset.STATE_READY)
+        place.call("Prefetch", name("new"))
+        wait_until(lambda: place.until("new", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES, "it has room")
+        assert place.until("old", pb.NamedDataset.STATE_READY).resident_bytes == 0, "it went whole"
+        place.call("Pin", pb.PinDatasetRequest(name="new", pinned=True))
+        with pytest.raises(grpc.RpcError, match=r"old needs .* nothing can be evicted: all else is pinned"):
+            place.call("Prefetch", name("old"))
+    finally:
+        place.stop()

@@ -13,7 +13,16 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
-from tfquiver.service.coordinator.named_datasets.steps import Become, Facts, Go, Release, SetPin, next_step
+from tfquiver.service.coordinator.named_datasets.room import Candidate, to_evict
+from tfquiver.service.coordinator.named_datasets.steps import (
+    Become,
+    Facts,
+    Go,
+    Release,
+    SetPin,
+    SetPlacement,
+    next_step,
+)
 from tfquiver.service.coordinator.named_datasets.table import NamedTable, unknown
 from tfquiver.service.coordinator.named_datasets.told import told
 
@@ -99,6 +108,18 @@ def test_what_one_node_cannot_scan_another_does_and_what_the_store_does_not_answ
     progress.failed(pb.ReportTaskRequest(node_id="a", error_code=5, trouble="a sees no file"), 2.0)
     assert progress.all_refused(["a", "b"]) == "b may not; a sees no file"
     assert progress.all_refused(["a", "b", "c"]) == "", "one that has come may do it"
+
+
+def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None:
+    old, new, empty = Candidate("old", 60, 1), Candidate("new", 60, 2), Candidate("empty", 0, 0)
+    assert to_evict("manual", "x", 100, 100, [old]) == []
+    assert to_evict("partial", "x", 200, 100, [old]) == []
+    assert to_evict("dataset_lru", "x", 150, 100, [new, empty, old]) == ["old"]
+    assert to_evict("dataset_lru", "x", 200, 100, [new, old]) == ["old", "new"]
+    with pytest.raises(errors.ResourceExhaustedError, match=r"x needs 150 bytes .* some of old \(60 bytes\), new"):
+        to_evict("manual", "x", 150, 100, [new, old])
+    with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
+        to_evict("dataset_lru", "x", 150, 100, [empty])
 
 
 class Nodes:
@@ -227,6 +248,9 @@ class NamedMachine(RuleBasedStateMachine):
                     (self.nodes.pinned.add if step.pinned else self.nodes.pinned.discard)(life.digest_id)
                     if told:
                         self.put(lifecycle.pinned(life, step.pinned))
+                case SetPlacement():
+                    if told:
+                        self.put(lifecycle.placed(life))
                 case Release():
                     assert step.force or step.digest_id not in self.reading, "nobody is interrupted"
                     self.release(life, step.digest_id)

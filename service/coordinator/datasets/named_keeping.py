@@ -28,10 +28,21 @@ from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, Life
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
-from tfquiver.service.coordinator.named_datasets.steps import Become, Facts, Go, Release, SetPin, Step, next_step
+from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate, to_evict
+from tfquiver.service.coordinator.named_datasets.steps import (
+    Become,
+    Facts,
+    Go,
+    Release,
+    SetPin,
+    SetPlacement,
+    Step,
+    next_step,
+)
 from tfquiver.service.coordinator.named_datasets.table import NamedTable, unknown
 from tfquiver.service.coordinator.named_datasets.told import told
 from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
@@ -56,8 +67,9 @@ class NamedKeeping:
         caching: Caching,
         sessions: Sessions,
         catalogue: Catalogue,
+        when_full: str = PARTIAL,
     ) -> None:
-        self._clock, self._log, self._table = clock, log, table
+        self._clock, self._log, self._table, self._when_full = clock, log, table, when_full
         self._registry, self._ownership, self._membership = registry, ownership, membership
         self._caching, self._sessions, self._catalogue = caching, sessions, catalogue
         self.announce: Callable[[], None] = lambda: None
@@ -88,11 +100,36 @@ class NamedKeeping:
             return self._told(before)
         if spec.digest_id:
             self._registry.find(spec.digest_id)
+        if spec.HasField("placement"):
+            rules.check(spec.placement, spec.digest_id, self._membership.labelled)
         life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))
         return await self._put(life)
 
     async def prefetch(self, who: Identity, name: str) -> pb2.NamedDataset:
+        life = await self._owned(who, name)
+        lifecycle.prefetch(life)  # whether it can be at all
+        if life.digest_id and self._when_full != PARTIAL:
+            await self._make_room(life)
         return await self._put(lifecycle.prefetch(await self._owned(who, name)))
+
+    async def _make_room(self, life: Life) -> None:
+        """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
+        digest = await self._registry.digest(life.digest_id)
+        wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
+        free_bytes = sum(max(0, node.quota_bytes - node.used_bytes) for node in self._membership.live())
+        if wanted_bytes <= free_bytes:
+            return
+        candidates = []
+        for other in self._table:
+            kept = other.digest_id in self._caching.placement.pins or other.spec.pin
+            idle = other.phase == lifecycle.READY and other.digest_id in self._registry
+            if other.life != life.life and idle and not kept and not self._readers(other.digest_id):
+                resident_bytes = await self.resident_bytes(other.digest_id) or 0
+                candidates.append(Candidate(other.spec.name, resident_bytes, other.used_s or other.created_s))
+        for name in to_evict(self._when_full, life.spec.name, wanted_bytes, free_bytes, candidates):
+            if (other_now := self._table.get(name)) is not None and not self._readers(other_now.digest_id):
+                logging.info("data set %s makes room for %s", name, life.spec.name)
+                self._becomes(lifecycle.evict(other_now))
 
     async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)
@@ -254,8 +291,8 @@ class NamedKeeping:
 
     def _facts(self, life: Life) -> Facts:
         progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
-        may_pin = self._clock.now() >= self._not_before.get(life.life, 0.0)
-        return Facts(self._registry, self._membership.storing, self._reading, progress, may_pin)
+        may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
+        return Facts(self._registry, self._membership.storing, self._reading, progress, may_set)
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:
@@ -267,6 +304,8 @@ class NamedKeeping:
                 self._look_soon()
             case SetPin():
                 await self._take_pin(life, step.pinned)
+            case SetPlacement():
+                await self._take_placement(life)
             case Release():
                 await self._release(life, step.digest_id, step.force)
 
@@ -283,6 +322,17 @@ class NamedKeeping:
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble))
+
+    async def _take_placement(self, life: Life) -> None:
+        trouble = ""
+        try:
+            await self._catalogue.set_placement(life.digest_id, life.spec.placement)
+        except errors.InvalidArgumentError as error:  # the nodes that it was made for have gone
+            trouble = f"not placed: {error}"
+            self._not_before[life.life] = self._clock.now() + _AGAIN_S
+        now = self._table.get(life.spec.name)
+        if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
+            self._becomes(lifecycle.placed(now, trouble))
 
     async def _set_pin(self, digest_id: bytes) -> None:
         digest = await self._registry.digest(digest_id)
@@ -302,13 +352,15 @@ class NamedKeeping:
 
     def _order(self) -> None:
         made, named = [], []
+        making_room = any(life.phase == EVICTING for life in self._table)
         for life in self._table:
             scanner = ""
             if life.phase == SCANNING and self._caching.met:
                 progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
                 scanner = progress.scanner(self._membership.storing, life.scanned_by, life.life, self._clock.now())
             alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
-            if (task := tasks.task(life, scanner, alone)) is not None:
+            task = tasks.task(life, scanner, alone)
+            if task is not None and not (task.HasField("warm") and making_room):
                 made.append(task)
             named += tasks.named(life)
         current = {lifecycle.task_id(life) for life in self._table}

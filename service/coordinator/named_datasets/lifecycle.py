@@ -103,9 +103,11 @@ def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
         kept = [one for one in dict.fromkeys(after.old_digest_ids) if one != digest_id]
         del after.old_digest_ids[:]
         after.old_digest_ids.extend(kept)
-        after.digest_id, after.version, after.pinned = digest_id, life.version + 1, False
+        after.digest_id, after.version = digest_id, life.version + 1
+        after.pinned = after.placed = False
     after.phase = READY
-    return _with(_stepped(after, WARMING), warm=False) if life.warm else after
+    # A scan caches on the way what nodes take just then; of what is pinned all is to be there.
+    return _with(_stepped(after, WARMING), warm=False) if life.warm or life.spec.pin else after
 
 
 def scan_failed(life: Life, why: str) -> Life:
@@ -128,6 +130,11 @@ def outdated(life: Life, digest_id: bytes, why: str) -> Life:
     if life.stale or life.digest_id != digest_id or life.phase in (SCANNING, DELETING):
         return life
     return _with(life, stale=True, trouble=_said(why))
+
+
+def placed(life: Life, trouble: str = "") -> Life:
+    """Its newest version has the rule that `spec.placement` asks for; or it cannot have it now, for a reason."""
+    return _with(life, placed=not trouble, trouble=_said(trouble) or life.trouble)
 
 
 def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
@@ -154,8 +161,9 @@ def lost(life: Life) -> Life:
         return life
     why = "its digest was lost"
     if not life.spec.sources:
-        return _with(life, phase=FAILED, digest_id=b"", pinned=False, trouble=why)
-    return _with(_stepped(life, SCANNING), digest_id=b"", pinned=False, trouble=why, warm=life.phase == WARMING)
+        return _with(life, phase=FAILED, digest_id=b"", pinned=False, placed=False, trouble=why)
+    anew = _with(_stepped(life, SCANNING), digest_id=b"", pinned=False, placed=False)
+    return _with(anew, trouble=why, warm=life.phase == WARMING)
 
 
 def used(life: Life, now_s: int) -> Life:

@@ -7,7 +7,6 @@ import re
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.proto.tfquiver.v1 import types_pb2
 
 MAX_NAME = 63
 MAX_SOURCES = 1000
@@ -44,11 +43,6 @@ def check(spec: pb2.DatasetSpec) -> None:
             )
     if spec.credentials:
         check_credentials(spec.credentials)
-    if spec.HasField("placement") and spec.placement != types_pb2.PlacementRule():
-        raise errors.InvalidArgumentError(
-            "placement: this coordinator keeps every data set on all of its nodes: leave out --nodes, --stripe, "
-            "--rack-local and --replicas"
-        )
 
 
 def check_credentials(reference: str) -> None:

@@ -20,7 +20,7 @@ class Facts:
     storing: Collection[str]  # live nodes that keep anything
     readers: Mapping[bytes, int]  # by digest id
     progress: TaskProgress  # of its task
-    may_pin: bool = True  # a setting that could not be had is not asked for again just now
+    may_set: bool = True  # a setting that could not be had is not asked for again just now
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,16 @@ class SetPin:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPlacement:
+    """Its newest version gets its rule; then `lifecycle.placed`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Go:
     """Nothing of it is left but the name."""
 
 
-Step = Become | Release | SetPin | Go
+Step = Become | Release | SetPin | SetPlacement | Go
 
 
 def next_step(life: Life, facts: Facts) -> Step | None:
@@ -65,8 +70,11 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and over:
         return Become(lifecycle.evicted(life))
-    if life.phase != SCANNING and life.digest_id and life.spec.pin != life.pinned and facts.may_pin:
-        return SetPin(life.spec.pin)
+    if life.phase != SCANNING and life.digest_id and facts.may_set:
+        if life.spec.HasField("placement") and not life.placed:
+            return SetPlacement()
+        if life.spec.pin != life.pinned:
+            return SetPin(life.spec.pin)
     unread = (old for old in life.old_digest_ids if not facts.readers.get(old))
     return next((Release(old, force=False) for old in unread), None)
 

@@ -50,7 +50,7 @@ class DatasetSpec(_message.Message):
 
     @_builtins.property
     def placement(self) -> _types_pb2.PlacementRule:
-        """unset: all nodes. Errors: UNIMPLEMENTED, where this coordinator cannot enforce one."""
+        """unset: all nodes; else as SetPlacement, for every version"""
 
     def __init__(
         self,
