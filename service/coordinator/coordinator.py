@@ -21,7 +21,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
-from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
+from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
@@ -123,7 +123,7 @@ class Coordinator:
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
         self.named_table = NamedTable(self._journal)
-        self.named = NamedKeeping(
+        self.named = NamedRequests(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
             self.sessions, self.catalogue, options.when_full,
         )  # fmt: skip

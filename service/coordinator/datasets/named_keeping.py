@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -20,15 +19,14 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import UNIFORM
-from tfquiver.service.coordinator.cache.resident_share import ResidentShare
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
-from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_datasets import lifecycle, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, Life
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
-from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate, to_evict
+from tfquiver.service.coordinator.named_datasets.room import PARTIAL
 from tfquiver.service.coordinator.named_datasets.steps import (
     Become,
     Facts,
@@ -39,11 +37,8 @@ from tfquiver.service.coordinator.named_datasets.steps import (
     Step,
     next_step,
 )
-from tfquiver.service.coordinator.named_datasets.table import NamedTable, unknown
-from tfquiver.service.coordinator.named_datasets.told import told
+from tfquiver.service.coordinator.named_datasets.table import NamedTable
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.places import rules
-from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 
@@ -82,128 +77,6 @@ class NamedKeeping:
         self._not_before: dict[str, float] = {}  # by life: when a pin that was refused is tried again
         self._reading = Counter[bytes]()  # readers by digest id, at the last look
         self._stopping = False
-
-    # What people ask for.
-
-    async def create(self, who: Identity, spec: pb2.DatasetSpec) -> pb2.NamedDataset:
-        specs.check(spec)
-        await self._log.writable()
-        before = self._table.get(spec.name)
-        if before is not None:
-            if before.phase == DELETING:
-                raise errors.InUseError(f"name: the data set that is called {spec.name} is being deleted: try again")
-            if not self._owns(who, before) or not specs.is_same(before.spec, spec):
-                raise errors.InUseError(
-                    f"name: {spec.name} is taken, by a data set of another source or owner: choose another name, or "
-                    "delete that one (tfquiver dataset delete)"
-                )
-            return self._told(before)
-        if spec.digest_id:
-            self._registry.find(spec.digest_id)
-        if spec.HasField("placement"):
-            rules.check(spec.placement, spec.digest_id, self._membership.labelled)
-        life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))
-        return await self._put(life)
-
-    async def prefetch(self, who: Identity, name: str) -> pb2.NamedDataset:
-        life = await self._owned(who, name)
-        lifecycle.prefetch(life)  # whether it can be at all
-        if life.digest_id and self._when_full != PARTIAL:
-            await self._make_room(life)
-        return await self._put(lifecycle.prefetch(await self._owned(who, name)))
-
-    async def _make_room(self, life: Life) -> None:
-        """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
-        digest = await self._registry.digest(life.digest_id)
-        wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
-        free_bytes = sum(max(0, node.quota_bytes - node.used_bytes) for node in self._membership.live())
-        if wanted_bytes <= free_bytes:
-            return
-        candidates = []
-        for other in self._table:
-            kept = other.digest_id in self._caching.placement.pins or other.spec.pin
-            idle = other.phase == lifecycle.READY and other.digest_id in self._registry
-            if other.life != life.life and idle and not kept and not self._readers(other.digest_id):
-                resident_bytes = await self.resident_bytes(other.digest_id) or 0
-                candidates.append(Candidate(other.spec.name, resident_bytes, other.used_s or other.created_s))
-        for name in to_evict(self._when_full, life.spec.name, wanted_bytes, free_bytes, candidates):
-            if (other_now := self._table.get(name)) is not None and not self._readers(other_now.digest_id):
-                logging.info("data set %s makes room for %s", name, life.spec.name)
-                self._becomes(lifecycle.evict(other_now))
-
-    async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
-        life = await self._owned(who, name)
-        after = lifecycle.pin(life, pinned)
-        if pinned and not life.pinned and life.digest_id and life.phase != SCANNING:
-            await self._set_pin(life.digest_id)  # refused here and now where there is no room
-            after = lifecycle.pinned(lifecycle.pin(await self._owned(who, name), True), True)
-        return await self._put(after)
-
-    async def evict(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
-        life = await self._owned(who, name)
-        after = lifecycle.evict(life)
-        if not force:
-            self._check_unread(life, "evict")
-        return await self._put(after)
-
-    async def delete(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
-        """Of one that nobody knows nothing is left to be done."""
-        await self._log.writable()
-        life = self._table.get(name)
-        if life is None or not self._sees(who, life):
-            await self._log.synced()
-            return pb2.NamedDataset(spec=pb2.DatasetSpec(name=name))
-        self._check_owner(who, life)
-        if not force and life.phase != DELETING:
-            self._check_unread(life, "delete")
-        return await self._put(lifecycle.delete(life))
-
-    async def refresh(self, who: Identity, name: str) -> pb2.NamedDataset:
-        return await self._put(lifecycle.refresh(await self._owned(who, name)))
-
-    # What there is.
-
-    def listed(self, who: Identity) -> list[pb2.NamedDataset]:
-        seen = [life for life in self._table if self._sees(who, life)]
-        return [self._told(life) for life in sorted(seen, key=lambda life: life.spec.name)]
-
-    def find(self, who: Identity, name: str) -> pb2.NamedDataset:
-        return self._told(self._visible(who, name))
-
-    async def newer(self, who: Identity, name: str, seen: int, wait_s: float) -> pb2.NamedDataset:
-        """As soon as something may have changed since `seen`."""
-        try:
-            async with asyncio.timeout(wait_s):
-                while seen == self._seen and not self._stopping:
-                    await self._changed.wait()
-        except TimeoutError:
-            pass
-        return self.find(who, name)
-
-    async def resident_bytes(self, digest_id: bytes) -> int | None:
-        """Of a registered data set, what live nodes hold; raw bytes. None: not all nodes have told."""
-        if not self._membership.all_told or not self._caching.met:
-            return None
-        if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
-            return share.resident_bytes
-        digest = await self._registry.digest(digest_id)
-        for _ in self._caching.residency.merge():
-            await asyncio.sleep(0)
-        opening = self._caching.residency.opening()
-        try:
-
-            def looked() -> int:
-                table = Table(digest)
-                table.enter(opening)
-                return ResidentShare.of(table, None).resident_bytes
-
-            return await asyncio.to_thread(looked)
-        finally:
-            self._caching.residency.finish(opening)
-
-    def holders(self, digest_id: bytes) -> list[str]:
-        """Names of the data sets that it is a version of."""
-        return self._table.holding(digest_id)
 
     # Nodes.
 
@@ -372,11 +245,6 @@ class NamedKeeping:
 
     # Inside.
 
-    async def _put(self, life: Life) -> pb2.NamedDataset:
-        self._becomes(life)
-        await self._log.synced()
-        return self._told(life)
-
     def _becomes(self, life: Life) -> None:
         if self._table.put(life):
             self._look_soon()
@@ -394,45 +262,8 @@ class NamedKeeping:
         """Its versions that are nobody else's."""
         return [one for one in tasks.versions(life) if not self._table.holding(one, life.spec.name)]
 
-    def _told(self, life: Life) -> pb2.NamedDataset:
-        dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
-        progress = self._progress.get(lifecycle.task_id(life))
-        reply = told(life, progress, dataset, bool(self._membership.storing))
-        reply.seen = self._seen
-        return reply
-
     def _readers(self, digest_id: bytes) -> int:
         return sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
-
-    def _check_unread(self, life: Life, verb: str) -> None:
-        readers = sum(map(self._readers, tasks.versions(life)))
-        if readers:
-            many = "1 reader reads" if readers == 1 else f"{readers} readers read"
-            raise errors.InUseError(f"name: {many} {life.spec.name}: --force to {verb} it all the same")
-
-    def _visible(self, who: Identity, name: str) -> Life:
-        life = self._table.get(name)
-        if life is None or not self._sees(who, life):
-            raise unknown(name, [one.spec.name for one in self._table if self._sees(who, one)])
-        return life
-
-    async def _owned(self, who: Identity, name: str) -> Life:
-        await self._log.writable()
-        life = self._visible(who, name)
-        self._check_owner(who, life)
-        return life
-
-    def _check_owner(self, who: Identity, life: Life) -> None:
-        if not self._owns(who, life):
-            raise errors.PermissionError_(f"name: {life.spec.name} belongs to {life.owner or 'admins'}, not to {who}")
-
-    def _owns(self, who: Identity, life: Life) -> bool:
-        return who.role is Role.ADMIN or bool(who.owner and who.owner == life.owner)
-
-    def _sees(self, who: Identity, life: Life) -> bool:
-        if who.role is not Role.JOB or self._owns(who, life):
-            return True
-        return bool(life.digest_id) and self._ownership.may_read(who, life.digest_id)
 
 
 def _maker(life: Life) -> Identity:
