@@ -4,8 +4,9 @@ One coordinator with one node, and with three, and an emulated store with a byte
 
     python -m tests.bench.prefetch [--quick]
 
-Bars: prefetch >= 0.95 of the rate at which eight threads read the same ranges just before and after; bytes that leave the store <= 1.01 of the data set, for a scan, too; where a
-tenth of the files has changed <= 0.11. Rates are of the whole call, from asking until it is ready.
+Bars: prefetch >= 0.95 of the rate at which eight threads read the same ranges just before and after; bytes that leave the
+store <= 1.01 of the data set, for a scan, too; where a tenth of the files has changed <= 0.11. Times are of the whole
+call, from asking until it is ready.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def run(place: Place, method: str, request: Any, store: EmulatedStore) -> tuple[
 
 
 def plain(store: EmulatedStore) -> float:
-    """Seconds in which as many threads as a node has read all of it, in ranges of a shard's size, and do nothing else."""
+    """Seconds in which as many threads as a node has read all of it, and do nothing else."""
     with contextlib.closing(stores.open_with(Access("gs", json.dumps({"endpoint": store.url})))) as opened:
         ranges = [
             (file.uri, at, min(RANGE_BYTES, file.size_bytes - at), file.generation)
