@@ -4,9 +4,9 @@ One coordinator with one node, and with three, and an emulated store with a byte
 
     python -m tests.bench.prefetch [--quick]
 
-Bars: prefetch >= 0.95 of the rate at which eight threads read the same ranges just before and after; bytes that leave the
-store <= 1.01 of the data set, for a scan, too; where a tenth of the files has changed <= 0.11. Times are of the whole
-call, from asking until it is ready.
+Bars: prefetch >= 0.95 of the rate at which eight threads read the same ranges just before and after; bytes that leave
+the store <= 1.01 of the data set, for a scan, too; where a tenth of the files has changed <= 0.11. Times are of the
+whole call, from asking until it is ready.
 """
 
 from __future__ import annotations
