@@ -31,10 +31,10 @@ class BuildOp(build_ext):
             sys.path.insert(0, str(ROOT))
             from tfquiver.ops.library import build, tensorflows
 
-            build.build([tensorflows.installed()], lib)
+            build.build([tensorflows.installed()], lib, reader=True)
             return
-        libraries = sorted(Path(BROUGHT).glob("libtfquiver_tf*.so"))
-        if not libraries:
+        libraries = sorted(Path(BROUGHT).glob("libtfquiver_*.so"))
+        if not any(path.name.startswith("libtfquiver_tf") for path in libraries):
             raise SystemExit(f"TFQUIVER_OP_LIBRARIES={BROUGHT}: no libtfquiver_tf*.so there")
         lib.mkdir(parents=True, exist_ok=True)
         for library in libraries:
@@ -45,7 +45,7 @@ class BuildOp(build_ext):
         return [str(path) for path in lib.glob("*.so")]
 
     def get_source_files(self) -> list[str]:
-        found = [path for half in ("core", "tf") for path in (ROOT / "ops" / half).rglob("*.[hc]*")]
+        found = [path for half in ("core", "tf", "c") for path in (ROOT / "ops" / half).rglob("*.[hc]*")]
         return [str(path.relative_to(ROOT)) for path in [*found, ROOT / "ops" / "exports.lds"]]
 
 

@@ -17,6 +17,7 @@ TfquiverError
 ├── UnauthenticatedError     wrong or missing token
 ├── ProtocolError            a frame or message that breaks the protocol
 ├── TensorFlowError          no TensorFlow here, or no op for it; also an ImportError
+├── ReaderLibraryError       no library for readers without TensorFlow; also an ImportError
 └── CancelledError_          stopped on purpose
 """
 
@@ -98,6 +99,10 @@ class CancelledError_(TfquiverError):
 
 
 class TensorFlowError(TfquiverError, ImportError):
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class ReaderLibraryError(TfquiverError, ImportError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 

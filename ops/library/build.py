@@ -1,5 +1,5 @@
 """Compiles the op library: `python -m tfquiver.ops.library.build`, against the TensorFlow that is installed where it
-runs.
+runs; and the reader library, which needs none.
 
 In a source tree the library goes to ops/lib, where the loader looks first; of an installed package, to the user's cache
 directory (own_build.py). `--tensorflow` and `--lib_dir` make the libraries of a release.
@@ -21,6 +21,7 @@ from tfquiver.ops.library import tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
 
 OPS = Path(__file__).resolve().parents[1]
+READER = "libtfquiver_reader.so"
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread")
 _DEADLINE_S = 1200.0  # of one file, on a slow and busy machine
 _MOST_LINES = 12  # of what a compiler says
@@ -31,18 +32,18 @@ class BuildError(RuntimeError):
 
 
 def sources(half: str) -> list[Path]:
-    """The C++ sources of one half, "core" or "tf", tests excluded."""
+    """The C++ sources of one part, "core", "tf" or "c", tests excluded."""
     return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
 def _units(half: str, scratch: Path) -> list[Path]:
-    """What is compiled: the core's sources; of "tf", for each folder in it one file that includes all of its sources.
+    """What is compiled: the sources of "core" and "c"; of "tf", for each folder a file that includes all its sources.
 
     Most of compiling those is reading TensorFlow's headers, which is so done once a folder. (Bazel does each alone.)
     """
     units, by_folder = [], dict[Path, list[Path]]()
     for source in sources(half):
-        if half == "core" or source.parent == OPS / half:
+        if half != "tf" or source.parent == OPS / half:
             units.append(source)
         else:
             by_folder.setdefault(source.parent.relative_to(OPS), []).append(source)
@@ -58,10 +59,13 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX", "")) or ["g++"]
 
 
-def build(targets: Sequence[TensorFlow], lib_dir: Path) -> list[Path]:
+def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) -> list[Path]:
     """Compiles and links a library for each; replaces libraries by rename. Returns their paths.
 
     The core sees nothing of TensorFlow and is compiled once for all.
+
+    Args:
+      reader: also the reader library, which comes last.
 
     Raises BuildError, and OSError where `lib_dir` cannot be written.
     """
@@ -71,30 +75,35 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path) -> list[Path]:
     with TemporaryDirectory(dir=lib_dir) as scratch:
 
         def objects(half: str, flags: tuple[str, ...]) -> list[Future[str]]:
-            if flags not in started:
+            if (key := (half, *flags)) not in started:
                 folder = Path(scratch) / str(len(started))
                 folder.mkdir()
-                started[flags] = [
+                started[key] = [
                     pool.submit(_compile, unit, flags, folder / f"{number}.o")
                     for number, unit in enumerate(_units(half, folder))
                 ]
-            return started[flags]
+            return started[key]
 
         try:
             halves = [
                 (objects("core", _core_flags(target)), objects("tf", _tf_flags(target)), target) for target in targets
             ]
-            return [
-                _link([object_.result() for object_ in core + tf], target, Path(scratch), lib_dir)
+            plain = objects("core", _CORE_FLAGS) + objects("c", _CORE_FLAGS) if reader else []
+            linked = [
+                _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
                 for core, tf, target in halves
             ]
+            return [*linked, _link(plain, READER, (), Path(scratch), lib_dir)] if reader else linked
         finally:
             pool.shutdown(cancel_futures=True)
 
 
+# `#include "ops/..."` is found from the folder that holds ops/. The ABI is that of all TensorFlows since 2.16.
+_CORE_FLAGS = (*FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-I{OPS.parent}")
+
+
 def _core_flags(target: TensorFlow) -> tuple[str, ...]:
     abi = (flag for flag in target.compile_flags if flag.startswith("-D_GLIBCXX"))
-    # `#include "ops/..."` is found from the folder that holds ops/.
     return (*FLAGS, *abi, f"-I{OPS.parent}")
 
 
@@ -112,11 +121,11 @@ def _compile(unit: Path, flags: tuple[str, ...], object_: Path) -> str:
     return str(object_)
 
 
-def _link(objects: list[str], target: TensorFlow, scratch: Path, lib_dir: Path) -> Path:
-    path = lib_dir / tensorflows.library_name(target.version)
+def _link(objects: list[Future[str]], name: str, link_flags: Sequence[str], scratch: Path, lib_dir: Path) -> Path:
+    path = lib_dir / name
     exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
-    flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *target.link_flags]
-    _run([*compiler(), "-o", str(scratch / path.name), *objects, *flags])
+    flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *link_flags]
+    _run([*compiler(), "-o", str(scratch / name), *(object_.result() for object_ in objects), *flags])
     (scratch / path.name).replace(path)
     return path
 
@@ -146,19 +155,22 @@ def main() -> int:
         help="a folder with an unpacked wheel of TensorFlow, may be given several times; left out: the installed one",
     )  # fmt: skip
     parser.add_argument("--lib_dir", type=Path, help="where the libraries go")
+    parser.add_argument("--reader", action="store_true", help="the reader library alone, which needs no TensorFlow")
     arguments = parser.parse_args()
     try:
-        if arguments.tensorflow:
+        if arguments.reader:
+            targets = []
+        elif arguments.tensorflow:
             targets = [tensorflows.unpacked(folder) for folder in arguments.tensorflow]
         else:
             targets = [tensorflows.installed()]
         in_tree = (OPS.parent / "pyproject.toml").is_file()
         if arguments.lib_dir or in_tree:
-            paths = build(targets, arguments.lib_dir or OPS / "lib")
+            paths = build(targets, arguments.lib_dir or OPS / "lib", reader=True)
         else:
             from tfquiver.ops.library import own_build
 
-            paths = [own_build.library(target, anew=True) for target in targets]
+            paths = [own_build.library(target, anew=True) for target in targets or (None,)]
     except (BuildError, OSError, ImportError) as error:
         print(f"tfquiver.ops.library.build: {error}", file=sys.stderr)
         return 1

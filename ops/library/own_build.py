@@ -19,16 +19,17 @@ from tfquiver.ops.library import build, tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
 
 
-def library(target: TensorFlow, anew: bool = False) -> Path:
+def library(target: TensorFlow | None, anew: bool = False) -> Path:
     """The path of this user's library for `target`; compiles it when there is none, while other processes wait.
 
     Args:
+      target: None: the reader library, which is for no TensorFlow.
       anew: compiles also when there is one.
 
     Raises build.BuildError, and OSError naming the directory when it cannot be written or is somebody else's.
     """
     folder = _directory() / _key(target)
-    path = folder / tensorflows.library_name(target.version)
+    path = folder / (tensorflows.library_name(target.version) if target else build.READER)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
     if path.is_file() and not anew:
@@ -39,10 +40,9 @@ def library(target: TensorFlow, anew: bool = False) -> Path:
             return path
         for left_over in folder.glob("tmp*"):  # of a process that was killed
             shutil.rmtree(left_over, ignore_errors=True)
-        logging.warning(
-            "compiling tfquiver's op for TensorFlow %s: a few minutes, once (kept in %s)", target.version, folder
-        )
-        return build.build([target], folder)[0]
+        what = f"op for TensorFlow {target.version}: a few minutes" if target else "reader: a minute"
+        logging.warning("compiling tfquiver's %s, once (kept in %s)", what, folder)
+        return build.build([target] if target else [], folder, reader=target is None)[0]
 
 
 def _directory() -> Path:
@@ -62,10 +62,11 @@ def _check_own(folder: Path) -> None:
         raise PermissionError(f"{folder}: others than this user may write there; say where else in XDG_CACHE_HOME")
 
 
-def _key(target: TensorFlow) -> str:
+def _key(target: TensorFlow | None) -> str:
     """A home may be shared by machines of several kinds, and serve several versions of everything."""
-    flags = [flag for flag in target.compile_flags if not flag.startswith("-I")]
-    about = [target.version, target.built_by, platform.machine(), *platform.libc_ver(), *flags, *build.compiler()]
+    flags = [flag for flag in target.compile_flags if not flag.startswith("-I")] if target else []
+    whose = [target.version, target.built_by] if target else [build.READER]
+    about = [*whose, platform.machine(), *platform.libc_ver(), *flags, *build.compiler()]
     digest = hashlib.sha256("\0".join(about).encode())
     code = [
         *build.OPS.rglob("*.cc"),

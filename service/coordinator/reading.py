@@ -81,6 +81,7 @@ class Reading:
             dataset.shards,
             request.job,
             Wish(request.seed, request.homogeneous, request.order),
+            request.joins,
         )
         await self._log.synced()
         return session_id
@@ -100,7 +101,7 @@ class Reading:
         )
         if self._sessions.session(session_id).digest_id != request.digest_id:
             raise errors.InvalidArgumentError(f"digest_id: not that of session {session_id}")
-        who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label)
+        who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label, request.in_turn)
         live = self._membership.is_live(request.node_id, request.incarnation)
         opened = self._sessions.readers.open(session_id, who, request.held, live)
         session = opened[0]

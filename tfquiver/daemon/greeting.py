@@ -8,7 +8,7 @@ import socket
 from tfquiver.wire import reader_frames as frames
 
 
-def greeted(path: str, timeout_s: float) -> tuple[socket.socket, bytes]:
+def greeted(path: str, timeout_s: float, role: int = frames.ROLE_READER) -> tuple[socket.socket, bytes]:
     """A connection on which somebody has answered HELLO, and the answer, unread. The connection still has the timeout.
 
     Raises OSError: nobody did.
@@ -17,7 +17,7 @@ def greeted(path: str, timeout_s: float) -> tuple[socket.socket, bytes]:
     try:
         connection.settimeout(timeout_s)
         connection.connect(path)
-        connection.send(frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "")))
+        connection.send(frames.encode(frames.Hello(role, os.getpid(), "")))
         answer = connection.recv(frames.MAX_FRAME_BYTES)
         if not answer:
             raise ConnectionResetError("the node closed the connection")

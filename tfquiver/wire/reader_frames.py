@@ -30,8 +30,9 @@ ROLE_READER = 0
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
 ROLE_MOUNT = 3
+ROLE_READER_IN_TURN = 4  # of several whose records are taken by turns
 # Who asks for a ticket.
-PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
+PROVIDER, RESTORED_PROVIDER, LATE_READER, JOINER = range(4)
 KIND_FILE = 0
 KIND_MEMORY = 1
 
@@ -248,7 +249,7 @@ def _place(f: Fields) -> Place:
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
-    Hello: lambda f: Hello(f.u8("role", ROLE_MOUNT), f.u32("pid"), f.text("label")),
+    Hello: lambda f: Hello(f.u8("role", ROLE_READER_IN_TURN), f.u32("pid"), f.text("label")),
     Welcome: lambda f: Welcome(f.text("node_id")),
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
@@ -266,7 +267,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     End: lambda f: End(),
     Close: lambda f: Close(f.flag("complete")),
     Ticket: lambda f: Ticket(
-        f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.u8("asker", LATE_READER),
+        f.text("session_key"), f.text("provider_id"), f.u64("repetition"), f.u8("asker", JOINER),
         f.id("digest_id"), f.text("job"), _wish(f),
     ),
     TicketReply: lambda f: TicketReply(f.flag("end"), f.text("session_id")),

@@ -5,14 +5,60 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace tfquiver {
-
-#if defined(__x86_64__)
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // Castagnoli's, bits reflected
+
+uint64_t Word(const char* data) {
+  uint64_t word;
+  std::memcpy(&word, data, sizeof(word));
+  return word;
+}
+
+// tables[n][b]: what becomes of byte b when n zero bytes follow it.
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+Tables MakeTables() {
+  Tables tables;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ kPolynomial : crc >> 1;
+    tables[0][byte] = crc;
+  }
+  for (size_t n = 1; n < tables.size(); ++n) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t before = tables[n - 1][byte];
+      tables[n][byte] = before >> 8 ^ tables[0][before & 255];
+    }
+  }
+  return tables;
+}
+
+}  // namespace
+
+uint32_t PortableCrc32c(uint32_t crc, const char* data, size_t size) {
+  static const Tables tables = MakeTables();
+  const char* const end = data + size;
+  crc = ~crc;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  for (; end - data >= 8; data += 8) {
+    const uint64_t word = Word(data) ^ crc;
+    crc = 0;
+    for (size_t i = 0; i < 8; ++i) crc ^= tables[7 - i][word >> (8 * i) & 255];
+  }
+#endif
+  for (; data < end; ++data) crc = crc >> 8 ^ tables[0][(crc ^ static_cast<uint8_t>(*data)) & 255];
+  return ~crc;
+}
+
+#if defined(__x86_64__)
+namespace {
 
 // The instruction gives a result after three cycles but can start one every cycle: three streams
 // run side by side, and their CRCs are joined by moving the earlier ones over the bytes that the
@@ -51,12 +97,6 @@ class ZeroBytes {
   uint32_t table_[4][256];
 };
 
-uint64_t Word(const char* data) {
-  uint64_t word;
-  std::memcpy(&word, data, sizeof(word));
-  return word;
-}
-
 template <size_t kBytes>
 __attribute__((target("sse4.2"))) const char* ThreeStreams(const char* data, const char* end,
                                                            uint64_t* crc) {
@@ -93,6 +133,23 @@ __attribute__((target("sse4.2"))) uint32_t Hardware(uint32_t crc, const char* da
 
 Crc32cExtend FastestCrc32c(Crc32cExtend fallback) {
   return __builtin_cpu_supports("sse4.2") ? &Hardware : fallback;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+namespace {
+
+__attribute__((target("+crc"))) uint32_t Hardware(uint32_t crc, const char* data, size_t size) {
+  const char* const end = data + size;
+  crc = ~crc;
+  for (; end - data >= 8; data += 8) crc = __builtin_aarch64_crc32cx(crc, Word(data));
+  for (; data < end; ++data) crc = __builtin_aarch64_crc32cb(crc, static_cast<uint8_t>(*data));
+  return ~crc;
+}
+
+}  // namespace
+
+Crc32cExtend FastestCrc32c(Crc32cExtend fallback) {
+  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? &Hardware : fallback;
 }
 
 #else

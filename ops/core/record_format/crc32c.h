@@ -14,6 +14,9 @@ using Crc32cExtend = uint32_t (*)(uint32_t crc, const char* data, size_t size);
 // from the page cache.
 Crc32cExtend FastestCrc32c(Crc32cExtend fallback);
 
+// With tables, eight bytes at a time: the fallback of those who bring none.
+uint32_t PortableCrc32c(uint32_t crc, const char* data, size_t size);
+
 }  // namespace tfquiver
 
 #endif  // TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_

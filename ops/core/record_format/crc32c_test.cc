@@ -14,8 +14,10 @@ TEST(Crc32c, CheckValue) {
   EXPECT_EQ(FastestCrc32c(&SlowCrc32c)(0, "", 0), 0u);
 }
 
-TEST(Crc32c, AgreesWithSlowAtEveryLengthAndSplit) {
-  const Crc32cExtend fast = FastestCrc32c(&SlowCrc32c);
+class AnyCrc32c : public ::testing::TestWithParam<Crc32cExtend> {};
+
+TEST_P(AnyCrc32c, AgreesWithSlowAtEveryLengthAndSplit) {
+  const Crc32cExtend fast = GetParam();
   Random random(1);
   std::string bytes;
   for (int i = 0; i < 40'000; ++i) bytes.push_back(static_cast<char>(random.Next()));
@@ -26,6 +28,9 @@ TEST(Crc32c, AgreesWithSlowAtEveryLengthAndSplit) {
     EXPECT_EQ(fast(fast(0, bytes.data(), split), bytes.data() + split, size - split), expected);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, AnyCrc32c,
+                         ::testing::Values(FastestCrc32c(&SlowCrc32c), &PortableCrc32c));
 
 }  // namespace
 }  // namespace tfquiver

@@ -111,7 +111,8 @@ Status SessionClient::Open(Clock::time_point deadline) {
         "this process knows no tfquiver node: call tfquiver.dataset(...) with a cache_dir "
         "of this machine, or run the pipeline in a tfquiver-worker");
   }
-  Status status = node_.Dial(path, Role::kReader, options_.label, deadline);
+  const Role role = options_.in_turn ? Role::kReaderInTurn : Role::kReader;
+  Status status = node_.Dial(path, role, options_.label, deadline);
   if (!status.ok()) return status;
   // The node is there; it may have to wait for its coordinator.
   deadline = std::max(deadline, Clock::now() + options_.reconnect);

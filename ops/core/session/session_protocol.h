@@ -22,6 +22,7 @@ struct SessionOptions {
   std::string job;
   std::string reader_id;
   std::string label;
+  bool in_turn = false;  // Role::kReaderInTurn
   SessionWish wish;
   uint64_t credit_bytes = 0;
   std::string done_zlib;                      // compressed done bitmap of a checkpoint; empty: none

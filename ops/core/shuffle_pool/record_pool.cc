@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace tfquiver {
+namespace {
+
+constexpr Clock::time_point kNever = Clock::time_point::max();
+
+}  // namespace
 
 RecordPool::RecordPool(const PoolOptions& options, Marks restored, BlockPool* blocks,
                        std::function<void()> wake_feeder)
@@ -24,7 +29,7 @@ void RecordPool::SetOrder(std::unique_ptr<Gate> gate, uint64_t draw_seed, uint64
 // The taker's side.
 
 Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
-                        const std::function<void()>& before_wait) {
+                        const std::function<void()>& before_wait, Clock::time_point until) {
   *end = false;
   bool wake = false;
   {
@@ -37,7 +42,7 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
     }
     std::function<void()> call_before_wait = before_wait;
     while (drawn->records.size() < want) {
-      Status status = AwaitRecords(&lock, end, &call_before_wait);
+      Status status = AwaitRecords(&lock, end, &call_before_wait, until);
       if (meter_.waits()) meter_.WaitsNoMore(Clock::now());
       if (!status.ok()) return status;
       if (*end) {
@@ -95,8 +100,9 @@ bool RecordPool::Filled() const {
 }
 
 Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
-                                std::function<void()>* before_wait) {
-  Filling::Time since{};
+                                std::function<void()>* before_wait, Clock::time_point deadline) {
+  // A call that runs out of time does not begin the wait for a fuller pool anew.
+  Filling::Time since = std::exchange(filled_for_since_, {});
   while (true) {
     Admit();
     if (!error_.ok()) return error_;
@@ -119,6 +125,10 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
       lock->lock();
       continue;
     }
+    if (deadline != kNever && Clock::now() >= deadline) {
+      filled_for_since_ = since;
+      return Status(Code::kDeadlineExceeded, "no record has come yet");
+    }
     waiting_ = true;
     if (!meter_.waits()) meter_.Waits(Clock::now());
     if (mixture_.left() > 0 && !mixture_.Shut()) {
@@ -126,7 +136,9 @@ Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
       if (since == Filling::Time{}) since = now;
       const auto until = filling_.GiveUp(since);
       if (now >= until) break;
-      changed_.wait_until(*lock, until);
+      changed_.wait_until(*lock, std::min(until, deadline));
+    } else if (deadline != kNever) {
+      changed_.wait_until(*lock, deadline);
     } else {
       changed_.wait(*lock);
     }

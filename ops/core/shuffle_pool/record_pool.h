@@ -62,8 +62,9 @@ class RecordPool {
   // first of them as the class comment says, and again whenever the pool runs dry; `before_wait` is
   // called (without locks held) once before the first wait. One call makes one element of the op.
   // Drawn goes to Release before the next call, unless this one failed: then the next one goes on
-  // with it.
-  Status Draw(size_t want, Drawn* drawn, bool* end, const std::function<void()>& before_wait = {});
+  // with it. At `until` a call that still waits fails with kDeadlineExceeded.
+  Status Draw(size_t want, Drawn* drawn, bool* end, const std::function<void()>& before_wait = {},
+              Clock::time_point until = Clock::time_point::max());
   // From any thread: the Draw that waits, or is about to, returns kCancelled; later ones are not
   // concerned.
   void CancelDraw();
@@ -124,7 +125,7 @@ class RecordPool {
   void Heed();
   bool Filled() const;
   Status AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
-                      std::function<void()>* before_wait);
+                      std::function<void()>* before_wait, Clock::time_point until);
   void TakeUpTo(size_t want, Drawn* drawn);
   void Discard(std::unique_ptr<ShardRecords> records);
   // True once for each reason to wake the feeder.
@@ -142,6 +143,7 @@ class RecordPool {
   Filling filling_;
   TakerMeter meter_;
   std::vector<BlockPool::Block> graveyard_;  // of dropped shards: the taker may still be copying
+  Filling::Time filled_for_since_{};
   uint64_t elements_ = 0;
   bool draw_cancelled_ = false;
   bool waiting_ = false;

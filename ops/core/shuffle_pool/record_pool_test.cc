@@ -362,5 +362,40 @@ TEST_F(RecordPoolTest, TwoThreads) {
   EXPECT_EQ(total, kShards / 50 * (50u * 51 / 2));
 }
 
+TEST_F(RecordPoolTest, ADrawThatRunsOutOfTimeIsGoneOnWith) {
+  using std::chrono::milliseconds;
+  Make(0);
+  ASSERT_TRUE(pool_->SetShards(2));
+  Add(0, 1);
+  Drawn drawn;
+  bool end = false;
+  const auto soon = [] { return Clock::now() + milliseconds(2); };
+  EXPECT_EQ(pool_->Draw(2, &drawn, &end, {}, soon()).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(drawn.records.size(), 1u);
+  EXPECT_EQ(pool_->Draw(2, &drawn, &end, {}, soon()).code(), Code::kDeadlineExceeded);
+  Add(1, 1);
+  EXPECT_TRUE(pool_->Draw(2, &drawn, &end, {}, soon()).ok());
+  ASSERT_EQ(drawn.records.size(), 2u);
+  EXPECT_EQ(blobs_.Text(drawn.records[0]), "0.0");
+  EXPECT_EQ(blobs_.Text(drawn.records[1]), "1.0");
+  pool_->Release(&drawn);
+}
+
+TEST_F(RecordPoolTest, ManyShortDrawsWaitNoLongerForAFullerPoolThanOne) {
+  using std::chrono::milliseconds;
+  Make(1 << 20);
+  ASSERT_TRUE(pool_->SetShards(100));
+  Add(0, 1);
+  Drawn drawn;
+  bool end = false;
+  const auto give_up_at = Clock::now() + std::chrono::seconds(20);
+  Status drew(Code::kUnknown, "");
+  while (!drew.ok() && Clock::now() < give_up_at) {
+    drew = pool_->Draw(1, &drawn, &end, {}, Clock::now() + milliseconds(1));
+  }
+  EXPECT_TRUE(drew.ok());
+  pool_->Release(&drawn);
+}
+
 }  // namespace
 }  // namespace tfquiver

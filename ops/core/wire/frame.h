@@ -23,7 +23,9 @@ inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxStringBytes = 8192;
 inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD, WANT and DROPPED
 
-enum class Role : uint8_t { kReader = 0, kTickets = 1, kDeliveries = 2 };
+// kReaderInTurn: a reader of several whose records are taken by turns, as a DataLoader does. (3 is
+// a mount, in Python.)
+enum class Role : uint8_t { kReader = 0, kTickets = 1, kDeliveries = 2, kReaderInTurn = 4 };
 enum class ShardKind : uint8_t { kFile = 0, kMemory = 1 };
 
 // In which order shards are handed out.
@@ -58,7 +60,8 @@ struct OpenFields {
 };
 
 // kLateReader: no provider, but a reader that the dispatcher told of the end before it had begun.
-enum class Asker : uint8_t { kProvider = 0, kRestoredProvider = 1, kLateReader = 2 };
+// kJoiner: a reader of a stream; it has part in the epoch that is under way, or begins the next.
+enum class Asker : uint8_t { kProvider = 0, kRestoredProvider = 1, kLateReader = 2, kJoiner = 3 };
 
 struct TicketFields {
   std::string session_key;

@@ -33,8 +33,9 @@ class Admission:
         shards: int,
         job: str,
         wish: Wish | None = None,
+        joins: bool = False,
     ) -> str | None:
-        """The session id of this ticket, or None when that session has ended."""
+        """The session id of this ticket, or None when that session has ended. `joins`: as in TicketRequest."""
         name = (session_key, provider_id, repetition)
         session_id = self._book.tickets.find(name)
         if session_id:
@@ -42,9 +43,9 @@ class Admission:
             _check_digest(session, digest_id)
         else:
             # Only its first ticket places a restored provider; after a Reset it is an epoch further, like any other.
-            adopts = restored and repetition == 0
+            adopts = (restored or joins) and repetition == 0
             iterations = self._book.iterations(session_key, digest_id) if adopts else ()
-            adopted = self._book.tickets.adoptable(provider_id, iterations)
+            adopted = self._book.tickets.adoptable(provider_id, iterations, ended=not joins)
             start = None
             if not repetition and not adopted:
                 start = self._book.resumptions.start(session_key, digest_id, restored)

@@ -24,6 +24,7 @@ class ReaderRequest:
     node_id: str
     incarnation: str
     label: str = ""
+    in_turn: bool = False
 
 
 class Readers:
@@ -62,7 +63,7 @@ class Readers:
             )
             self._decisions.commit(Record(reader_opened=opened))
         now = self._decisions.now()
-        reader = Reader(request.reader_id, request.node_id, request.incarnation, request.label)
+        reader = Reader(request.reader_id, request.node_id, request.incarnation, request.label, in_turn=request.in_turn)
         reader.deadline = None if node_is_live else now + self._decisions.limits.grace_s
         reader.again = before is not None or bool(held)  # it may have been given up, and forgotten, in between
         session.reader_opened(reader)
@@ -112,12 +113,14 @@ class Readers:
             places = tuple(map(session.sampler.place, shards))
             result = LeaseResult(LeaseState.LEASED, tuple(shards), places, session.reads in self._probed)
             reader.draining = False
+            if session.all_given and any(other.in_turn and other.draining for other in session.readers.values()):
+                self._decisions.changed(session_id)  # they need wait no longer
         else:
             reader.draining = draining
             if (session.ended and not session.reopened) or session.can_end:
                 self._decisions.end(session)
                 result = LeaseResult(LeaseState.END)
-            elif draining and self._early_leaving.may(session, reader):
+            elif draining and ((reader.in_turn and session.all_given) or self._early_leaving.may(session, reader)):
                 result = LeaseResult(LeaseState.END)
             else:
                 result = LeaseResult(LeaseState.WAIT)

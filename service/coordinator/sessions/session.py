@@ -73,6 +73,7 @@ class Reader:
     label: str
     leases: set[int] = field(default_factory=set)
     draining: bool = False
+    in_turn: bool = False  # told END when nothing is pending, whatever others hold
     leases_unknown: bool = False  # known from the log only: it has not said yet what it holds
     again: bool = False  # it had opened before: what it was told then, END perhaps, is not known here
     deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of

@@ -52,12 +52,12 @@ class Tickets:
         for name in providers.names:
             del self._session_ids[name]
 
-    def adoptable(self, provider_id: str, sessions: Iterable[Session]) -> Session | None:
+    def adoptable(self, provider_id: str, sessions: Iterable[Session], ended: bool = True) -> Session | None:
         """Of the iterations of one key, which a restored provider adopts; None: it needs a new one.
 
         The oldest that is incomplete and that no provider of the same process has adopted, those with readers first
         (one without was probably abandoned). If none is incomplete: the newest that ended without any provider having
-        been told, for then the dispatcher went down before it could write down the end.
+        been told, for then the dispatcher went down before it could write down the end. (Without `ended`: none.)
         """
         process = provider_id.rpartition(":")[0]
         free = [
@@ -72,5 +72,5 @@ class Tickets:
             return min(
                 incomplete, key=lambda item: (0 if process else len(item[1]), not item[0].readers, item[0].number)
             )[0]
-        ended = [session for session, _ in free if not self.end_told(session.session_id)]
-        return max(ended, key=lambda session: session.number, default=None)
+        untold = [session for session, _ in free if ended and not self.end_told(session.session_id)]
+        return max(untold, key=lambda session: session.number, default=None)

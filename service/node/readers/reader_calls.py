@@ -48,7 +48,14 @@ class ReaderCalls:
     node: (node_id, incarnation).
     """
 
-    def __init__(self, coordinator: Coordinator, node: tuple[str, str], label: str, opening: frames.Open) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        node: tuple[str, str],
+        label: str,
+        opening: frames.Open,
+        in_turn: bool = False,
+    ) -> None:
         self._coordinator = coordinator
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
         self.bypassed: set[int] = set()  # of these, those that are to be read past the cache
@@ -58,6 +65,7 @@ class ReaderCalls:
             session_id=opening.session_id, reader_id=opening.reader_id, node_id=node[0], incarnation=node[1],
             label=label, digest_id=opening.digest_id, job=opening.job, session_key=opening.session_key,
             seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
+            in_turn=in_turn,
         )  # fmt: skip
 
     def report(self, frame: frames.Report, hit_bytes: int, missed_bytes: int) -> pb.ReaderReport:

@@ -41,9 +41,12 @@ class ReaderShell:
         node: tuple[str, str],
         limits: ReaderLimits,
         heard: Callable[[pb.ReaderReport], None] = lambda report: None,
+        in_turn: bool = False,
     ) -> None:
+        """`in_turn`: as in OpenReaderRequest."""
         self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
         self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
+        self._in_turn = in_turn
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
         self.served_bytes = self._missed_bytes = 0
@@ -179,7 +182,7 @@ class ReaderShell:
             raise errors.ProtocolError("Open frame: one descriptor comes with it exactly when has_state is 1")
         state = os.dup(descriptors[0]) if frame.has_state else -1
         self.reader_id = frame.reader_id
-        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame)
+        self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame, self._in_turn)
         self._opening = self._spawn(self._open(self._calls, frame, state))
 
     async def _open(self, calls: ReaderCalls, frame: frames.Open, state: int) -> None:

@@ -166,9 +166,10 @@ class SessionServer:
             mount = MountShell(self._source, self._digests, self._owner, self._limits.fetch_deadline_s)
             self._mounts.add(mount)
             return mount
+        in_turn = hello.role == frames.ROLE_READER_IN_TURN
         reader = ReaderShell(
             hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits,
-            self._heard,
+            self._heard, in_turn,
         )  # fmt: skip
         self._readers.add(reader)
         return reader

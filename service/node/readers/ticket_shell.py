@@ -41,7 +41,7 @@ class TicketProvider(Shell):
         request = pb.TicketRequest(
             session_key=frame.session_key, provider_id=frame.provider_id, repetition=frame.repetition,
             restored=frame.asker == frames.RESTORED_PROVIDER, late=frame.asker == frames.LATE_READER,
-            digest_id=frame.digest_id, job=frame.job, seed=frame.wish.seed,
+            joins=frame.asker == frames.JOINER, digest_id=frame.digest_id, job=frame.job, seed=frame.wish.seed,
             homogeneous=frame.wish.homogeneous, order=order_of(frame.wish),
         )  # fmt: skip
         answer: frames.Frame

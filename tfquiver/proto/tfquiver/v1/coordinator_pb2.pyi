@@ -1745,6 +1745,7 @@ class TicketRequest(_message.Message):
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
     LATE_FIELD_NUMBER: _builtins.int
+    JOINS_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """unique per distribute() call, from the graph"""
     provider_id: _builtins.str
@@ -1767,6 +1768,8 @@ class TicketRequest(_message.Message):
     back, late. It is given the newest session of this key when readers of that were lost after END with what they had
     not delivered (I-8). UNAVAILABLE while readers that hold something could be lost unseen. `provider_id` and `repetition` say nothing, no session is made.
     """
+    joins: _builtins.bool
+    """A reader of a stream, which its own process gives tickets: as `restored`, but no session that has ended is adopted."""
     @_builtins.property
     def order(self) -> _types_pb2.SessionOrder: ...
     def __init__(
@@ -1782,10 +1785,11 @@ class TicketRequest(_message.Message):
         homogeneous: _builtins.bool = ...,
         order: _types_pb2.SessionOrder | None = ...,
         late: _builtins.bool = ...,
+        joins: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "homogeneous", b"homogeneous", "job", b"job", "late", b"late", "order", b"order", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "homogeneous", b"homogeneous", "job", b"job", "joins", b"joins", "late", b"late", "order", b"order", "provider_id", b"provider_id", "repetition", b"repetition", "restored", b"restored", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1832,6 +1836,7 @@ class OpenReaderRequest(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
+    IN_TURN_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -1852,6 +1857,10 @@ class OpenReaderRequest(_message.Message):
     """of the session's order; 0: drawn by the coordinator. New sessions only."""
     homogeneous: _builtins.bool
     """shards of one stripe unit after those of another. New sessions only."""
+    in_turn: _builtins.bool
+    """The records of several readers are taken by turns, as a PyTorch DataLoader does: this one must not wait for what the
+    others hold. It is told END when it has emitted all it was given and nothing is pending.
+    """
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
@@ -1876,10 +1885,11 @@ class OpenReaderRequest(_message.Message):
         seed: _builtins.int = ...,
         homogeneous: _builtins.bool = ...,
         order: _types_pb2.SessionOrder | None = ...,
+        in_turn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

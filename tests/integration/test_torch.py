@@ -1,0 +1,207 @@
+"""QuiverDataset in real DataLoaders: each record once over all workers and ranks, exact resuming, a worker's death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import tfquiver
+from tests.support import numbered
+from tests.support.daemons import end_daemons
+from tfquiver import errors
+from tfquiver.daemon import endpoints
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'tfquiver[torch]'")
+pytest.importorskip("torchdata", reason="torchdata is not installed: pip install 'tfquiver[torch]'")
+quiver = pytest.importorskip("tfquiver.torch")
+
+FILES, RECORDS, RECORD_BYTES = 3, 1000, 300
+TOTAL = FILES * RECORDS
+EVERYTHING = Counter(range(TOTAL))
+ROOT = Path(__file__).resolve().parents[2]
+SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000))  # as in torch_ranks
+paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "cache"
+    endpoints.close_all()
+    end_daemons(tmp_path / "cache")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Job:
+    """Some ranks, each a process with DataLoader workers."""
+
+    def __init__(
+        self, paths: Sequence[Path], cache_dir: Path, ranks: int, workers: int, options: Sequence[dict[str, Any]]
+    ) -> None:
+        environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.support.torch_ranks", str(cache_dir), str(workers),
+                 json.dumps(options[rank]), *map(str, paths)],
+                env={**os.environ, **environment, "RANK": str(rank)}, cwd=ROOT, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+            for rank in range(ranks)
+        ]  # fmt: skip
+
+    def said(self) -> list[list[dict[str, Any]]]:
+        """All of each rank. Raises AssertionError when one fails."""
+        all_said = []
+        for rank in self.ranks:
+            out, err = rank.communicate(timeout=240)
+            assert rank.returncode == 0, err[-3000:]
+            all_said.append([json.loads(line) for line in out.splitlines()])
+        return all_said
+
+
+def count(said: Sequence[dict[str, Any]], epoch: int = 0) -> Counter[int]:
+    return Counter(number for line in said if line["epoch"] == epoch for number in line.get("numbers", ()))
+
+
+def test_four_workers_of_two_ranks_read_each_record_once_an_epoch(paths: list[Path], cache_dir: Path) -> None:
+    options = {"epochs": 3, "set_epoch": True}
+    ranks = Job(paths, cache_dir, 2, 4, [options] * 2).said()
+    for epoch in range(3):
+        shares = [count(said, epoch) for said in ranks]
+        assert shares[0] + shares[1] == EVERYTHING
+        assert all(shares), "both had a part"
+    orders = [[n for line in ranks[0] if line["epoch"] == epoch for n in line.get("numbers", ())] for epoch in range(3)]
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("options", [{"context": "spawn"}, {"persistent": True}], ids=["spawned", "persistent"])
+def test_other_workers(paths: list[Path], cache_dir: Path, options: dict[str, Any]) -> None:
+    (said,) = Job(paths, cache_dir, 1, 2, [{**options, "epochs": 2}]).said()
+    assert [count(said, epoch) for epoch in range(2)] == [EVERYTHING] * 2
+
+
+@pytest.mark.parametrize(("ranks", "workers", "stops"), [(1, 0, (5, 70)), (1, 3, (40, 60)), (2, 2, (20, 30))])
+def test_a_job_goes_on_exactly_where_it_was(
+    paths: list[Path], cache_dir: Path, tmp_path: Path, ranks: int, workers: int, stops: tuple[int, int]
+) -> None:
+    seen: Counter[int] = Counter()
+    states = [{"state": str(tmp_path / f"state-{rank}")} for rank in range(ranks)]
+    for stop in (*stops, None):  # twice interrupted: what was begun twice is told apart, too
+        options = [state | ({"stop_after": stop} if stop else {}) for state in states]
+        for said in Job(paths, cache_dir, ranks, workers, options).said():
+            seen += count(said)
+    assert seen == EVERYTHING
+
+
+def test_a_state_of_another_number_of_readers_is_refused(paths: list[Path], cache_dir: Path, tmp_path: Path) -> None:
+    state = {"state": str(tmp_path / "state")}
+    Job(paths, cache_dir, 1, 0, [{**state, "stop_after": 5}]).said()
+    saved = torch.load(tmp_path / "state", weights_only=False)
+    data = quiver.QuiverDataset([str(path) for path in paths], cache_dir=cache_dir, first_use=SMALL_SHARDS)
+    ours = next(value for value in _dicts(saved) if "readers" in value)
+    for change, match in (({"readers": 8}, "of 8 readers"), ({"digest": "0" * 64}, "another data set")):
+        with pytest.raises(errors.InvalidArgumentError, match=match):
+            iter(data).load_state_dict({**ours, **change})
+    with pytest.raises(errors.InvalidArgumentError, match="damaged"):
+        iter(data).load_state_dict({**ours, "here": ours["here"][:-3]})
+    with pytest.raises(errors.InvalidArgumentError, match="state_dict of a"):
+        iter(data).load_state_dict({})
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            yield from _dicts(inner)
+
+
+def test_what_a_killed_worker_had_is_read_by_others(paths: list[Path], cache_dir: Path) -> None:
+    options = {"stream": "one epoch"}  # two jobs, so that PyTorch ends one of them only
+    victim = Job(paths, cache_dir, 1, 2, [{**options, "stepped": True}])
+    (rank,) = victim.ranks
+    assert rank.stdin and rank.stdout and rank.stderr
+    seen = Counter(json.loads(rank.stdout.readline())["numbers"])
+    other = Job(paths, cache_dir, 1, 2, [{**options, "stepped": True}])
+    (reader,) = other.ranks
+    assert reader.stdout
+    seen += Counter(json.loads(reader.stdout.readline())["numbers"])  # it is in the same epoch now
+    children = psutil.Process(rank.pid).children()
+    workers = [child for child in children if "tests.support.torch_ranks" in child.cmdline()]  # and a resource tracker
+    workers[0].send_signal(signal.SIGKILL)
+    rank.stdin.write("\n" * 10_000)
+    out, err = rank.communicate(timeout=120)
+    assert rank.returncode != 0 and "killed by signal" in err, "DataLoader says so itself"
+    assert reader.stdin
+    reader.stdin.write("\n" * 10_000)
+    (rest,) = other.said()
+    everything = seen + count([json.loads(line) for line in out.splitlines()]) + count(rest)
+    assert set(everything) == set(range(TOTAL)), "at least once"
+    assert max(everything.values()) <= 2
+
+
+def test_elements_are_what_was_asked_for(paths: list[Path], cache_dir: Path) -> None:
+    source = [str(path) for path in paths]
+    loader = torch.utils.data.DataLoader(quiver.QuiverDataset(source, cache_dir=cache_dir), batch_size=8)
+    batch = next(iter(loader))
+    assert len(batch) == 8 and {len(record) for record in batch} == {RECORD_BYTES}, "default flags: bytes"
+
+    def decoded(record: memoryview) -> dict[str, Any]:
+        return {"x": np.frombuffer(record[:8], "<i8").copy()}
+
+    data = quiver.QuiverDataset(source, cache_dir=cache_dir, batch_size=8, decode=decoded)
+    (tensor,) = next(iter(data)).values()
+    assert tensor.shape == (8, 1) and tensor.dtype == torch.int64
+    data = quiver.QuiverDataset(source, cache_dir=cache_dir, batch_size=8, decode_batch=quiver.as_tensors)
+    tensors = next(iter(data))
+    assert tensors["data"].shape == (8 * RECORD_BYTES,) and tensors["offsets"].tolist()[1] == RECORD_BYTES
+
+
+def test_a_tensorflow_job_and_a_pytorch_job_share_bytes_and_an_epoch(paths: list[Path], cache_dir: Path) -> None:
+    """The cache holds each shard once, whoever came first."""
+    (said,) = Job(paths, cache_dir, 1, 2, [{}]).said()
+    assert count(said) == EVERYTHING
+    stored = sum(path.stat().st_size for path in (cache_dir / "objects").rglob("*") if path.is_file())
+    data = tfquiver.dataset(
+        [str(path) for path in paths], cache_dir=cache_dir, first_use=SMALL_SHARDS
+    )  # fmt: skip
+    assert sorted(numbered.read(data.as_numpy_iterator())) == list(range(TOTAL))
+    assert stored == sum(path.stat().st_size for path in (cache_dir / "objects").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"decode": 3}, "decode=3"),
+        ({"decode": bytes, "decode_batch": list}, "instead of"),
+        ({"collate": list}, "batch_size="),
+        ({"rank": 3, "world_size": 2}, "rank=3"),
+        ({"rank": 0}, "give both"),
+        ({"rank": 0, "world_size": 2}, "init_process_group"),
+        ({"rank": 0, "world_size": 2, "order": "files"}, "which|init_process_group|one reader"),
+    ],
+)
+def test_what_cannot_be_right_is_named(paths: list[Path], cache_dir: Path, given: dict[str, Any], match: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=match):
+        quiver.QuiverDataset(str(paths[0]), cache_dir=cache_dir, **given)
+
+
+def test_importing_it_imports_no_tensorflow() -> None:
+    check = "import sys, tfquiver.torch, tfquiver.reader; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0

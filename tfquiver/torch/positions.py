@@ -1,0 +1,112 @@
+"""What one reader's `state_dict` holds: plain values, kilobytes, no record content. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tfquiver import errors
+
+_VERSION = 1
+_MOST_BITMAP_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Of one of `readers` in an epoch.
+
+    Attributes:
+      reader, readers: which of how many: rank * workers + worker.
+      digest: of the data set, hexadecimal.
+      before: zlib-compressed bitmap of the shards that were this reader's before the iterator's current part, be they
+        done or begun; empty: none.
+      here: of the current part (`Epoch.state`); empty: nothing has been read.
+      left: the current part is what an earlier iterator had begun.
+      ended: nothing is left for this reader.
+    """
+
+    reader: int
+    readers: int
+    digest: str
+    epoch: int
+    before: bytes = b""
+    here: bytes = b""
+    left: bool = False
+    ended: bool = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"version": _VERSION, **asdict(self)}
+
+
+def read(state: object) -> Position:
+    """Raises InvalidArgumentError: it is none of ours, or of a later tfquiver."""
+    if not isinstance(state, dict) or "version" not in state:
+        raise errors.InvalidArgumentError("this is not the state_dict of a tfquiver.torch.QuiverDataset")
+    if state["version"] != _VERSION:
+        raise errors.InvalidArgumentError(f"the state_dict has version {state['version']!r}; this reads {_VERSION}")
+    kinds = {
+        "reader": int,
+        "readers": int,
+        "digest": str,
+        "epoch": int,
+        "before": bytes,
+        "here": bytes,
+        "left": bool,
+        "ended": bool,
+    }
+    if state.keys() != {"version", *kinds} or not all(isinstance(state[name], kind) for name, kind in kinds.items()):
+        raise errors.InvalidArgumentError(f"the state_dict is damaged: it has {sorted(map(str, state))}")
+    return Position(**{name: state[name] for name in kinds})
+
+
+def check(position: Position, reader: int, readers: int, digest: str) -> None:
+    """Raises InvalidArgumentError where it is somebody else's."""
+    if position.digest != digest:
+        raise errors.InvalidArgumentError("the state_dict is of another data set: its files differ")
+    if position.readers != readers:
+        raise errors.InvalidArgumentError(
+            f"the state_dict is of {position.readers} readers (ranks times workers), and here are {readers}: go on "
+            "with as many ranks and workers as there were"
+        )
+    if position.reader != reader:
+        raise errors.InvalidArgumentError(
+            f"the state_dict is of reader {position.reader}, and this is {reader}: each rank needs its own"
+        )
+
+
+def joined(before: bytes, more: bytes) -> bytes:
+    """The compressed bitmap of both; `more` is not compressed."""
+    if not before:
+        return zlib.compress(more, 1)
+    bits = np.frombuffer(bitmap(before), np.uint8)
+    added = np.frombuffer(more, np.uint8)
+    length = max(len(bits), len(added))
+    both = np.zeros(length, np.uint8)
+    both[: len(bits)] |= bits
+    both[: len(added)] |= added
+    return zlib.compress(both.tobytes(), 1)
+
+
+def shards_of(before: bytes) -> list[int]:
+    """The shards in a compressed bitmap."""
+    return [
+        int(shard)
+        for shard in np.flatnonzero(np.unpackbits(np.frombuffer(bitmap(before), np.uint8), bitorder="little"))
+    ]
+
+
+def bitmap(compressed: bytes) -> bytes:
+    """Raises InvalidArgumentError."""
+    if not compressed:
+        return b""
+    inflater = zlib.decompressobj()
+    try:
+        bits = inflater.decompress(compressed, _MOST_BITMAP_BYTES)
+    except zlib.error as error:
+        raise errors.InvalidArgumentError(f"the state_dict is damaged: {error}") from error
+    if not inflater.eof:
+        raise errors.InvalidArgumentError("the state_dict is damaged: its bitmap is too large")
+    return bits
