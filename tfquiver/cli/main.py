@@ -8,7 +8,7 @@ import sys
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import clear, digest, mount, stop, token, up, warm
+from tfquiver.cli import clear, digest, mount, pack, stop, token, up, warm
 from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.settings import dataset, limit, policy
 from tfquiver.cli.showing import explain, health, status
@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         policy,
         limit,
         digest,
+        pack,
         sim,
         plan,
         trace,

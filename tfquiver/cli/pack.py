@@ -1,0 +1,45 @@
+"""`tfquiver pack`: TFRecord files of what people have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tfquiver import sizes
+from tfquiver.dataset_arguments.checks import check_integer, check_name
+from tfquiver.packing import pack, sources, targets
+
+_ABOUT = """Makes TFRecord files of tf.train.Examples out of image folders (one folder a class), WebDataset tars,
+Parquet files and Hugging Face data sets on a disk. Each tar, Parquet or Arrow file becomes one file; images are put
+together.
+A run that was killed goes on when it is started again."""
+_MOST_WORKERS = 256
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("pack", help="make TFRecord files of images, tars, Parquet", description=_ABOUT)
+    parser.add_argument("source", nargs="+", metavar="SRC", help="a folder, or a .tar, .parquet or .arrow file")
+    parser.add_argument("-o", "--output", required=True, metavar="WHERE", help="a folder, or gs://bucket/prefix")
+    parser.add_argument("--name", default="data", help="how the files' names begin (%(default)s)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
+    parser.add_argument("--part_bytes", default="128MiB", help="of images in one file, about (%(default)s)")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    check_name("--name", arguments.name)
+    check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
+    parts = sources.parts([Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes))
+    columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
+    with Progress(*columns) as progress:
+        task = progress.add_task("", total=len(parts))
+        made = pack.pack(
+            parts, targets.target(arguments.output), arguments.name, arguments.workers,
+            lambda finished, count: progress.update(task, completed=finished, total=count),
+        )  # fmt: skip
+    print(f"{arguments.output}: {made} files made, {len(parts) - made} were there")
+    return 0

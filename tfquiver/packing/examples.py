@@ -1,0 +1,131 @@
+"""The records of one part, as serialized `tf.train.Example`s; errors name the file and what in it is wrong."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.packing.example import Value, serialized
+from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
+
+_MOST_RECORD_BYTES = 1 << 30
+_ROWS = 256
+
+
+def of_part(part: Part) -> Iterator[bytes]:
+    """Raises DataLossError (a damaged file), InvalidArgumentError (a column that no feature can hold)."""
+    kinds = {IMAGES: _of_images, TAR: _of_tar, PARQUET: _of_parquet, ARROW: _of_arrow}
+    return kinds[part.kind](part)
+
+
+def _of_images(part: Part) -> Iterator[bytes]:
+    assert part.root is not None
+    labels = {name: label for label, name in enumerate(part.classes)}
+    for path in part.files:
+        name = path.relative_to(part.root)
+        features: dict[str, Value] = {
+            "image/encoded": path.read_bytes(),
+            "image/filename": str(name).encode(),
+            "image/format": path.suffix[1:].lower().encode(),
+        }
+        if len(name.parts) > 1:
+            features |= {"image/class/text": name.parts[0].encode(), "image/class/label": [labels[name.parts[0]]]}
+        yield serialized(features)
+
+
+def _of_tar(part: Part) -> Iterator[bytes]:
+    """A sample of WebDataset: files that follow one another with the same name up to the first dot of its last part."""
+    (path,) = part.files
+    sample: dict[str, Value] = {}
+    try:
+        with tarfile.open(path, "r|") as tar:
+            for member in tar:
+                if not member.isfile():
+                    continue
+                folder, _, last = member.name.rpartition("/")
+                stem, _, extension = last.partition(".")
+                key = f"{folder}/{stem}" if folder else stem
+                if sample and sample["__key__"] != key.encode():
+                    yield serialized(sample)
+                    sample = {}
+                if member.size > _MOST_RECORD_BYTES:
+                    raise errors.InvalidArgumentError(
+                        f"{path}: {member.name} has {member.size} bytes; 1 GiB is the most"
+                    )
+                content = tar.extractfile(member)
+                assert content is not None
+                sample |= {"__key__": key.encode(), extension or "data": content.read()}
+    except tarfile.TarError as error:
+        raise errors.DataLossError(f"{path}: {error}") from error
+    if sample:
+        yield serialized(sample)
+
+
+def _of_parquet(part: Part) -> Iterator[bytes]:
+    (path,) = part.files
+    arrow = _pyarrow(path)
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS):
+                yield from _rows(path, batch)
+    except arrow.ArrowException as error:
+        raise errors.DataLossError(f"{path}: {error}") from error
+
+
+def _of_arrow(part: Part) -> Iterator[bytes]:
+    """What `datasets` saves to a disk: a stream of record batches."""
+    (path,) = part.files
+    arrow = _pyarrow(path)
+    try:
+        with arrow.memory_map(str(path)) as source, arrow.ipc.open_stream(source) as batches:
+            for batch in batches:
+                for at in range(0, batch.num_rows, _ROWS):
+                    yield from _rows(path, batch.slice(at, _ROWS))
+    except arrow.ArrowException as error:
+        raise errors.DataLossError(f"{path}: {error}") from error
+
+
+def _rows(path: Path, batch: Any) -> Iterator[bytes]:
+    for row in batch.to_pylist():
+        features: dict[str, Value] = {}
+        for name, value in row.items():
+            _put(path, name, value, features)
+        yield serialized(features)
+
+
+def _put(path: Path, name: str, value: Any, features: dict[str, Value]) -> None:
+    """Structs become features `name/field`; what is null is left out."""
+    match value:
+        case None:
+            pass
+        case dict():
+            for field, inner in value.items():
+                _put(path, f"{name}/{field}", inner, features)
+        case bytes():
+            features[name] = value
+        case str():
+            features[name] = value.encode()
+        case bool() | int() | float():
+            features[name] = [value]
+        case list() if all(isinstance(item, bytes | str) for item in value):
+            features[name] = [item if isinstance(item, bytes) else item.encode() for item in value]
+        case list() if all(isinstance(item, bool | int | float) for item in value):
+            features[name] = value
+        case _:
+            raise errors.InvalidArgumentError(
+                f"{path}: column {name!r} has a {type(value).__name__}; features hold bytes, text, numbers, and "
+                "lists of them"
+            )
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise errors.InvalidArgumentError(f"{path}: pip install pyarrow to read it") from error
+    return pyarrow

@@ -1,0 +1,59 @@
+"""What a source is, and the parts that become a file each: the same source gives the same parts, whoever looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfquiver import errors
+
+IMAGES, TAR, PARQUET, ARROW = "images", "tar", "parquet", "arrow"
+_IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"})
+_KINDS = {".tar": TAR, ".parquet": PARQUET, ".arrow": ARROW}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`root`: of an image folder, whose folders are classes; `classes`: their names, sorted."""
+
+    kind: str
+    files: tuple[Path, ...]
+    root: Path | None = None
+    classes: tuple[str, ...] = ()
+
+
+def parts(sources: Sequence[Path], part_bytes: int) -> list[Part]:
+    """Args: part_bytes: of images in one file, about; each of other files is a part.
+
+    Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; names it.
+    """
+    return [part for source in sources for part in _of(source, part_bytes)]
+
+
+def _of(source: Path, part_bytes: int) -> list[Part]:
+    if not source.exists():
+        raise errors.NotFoundError(f"{source}: no such file or folder")
+    if source.is_file():
+        if source.suffix not in _KINDS:
+            raise errors.InvalidArgumentError(f"{source}: must be a folder, or end in {', '.join(sorted(_KINDS))}")
+        return [Part(_KINDS[source.suffix], (source,))]
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    for suffix, kind in _KINDS.items():
+        found = [path for path in files if path.suffix == suffix and not path.name.startswith("cache-")]
+        if found:
+            return [Part(kind, (path,)) for path in found]
+    images = [path for path in files if path.suffix.lower() in _IMAGE_SUFFIXES]
+    if not images:
+        endings = ", ".join(sorted(_KINDS))
+        raise errors.InvalidArgumentError(f"{source}: has neither images nor files that end in {endings}")
+    return _images(source, images, part_bytes)
+
+
+def _images(root: Path, images: Sequence[Path], part_bytes: int) -> list[Part]:
+    classes = tuple(sorted({path.relative_to(root).parts[0] for path in images if path.parent != root}))
+    # Every n-th, so that each file has images of all classes.
+    total = sum(path.stat().st_size for path in images)
+    count = min(len(images), max(1, -(-total // part_bytes)))
+    groups = [list(images[number::count]) for number in range(count)]
+    return [Part(IMAGES, tuple(group), root, classes) for group in groups]

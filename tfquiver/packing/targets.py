@@ -1,0 +1,106 @@
+"""Where packed files go: a folder, or a bucket of Google Cloud Storage. A file is there whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Protocol
+
+from tfquiver import durable, errors
+
+_UPLOAD_S = 600.0
+
+
+class Target(Protocol):
+    def names(self) -> set[str]:
+        """Of the files that are there."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """None: it is not there."""
+        ...
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None: ...
+
+
+def target(where: str) -> Target:
+    """Raises InvalidArgumentError for what is neither, or where its package is missing."""
+    if where.startswith("gs://"):
+        return _Bucket(where)
+    if "://" in where:
+        raise errors.InvalidArgumentError(f"-o {where}: must be a folder or gs://bucket/prefix")
+    return _Folder(Path(where).expanduser().absolute())
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def names(self) -> set[str]:
+        return {path.name for path in self._path.iterdir()} if self._path.is_dir() else set()
+
+    def read(self, name: str) -> bytes | None:
+        path = self._path / name
+        return path.read_bytes() if path.is_file() else None
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            durable.write(self._path / name, pieces, 0o644)
+        except OSError as error:
+            raise errors.from_os_error(error, str(self._path / name)) from error
+
+
+class _Bucket:
+    """An upload is one object: the service shows it when it is whole."""
+
+    def __init__(self, where: str) -> None:
+        bucket, _, prefix = where.removeprefix("gs://").partition("/")
+        self._bucket_name, self._prefix = bucket, prefix.rstrip("/") + "/" if prefix.strip("/") else ""
+        self._client: Any = None
+
+    def _bucket(self) -> Any:
+        if self._client is None:  # in each process that packs
+            from google.cloud import storage
+
+            self._client = storage.Client()
+        return self._client.bucket(self._bucket_name)
+
+    def names(self) -> set[str]:
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}"):
+            blobs = self._bucket().list_blobs(prefix=self._prefix, timeout=_UPLOAD_S)
+            return {blob.name.removeprefix(self._prefix) for blob in blobs}
+
+    def read(self, name: str) -> bytes | None:
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            blob = self._bucket().get_blob(self._prefix + name, timeout=_UPLOAD_S)
+            return None if blob is None else bytes(blob.download_as_bytes(timeout=_UPLOAD_S))
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        with TemporaryFile() as spool, _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            spool.writelines(pieces)
+            spool.seek(0)
+            self._bucket().blob(self._prefix + name).upload_from_file(spool, timeout=_UPLOAD_S)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+
+@contextlib.contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Says of Google's errors what was asked for."""
+    try:
+        from google.api_core import exceptions
+        from google.auth.exceptions import GoogleAuthError
+    except ImportError as error:
+        raise errors.InvalidArgumentError("-o gs://: pip install 'tfquiver[gcs]'") from error
+    try:
+        yield
+    except exceptions.NotFound as error:
+        raise errors.NotFoundError(f"{what}: {error.message}") from error
+    except (exceptions.Forbidden, exceptions.Unauthorized, GoogleAuthError) as error:
+        raise errors.PermissionError_(f"{what}: {error}") from error
+    except (exceptions.GoogleAPIError, OSError) as error:
+        raise errors.UnavailableError(f"{what}: {error}") from error
