@@ -174,7 +174,8 @@ class Reading:
 
     async def close_reader(self, session_id: str, reader_id: str, complete: bool) -> None:
         await self._log.writable()
-        self._sessions.readers.close(session_id, reader_id, complete)
+        if digest_id := self._sessions.readers.close(session_id, reader_id, complete):
+            self._caching.look(digest_id)  # others may read something else now, and less is to be loaded
         await self._log.synced()
 
     # Inside.

@@ -171,6 +171,18 @@ async def test_the_stripe_units_of_a_large_data_set_are_made_beside_the_loop(
 
 
 @on_loop
+async def test_nothing_is_loaded_any_more_for_one_who_has_left(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator, asyncio.timeout(5):
+        await coordinator.catalogue.set_cache(DIGEST.digest_id, COOPERATIVE)
+        assert await read_first(coordinator, "a") is LeaseState.LEASED
+        rotations = coordinator.caching.rotations
+        assert rotations.decision(DIGEST.digest_id).load
+        (session,) = coordinator.sessions
+        await coordinator.reading.close_reader(session.session_id, "a", False)
+        assert not rotations.decision(DIGEST.digest_id).load
+
+
+@on_loop
 async def test_nobody_reads_what_was_removed_while_it_was_opened(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator, asyncio.timeout(5):
         reading = asyncio.create_task(read_first(coordinator, "a"))

@@ -166,7 +166,8 @@ class ReadingWorld:
 
     def leave(self, reader: JobReader) -> None:
         """It is gone, and what it had not acknowledged is read again; another one takes its place."""
-        self.sessions.readers.close(reader.session_id, reader.name, False)
+        assert self.sessions.readers.close(reader.session_id, reader.name, False) == self.cached.digest_id
+        self.cached.look()
         self.asleep.get(reader.session_id, set()).discard(reader.name)
         reader.coming, reader.here, reader.emitted, reader.sequence, reader.ended = [], [], [], 0, False
         self.sessions.readers.open(reader.session_id, ReaderRequest(reader.name, "n", "1"), [], True)

@@ -142,18 +142,22 @@ class Readers:
         session.last_used = self._decisions.now()
         self._ack(session, shards, presumed)
 
-    def close(self, session_id: str, reader_id: str, complete: bool) -> None:
-        """Raises NotFoundError when it says `complete` and has not said, since the restart, what it holds."""
+    def close(self, session_id: str, reader_id: str, complete: bool) -> bytes:
+        """The data set that it has left; empty: it was not there any more.
+
+        Raises NotFoundError when it says `complete` and has not said, since the restart, what it holds.
+        """
         session = self._book.get(session_id)
         reader = session.readers.get(reader_id) if session else None
         if session is None or reader is None:
-            return
+            return b""
         if complete and reader.leases_unknown:
             raise errors.NotFoundError(f"reader {reader_id!r} of session {session_id}: call OpenReader (again)")
         told_end = reader.reply.state is LeaseState.END if reader.reply else reader.again
         if complete and (told_end or (session.ended and not session.reopened)):
             self._ack(session, sorted(reader.leases), presumed=True)
         self._decisions.reader_gone(session, reader)
+        return session.digest_id
 
     # Inside.
 
