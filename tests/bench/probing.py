@@ -30,6 +30,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
@@ -93,7 +95,12 @@ class Alone:
         return self.jobs.runs[0]
 
     def probe(self) -> dict[str, Any] | None:
-        told = self.node.explain(self.kind.name)["probes"].get(self.kind.name)
+        try:
+            told = self.node.explain(self.kind.name)["probes"].get(self.kind.name)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return None  # it has not begun to read
         return told if told and "benefit" in told else None
 
 

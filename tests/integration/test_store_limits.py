@@ -77,17 +77,32 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with _place(tmp_path, monkeypatch, ["--node_timeout_ms=5000"], ["--hot=0", "--lease_ahead=64KiB"]) as made:
+        yield made
+
+
+@pytest.fixture
+def place_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Servers are told where they are, and how much room there is, and nothing else."""
+    with _place(tmp_path, monkeypatch, [], []) as made:
+        yield made
+
+
+@contextmanager
+def _place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coordinator_flags: list[str], node_flags: list[str]
+) -> Iterator[Place]:
     with EmulatedStore.start() as store:
         store.make_bucket("bucket")
         rotating.write(tmp_path / "data", SHARDS)
         for path in (tmp_path / "data").iterdir():
             store.put("bucket", path.name, path.read_bytes())
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)
-        arguments = ["--port=0", f"--work_dir={tmp_path / 'coordinator'}", "--node_timeout_ms=5000"]
+        arguments = ["--port=0", f"--work_dir={tmp_path / 'coordinator'}", *coordinator_flags]
         coordinator = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "coordinator.log").start()
         flags = [
-            f"--cache_dir={tmp_path / 'cache'}", f"--quota={SHARDS // 5 * ENTRY_BYTES}", "--hot=0",
-            "--lease_ahead=64KiB", f"--coordinator={coordinator.address}",
+            f"--cache_dir={tmp_path / 'cache'}", f"--quota={SHARDS // 5 * ENTRY_BYTES}",
+            f"--coordinator={coordinator.address}", *node_flags,
         ]  # fmt: skip
         node = Server("tfquiver.service.node.main", flags, tmp_path / "node.log").start()
         try:
@@ -127,6 +142,28 @@ def test_what_one_job_leaves_unused_is_lent_to_the_other(place: Place) -> None:
     assert place.keeps_to((1 + 7 / 8) * RATE + 2 * rotating.RECORD_BYTES), (
         "its own, what is lent, and what the other reads"
     )
+
+
+def test_rates_are_kept_and_lent_with_the_flags_that_servers_have_by_default(place_by_default: Place) -> None:
+    place = place_by_default
+    rotating.set_cache(place.coordinator.address, place.dataset, "none")
+    for job in ("idle", "hungry"):
+        place.limit(job, f"{RATE}")
+    hungry = place.start("hungry")
+    wait_until(lambda: place.told()["hungry"]["used_bytes_per_s"] > 0.5 * RATE, "it reads", 30)
+    assert place.keeps_to(RATE), "nobody lends who does not read"
+    place.start("idle", step_s=0.5)
+    wait_until(lambda: place.told()["hungry"]["effective_bytes_per_s"] >= 1.7 * RATE, "the idle one lends")
+    lent = (1 + 7 / 8) * RATE
+
+    def read_per_s() -> float:
+        before, began = hungry.shards, time.monotonic()
+        time.sleep(MEASURED_S)
+        return (hungry.shards - before) * rotating.RECORD_BYTES / (time.monotonic() - began)
+
+    assert any(read_per_s() == pytest.approx(lent, rel=0.05) for _ in range(4)), "as in `keeps_to`: the machine is busy"
+    place.limit("hungry", f"{2 * RATE}")
+    wait_until(lambda: place.told()["hungry"]["effective_bytes_per_s"] >= 2.7 * RATE, "and lends on")
 
 
 def test_the_store_works_while_a_job_computes_on_what_is_cached(place: Place) -> None:
