@@ -83,18 +83,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 @pytest.fixture
 def place_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Servers are told where they are, and how much room there is, and nothing else."""
-    with _place(tmp_path, monkeypatch, [], []) as made:
+    """Servers are told where they are, and how much room there is, and nothing else. An epoch takes half a minute:
+    between two nobody reads for a moment, and what comes in then is lost."""
+    with _place(tmp_path, monkeypatch, [], [], 5 * SHARDS) as made:
         yield made
 
 
 @contextmanager
 def _place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coordinator_flags: list[str], node_flags: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    coordinator_flags: list[str],
+    node_flags: list[str],
+    shards: int = SHARDS,
 ) -> Iterator[Place]:
     with EmulatedStore.start() as store:
         store.make_bucket("bucket")
-        rotating.write(tmp_path / "data", SHARDS)
+        rotating.write(tmp_path / "data", shards)
         for path in (tmp_path / "data").iterdir():
             store.put("bucket", path.name, path.read_bytes())
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)

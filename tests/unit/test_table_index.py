@@ -35,14 +35,15 @@ def test_each_table_is_told_of_what_it_has(
                 expected[name] = set(values)
         told = [(name, its.tolist()) for name, its in index.having(np.array(asked, np.uint64))]
     assert len(told) == len({name for name, _ in told})
-    assert all(len(its) == len(set(its)) or len(its) == len(asked) for _, its in told)
-    found = {name: set(its) & expected[name] for name, its in told}
-    assert {name: its for name, its in found.items() if its} == {
-        name: its & set(asked) for name, its in expected.items() if its & set(asked)
-    }
+    assert dict(told) == {name: sorted(its & set(asked)) for name, its in expected.items() if its & set(asked)}
 
 
-def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_indexed", [65_536, 10])
+def test_a_report_costs_nothing_to_data_sets_that_it_is_not_about(
+    monkeypatch: pytest.MonkeyPatch, most_indexed: int
+) -> None:
+    """`most_indexed`: small ones, and large ones."""
+    monkeypatch.setattr(table_index, "_MOST_INDEXED", most_indexed)
     digests = [numbered_digest(50, f"d{number}") for number in range(40)]
     subject, searched = Residency(), list[bytes]()
     for digest in digests:

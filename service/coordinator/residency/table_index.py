@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tfquiver.content.prefixes import Prefixes
 from tfquiver.service.coordinator.order.slots import distinct
 
-_MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is searched by itself
+_MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is looked at by itself
 _MOST_MERGED = 1 << 20  # hashes: some hundredths of a second
 Part = tuple[Prefixes, npt.NDArray[np.uint32]]  # hashes, sorted, and the number of the table that has each
 
@@ -27,14 +27,14 @@ class TableIndex:
         self._parts: list[Part] = []
         self._small: dict[int, tuple[bytes, int]] = {}  # by number: digest id, and how many hashes
         self._numbers: dict[bytes, int] = {}  # of these
-        self._large: set[bytes] = set()
+        self._large: dict[bytes, Prefixes] = {}  # by digest id, the table's own
         self._next = self._gone = 0  # hashes of tables that are not there any more
 
     def add(self, digest_id: bytes, values: Prefixes) -> None:
         """`values`: sorted; some may be there several times."""
         self.remove(digest_id)
         if len(values) > _MOST_INDEXED:
-            self._large.add(digest_id)
+            self._large[digest_id] = values
             return
         values = distinct(values)
         self._small[self._next], self._numbers[digest_id] = (digest_id, len(values)), self._next
@@ -46,17 +46,19 @@ class TableIndex:
 
     def remove(self, digest_id: bytes) -> None:
         """Harmless when it is not there."""
-        self._large.discard(digest_id)
+        self._large.pop(digest_id, None)
         if (number := self._numbers.pop(digest_id, None)) is not None:
             self._gone += self._small.pop(number)[1]
             if 2 * self._gone > sum(len(values) for values, _ in self._parts):
                 self._parts = [self._kept(part) for part in self._parts]
 
     def having(self, values: Prefixes) -> Iterator[tuple[bytes, Prefixes]]:
-        """The tables that have some of these hashes, each with those; large tables with all of them."""
-        for digest_id in self._large:
-            yield digest_id, values
+        """The tables that have some of these hashes, each with those, sorted."""
         asked = distinct(values)
+        for digest_id, there in self._large.items():
+            some = asked[_among(there, asked)]
+            if len(some):  # a report is of a few shards, mostly of one data set
+                yield digest_id, some
         found = [_found(part, asked) for part in self._parts]
         if not found:
             return
@@ -64,9 +66,9 @@ class TableIndex:
         order = np.argsort(numbers, kind="stable")
         numbers, values = numbers[order], values[order]
         edges = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        for some in np.split(np.arange(len(numbers)), edges) if len(numbers) else ():
-            if its := self._small.get(int(numbers[some[0]])):
-                yield its[0], values[some[0] : some[-1] + 1]
+        for at in np.split(np.arange(len(numbers)), edges) if len(numbers) else ():
+            if its := self._small.get(int(numbers[at[0]])):
+                yield its[0], values[at[0] : at[-1] + 1]
 
     def _kept(self, part: Part) -> Part:
         """Without tables that have gone."""
@@ -76,6 +78,12 @@ class TableIndex:
         kept = np.isin(numbers, np.fromiter(self._small, np.uint32, len(self._small)))
         self._gone -= len(values) - int(np.count_nonzero(kept))
         return values[kept], numbers[kept]
+
+
+def _among(there: Prefixes, asked: Prefixes) -> npt.NDArray[np.bool_]:
+    """Shape of `asked`. Both are sorted; something is there."""
+    found: npt.NDArray[np.bool_] = there[np.minimum(np.searchsorted(there, asked), len(there) - 1)] == asked
+    return found
 
 
 def _joined(parts: list[Part]) -> Part:
