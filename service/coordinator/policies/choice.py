@@ -1,4 +1,7 @@
-"""One of several options for each data set, within one budget: the multiple-choice knapsack, greedily. Pure."""
+"""One of several options for each data set, within one budget: the multiple-choice knapsack, greedily. Pure.
+
+By column: thousands compete. What is looked at one by one is what is taken, and what may be exchanged.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import numpy as np
+
 from tfquiver.amounts import of_bytes
+from tfquiver.service.coordinator.policies.interface import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,68 +24,153 @@ class Option:
     gain: float
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of each data set, a row each. The first costs and gains nothing; costs and gains rise. Of equal steps that of the
+    first row wins."""
+
+    cost_bytes: Ints  # [data sets, options]
+    gain: Floats
+    there: Bools  # else it has fewer options than others
+
+
 @dataclass(slots=True)
 class Choice:
-    """Which option each has, by index, and by name what was tried and refused."""
+    """Which option each has, by index, and what was tried and refused."""
 
-    chosen: dict[str, int]
+    chosen: Ints
     left_bytes: int
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[int, Refusal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    option: int
+    more_bytes: int = 0
+    left_bytes: int = 0
+    rival: int | None = None  # its room went to this one
+
+    def told(self, name: str, rival: str) -> str:
+        """`name`: of the option."""
+        if self.rival is not None:
+            return f"{name}: {rival} makes more of that room"
+        return f"{name}: takes {of_bytes(self.more_bytes)} more, {of_bytes(self.left_bytes)} were left"
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """From option to option of one data set: the densest first."""
+
+    dataset: Ints
+    start: Ints
+    end: Ints
+    cost_bytes: Ints
+    gain: Floats
+    least_after: Ints  # the least cost of all from here on
+
+    def __len__(self) -> int:
+        return len(self.dataset)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    dataset: str
+    dataset: int
     start: int
     end: int
     cost_bytes: int
     gain: float
 
-    @property
-    def density(self) -> float:
-        return self.gain / max(1, self.cost_bytes)
+
+def choose_named(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> tuple[dict[str, int], dict[str, str]]:
+    """Of data sets by name: which option each has, and what was refused."""
+    names, rows = [*options], [*options.values()]
+    most = max(map(len, rows), default=1)
+    shape = len(rows), most
+    cost, gain, there = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_)
+    for at, row in enumerate(rows):
+        cost[at, : len(row)] = [option.cost_bytes for option in row]
+        gain[at, : len(row)] = [option.gain for option in row]
+        there[at, : len(row)] = True
+    choice = choose(Options(cost, gain, there), budget_bytes)
+    refused = {
+        names[at]: one.told(rows[at][one.option].name, names[one.rival or 0]) for at, one in choice.refused.items()
+    }
+    return dict(zip(names, choice.chosen.tolist(), strict=True)), refused
 
 
-def choose(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> Choice:
+def choose(options: Options, budget_bytes: int) -> Choice:
     """Steps from option to option by gain to cost, each charged its increment only; then one exchange for each that
-    found no room: others step down where that loses less than the step gains. Half of the most is gained at least.
-
-    Args:
-      options: the first of each costs and gains nothing; costs and gains rise. Of equal steps the first named wins.
-    """
-    choice = Choice(dict.fromkeys(options, 0), budget_bytes)
+    found no room: others step down where that loses less than the step gains. Half of the most is gained at least."""
+    choice = Choice(np.zeros(len(options.gain), np.int64), budget_bytes)
     steps = _all_steps(options)
-    _take(options, choice, steps)
-    downs = _downs(options, choice)
-    for step in steps:
-        if _exchange(options, choice, step, downs):
-            downs = _downs(options, choice)
-    while _take(options, choice, steps):
+    _take(choice, steps)
+    _exchange_all(options, choice, steps)
+    while _take(choice, steps):
         pass  # who has taken a lesser step is told why not a better one, too
     return choice
 
 
-def _take(options: Mapping[str, Sequence[Option]], choice: Choice, steps: Sequence[_Step]) -> bool:
+def _take(choice: Choice, steps: _Steps) -> bool:
     """Whether any was taken."""
-    taken = False
-    for step in steps:
-        if choice.chosen[step.dataset] != step.start:
+    chosen, left_bytes, taken, at = choice.chosen, choice.left_bytes, False, 0
+    rows = zip(steps.dataset.tolist(), steps.start.tolist(), steps.end.tolist(), steps.cost_bytes.tolist(), strict=True)
+    for at, (dataset, start, end, cost_bytes) in enumerate(rows):
+        if left_bytes < steps.least_after[at]:
+            break  # nothing that comes has room
+        if chosen[dataset] != start:
             continue
-        if step.cost_bytes <= choice.left_bytes:
-            _apply(choice, step)
+        if cost_bytes <= left_bytes:
+            chosen[dataset] = end
+            left_bytes -= cost_bytes
+            choice.refused.pop(dataset, None)
             taken = True
         else:
-            choice.refused.setdefault(step.dataset, _short(options, choice, step))
+            choice.refused.setdefault(dataset, Refusal(end, cost_bytes, left_bytes))
+    else:
+        at = len(steps)
+    choice.left_bytes = left_bytes
+    _refuse_from(at, choice, steps)
     return taken
 
 
-def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step, downs: Sequence[_Step]) -> bool:
+def _refuse_from(at: int, choice: Choice, steps: _Steps) -> None:
+    """Of each data set its first step from there on that it could take."""
+    open_to = at + np.flatnonzero(choice.chosen[steps.dataset[at:]] == steps.start[at:])
+    datasets, first = np.unique(steps.dataset[open_to], return_index=True)
+    which = open_to[first]
+    more = zip(steps.end[which].tolist(), steps.cost_bytes[which].tolist(), strict=True)
+    refused = choice.refused
+    for dataset, (end, cost_bytes) in zip(datasets.tolist(), more, strict=True):
+        if dataset not in refused:
+            refused[dataset] = Refusal(end, cost_bytes, choice.left_bytes)
+
+
+def _exchange_all(options: Options, choice: Choice, steps: _Steps) -> None:
+    at, downs = 0, _downs(options, choice)
+    while downs:
+        # What a step is short of would lose at least so much; so it is for nearly all of thousands.
+        least = downs[0].gain / max(1, downs[0].cost_bytes)
+        short = steps.cost_bytes[at:] - choice.left_bytes
+        could = (
+            (choice.chosen[steps.dataset[at:]] == steps.start[at:]) & (short > 0) & (steps.gain[at:] > short * least)
+        )
+        for which in (at + np.flatnonzero(could)).tolist():
+            at = which + 1
+            if _exchange(choice, _step(steps, which), downs):
+                downs = _downs(options, choice)
+                break
+        else:
+            return
+
+
+def _step(steps: _Steps, at: int) -> _Step:
+    dataset, start, end = int(steps.dataset[at]), int(steps.start[at]), int(steps.end[at])
+    return _Step(dataset, start, end, int(steps.cost_bytes[at]), float(steps.gain[at]))
+
+
+def _exchange(choice: Choice, step: _Step, downs: Sequence[_Step]) -> bool:
     """Whether it was made. `downs`: all steps that can be taken back, those that lose least of each byte first."""
-    if choice.chosen[step.dataset] != step.start or step.cost_bytes <= choice.left_bytes:
-        return False
     short_bytes = step.cost_bytes - choice.left_bytes
-    if not downs or step.gain <= short_bytes * downs[0].density:
-        return False  # even at the least that a byte can lose; so it is for nearly all of thousands
     others = [down for down in downs if down.dataset != step.dataset]
     ways = [[down] for down in others if down.cost_bytes >= short_bytes]
     ways = [min(ways, key=_lost), _several(others, short_bytes)] if ways else [_several(others, short_bytes)]
@@ -89,14 +180,16 @@ def _exchange(options: Mapping[str, Sequence[Option]], choice: Choice, step: _St
     for down in way:
         choice.chosen[down.dataset] = down.start
         choice.left_bytes += down.cost_bytes
-        choice.refused[down.dataset] = f"{options[down.dataset][down.end].name}: {step.dataset} makes more of that room"
-    _apply(choice, step)
+        choice.refused[down.dataset] = Refusal(down.end, rival=step.dataset)
+    choice.chosen[step.dataset] = step.end
+    choice.left_bytes -= step.cost_bytes
+    choice.refused.pop(step.dataset, None)
     return True
 
 
 def _several(downs: Sequence[_Step], short_bytes: int) -> list[_Step]:
     """One of each data set, and no more than are needed; empty: all of them are too little."""
-    taken, freed_bytes = dict[str, _Step](), 0
+    taken, freed_bytes = dict[int, _Step](), 0
     for down in downs:
         if down.dataset not in taken:
             taken[down.dataset] = down
@@ -116,32 +209,24 @@ def _lost(way: Sequence[_Step]) -> float:
     return sum(down.gain for down in way)
 
 
-def _downs(options: Mapping[str, Sequence[Option]], choice: Choice) -> list[_Step]:
-    downs = (_between(name, options[name], lower, at) for name, at in choice.chosen.items() for lower in range(at))
-    return sorted(downs, key=lambda down: down.density)
+def _downs(options: Options, choice: Choice) -> list[_Step]:
+    cost, gain, downs = options.cost_bytes, options.gain, list[_Step]()
+    for dataset in np.flatnonzero(choice.chosen).tolist():
+        high = int(choice.chosen[dataset])
+        costs, gains = cost[dataset].tolist(), gain[dataset].tolist()
+        downs += [_Step(dataset, low, high, costs[high] - costs[low], gains[high] - gains[low]) for low in range(high)]
+    return sorted(downs, key=lambda down: down.gain / max(1, down.cost_bytes))
 
 
-def _apply(choice: Choice, step: _Step) -> None:
-    choice.chosen[step.dataset] = step.end
-    choice.left_bytes -= step.cost_bytes
-    choice.refused.pop(step.dataset, None)
-
-
-def _short(options: Mapping[str, Sequence[Option]], choice: Choice, step: _Step) -> str:
-    there, wanted = of_bytes(choice.left_bytes), of_bytes(step.cost_bytes)
-    return f"{options[step.dataset][step.end].name}: takes {wanted} more, {there} were left"
-
-
-def _all_steps(options: Mapping[str, Sequence[Option]]) -> list[_Step]:
-    """The densest first: one that leads past a cheaper option comes before that where it makes more of each byte."""
-    steps = [
-        _between(name, there, start, end)
-        for name, there in options.items()
-        for start, end in combinations(range(len(there)), 2)
-    ]
-    return sorted((step for step in steps if step.gain > 0), key=lambda step: -step.density)
-
-
-def _between(dataset: str, options: Sequence[Option], start: int, end: int) -> _Step:
-    low, high = options[start], options[end]
-    return _Step(dataset, start, end, high.cost_bytes - low.cost_bytes, high.gain - low.gain)
+def _all_steps(options: Options) -> _Steps:
+    """One that leads past a cheaper option comes before that where it makes more of each byte."""
+    most = options.gain.shape[1]
+    pairs = [*combinations(range(most), 2)]
+    start, end = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    cost = (options.cost_bytes[:, end] - options.cost_bytes[:, start]).ravel()
+    gain = (options.gain[:, end] - options.gain[:, start]).ravel()
+    steps = np.flatnonzero(options.there[:, end].ravel() & (gain > 0))
+    order = steps[np.argsort(-gain[steps] / np.maximum(1, cost[steps]), kind="stable")]
+    datasets, which = np.divmod(order, max(1, len(pairs)))
+    least_after = np.minimum.accumulate(cost[order][::-1])[::-1]
+    return _Steps(datasets, start[which], end[which], cost[order], gain[order], least_after)

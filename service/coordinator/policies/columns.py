@@ -66,8 +66,11 @@ def columns_of(view: ClusterView) -> ViewColumns:
 
 def _made(datasets: Sequence[DatasetView], jobs: Sequence[JobView]) -> ViewColumns:
     places = {dataset.name: place for place, dataset in enumerate(datasets)}
+    ranks = np.empty(len(datasets), np.int64)
+    ranks[[places[name] for name in sorted(places)]] = np.arange(len(datasets))
     return ViewColumns(
         [dataset.name for dataset in datasets],
+        ranks,
         _ints(dataset.size_bytes for dataset in datasets),
         _ints(dataset.cooperative_bytes for dataset in datasets),
         _ints(dataset.resident_bytes for dataset in datasets),

@@ -64,6 +64,7 @@ class ViewColumns:
     """
 
     datasets: Sequence[str]
+    rank_of_name: Ints  # in the order of names
     size_bytes: Ints
     cooperative_bytes: Ints
     resident_bytes: Ints

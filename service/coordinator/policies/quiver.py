@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 
+import numpy as np
+
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.choice import Option, choose
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode, Plan
-from tfquiver.service.coordinator.policies.pins import (
-    free,
-    free_bytes,
-    jobs_by_dataset,
-    pin_reasons,
-    pinned,
-    remote_pins,
+from tfquiver.service.coordinator.policies.choice import Options, choose
+from tfquiver.service.coordinator.policies.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.interface import (
+    MODES,
+    Allocation,
+    ClusterView,
+    Floats,
+    Ints,
+    Plan,
+    ViewColumns,
 )
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 
 # t_miss/t_hit of jobs while not one is measured: only that it is the same for all matters.
 _UNMEASURED_BENEFIT = 2.0
 # Of the gain, for having all where two chunks are as fast: that spares the store, in room that nobody else can use.
 _WHOLE_EXTRA = 1e-3
+_COOPERATIVE, _UNIFORM = MODES.index("cooperative"), MODES.index("uniform")
 
 
 class QuiverPolicy:
@@ -32,71 +38,88 @@ class QuiverPolicy:
     """
 
     def plan(self, view: ClusterView, now: float) -> Plan:
-        jobs, benefits = jobs_by_dataset(view), _benefits(view)
-        options = {
-            dataset.name: _options(dataset, jobs[dataset.name], benefits)
-            for dataset in sorted(free(view), key=lambda dataset: (-dataset.resident_bytes, dataset.name))
-            if dataset.name in jobs
-        }
+        columns = columns_of(view)
+        is_read = np.bincount(columns.dataset_of, minlength=len(columns.datasets)) > 0
+        wanted = np.flatnonzero(is_read & ~columns.pinned)
+        wanted = wanted[np.lexsort((columns.rank_of_name[wanted], -columns.resident_bytes[wanted]))]
+        benefits, measured = _benefits(columns)
+        options = _options(columns, wanted, benefits)
         choice = choose(options, free_bytes(view))
-        allocations, reasons = {}, {}
-        for name, at in choice.chosen.items():
-            option = options[name][at]
-            if at:
-                allocations[name] = Allocation(_MODES[option.name], option.cost_bytes)
-            tried = f"; refused: {choice.refused[name]}" if name in choice.refused else ""
-            reasons[name] = f"quiver: {option.name}: {_measured(jobs[name], benefits, option)}{tried}"
-        return Plan(pinned(view) | allocations, remote_pins(view), reasons | pin_reasons(view))
+        taken = np.flatnonzero(choice.chosen)
+        at = choice.chosen[taken]
+        modes = np.where((at == 1) & options.there[taken, 2], _COOPERATIVE, _UNIFORM)
+        allocations = AllocationColumns(columns.datasets, wanted[taken], modes, options.cost_bytes[taken, at])
+        names = [columns.datasets[place] for place in wanted.tolist()]
+
+        def reason(row: int) -> str:
+            option = int(choice.chosen[row])
+            refusal = choice.refused.get(row)
+            tried = ""
+            if refusal is not None:
+                rival = names[refusal.rival] if refusal.rival is not None else ""
+                tried = f"; refused: {refusal.told(_name(options, row, refusal.option), rival)}"
+            jobs = np.flatnonzero(columns.dataset_of == wanted[row])
+            cost_bytes, gain = int(options.cost_bytes[row, option]), float(options.gain[row, option])
+            gained = f", gains {gain:.3g} accelerators for {of_bytes(cost_bytes)}" if cost_bytes else ""
+            what = _measured(columns.accelerators[jobs], benefits[jobs], int(measured[jobs].sum()))
+            return f"quiver: {_name(options, row, option)}: {what}{gained}{tried}"
+
+        reasons = Reasons(Sentences(names, [range(len(names))], reason))
+        return Plan(allocations | pinned(view), remote_pins(view), reasons | pin_reasons(view))
 
     def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
         """Accelerators that caching adds."""
-        jobs, benefits, total = jobs_by_dataset(view), _benefits(view), 0.0
-        for dataset in view.datasets:
-            allocation = allocations.get(dataset.name, Allocation())
-            options = _options(dataset, jobs.get(dataset.name, ()), benefits)
-            had = [option.gain for option in options if option.cost_bytes <= allocation.cache_bytes]
-            total += max(had) if allocation.mode != "none" else 0.0
+        columns, total = columns_of(view), 0.0
+        options = _options(columns, np.arange(len(columns.datasets)), _benefits(columns)[0])
+        for place, name in enumerate(columns.datasets):
+            allocation = allocations.get(name, Allocation())
+            had = options.there[place] & (options.cost_bytes[place] <= allocation.cache_bytes)
+            total += float(options.gain[place][had].max()) if allocation.mode != "none" else 0.0
         return total
 
 
-_MODES: dict[str, Mode] = {"cooperative": "cooperative", "whole": "uniform"}
+def _options(columns: ViewColumns, places: Ints, benefits: Floats) -> Options:
+    """None, two chunks where that is less than all, and whole; of the data sets at `places`."""
+    count, regular = len(columns.datasets), ~columns.irregular
+    of, accelerators = columns.dataset_of, columns.accelerators
+    together = np.bincount(of[regular], minlength=count)
+    of_two = np.minimum(benefits, together[of].astype(np.float64))
+    known = (columns.cooperative_bytes_per_s > 0) & (columns.miss_bytes_per_s > 0)
+    ratio = np.divide(columns.cooperative_bytes_per_s, columns.miss_bytes_per_s, out=np.ones(len(of)), where=known)
+    of_two = np.where(known, np.minimum(benefits, np.maximum(1.0, ratio)), of_two)
+    whole = np.bincount(of, (benefits - 1) * accelerators, count)[places] * (1 + _WHOLE_EXTRA)
+    gained = ((of_two - 1) * accelerators)[regular]
+    cooperative = np.bincount(of[regular], gained, count)[places]
+    sizes, two_chunks = columns.size_bytes[places], columns.cooperative_bytes[places]
+    less = (two_chunks > 0) & (two_chunks < sizes)
+    none, always = np.zeros(len(places), np.int64), np.ones(len(places), np.bool_)
+    return Options(
+        np.stack((none, np.where(less, two_chunks, sizes), sizes), axis=1),
+        np.stack((none.astype(np.float64), np.where(less, cooperative, whole), whole), axis=1),
+        np.stack((always, always, less), axis=1),
+    )
 
 
-def _options(dataset: DatasetView, jobs: Sequence[JobView], benefits: Mapping[str, float]) -> list[Option]:
-    together = sum(not job.irregular for job in jobs)
-    whole = cooperative = 0.0
-    for job in jobs:
-        benefit = benefits[job.name]
-        whole += (benefit - 1) * job.accelerators
-        if not job.irregular:
-            cooperative += (_cooperative_benefit(job, benefit, together) - 1) * job.accelerators
-    made = [Option("none", 0, 0.0)]
-    if 0 < dataset.cooperative_bytes < dataset.size_bytes:
-        made.append(Option("cooperative", dataset.cooperative_bytes, cooperative))
-    return [*made, Option("whole", dataset.size_bytes, whole * (1 + _WHOLE_EXTRA))]
+def _name(options: Options, row: int, option: int) -> str:
+    """`whole` is the last of each."""
+    if not option:
+        return "none"
+    return "cooperative" if option == 1 and options.there[row, 2] else "whole"
 
 
-def _cooperative_benefit(job: JobView, benefit: float, together: int) -> float:
-    if job.cooperative_bytes_per_s and job.miss_bytes_per_s:
-        return min(benefit, max(1.0, job.cooperative_bytes_per_s / job.miss_bytes_per_s))
-    return min(benefit, float(together))
+def _benefits(columns: ViewColumns) -> tuple[Floats, Ints]:
+    """t_miss / t_hit of each job, at least 1; that of jobs that are not measured is the mean of the others. And which
+    are measured."""
+    hit, miss = columns.hit_bytes_per_s, columns.miss_bytes_per_s
+    known = (hit > 0) & (miss > 0)
+    benefits = np.maximum(1.0, np.divide(hit, miss, out=np.ones(len(hit)), where=known))
+    if not known.all():
+        benefits[~known] = fmean(benefits[known].tolist()) if known.any() else _UNMEASURED_BENEFIT
+    return benefits, known.astype(np.int64)
 
 
-def _benefits(view: ClusterView) -> dict[str, float]:
-    """t_miss / t_hit of each job, at least 1; that of jobs that are not measured is the mean of the others."""
-    known = {
-        job.name: max(1.0, job.hit_bytes_per_s / job.miss_bytes_per_s)
-        for job in view.jobs
-        if job.hit_bytes_per_s and job.miss_bytes_per_s
-    }
-    mean = fmean(known.values()) if known else _UNMEASURED_BENEFIT
-    return {job.name: known.get(job.name, mean) for job in view.jobs}
-
-
-def _measured(jobs: Sequence[JobView], benefits: Mapping[str, float], option: Option) -> str:
-    least, most = min(benefits[job.name] for job in jobs), max(benefits[job.name] for job in jobs)
-    accelerators = sum(job.accelerators for job in jobs)
+def _measured(accelerators: Ints, benefits: Floats, probed: int) -> str:
+    least, most = float(benefits.min()), float(benefits.max())
     spread = f"{least:.2f}" if least == most else f"{least:.2f} to {most:.2f}"
-    probed = sum(bool(job.hit_bytes_per_s and job.miss_bytes_per_s) for job in jobs)
-    gained = f", gains {option.gain:.3g} accelerators for {of_bytes(option.cost_bytes)}" if option.cost_bytes else ""
-    return f"t_miss/t_hit {spread} on {accelerators} accelerators ({probed} of {len(jobs)} jobs probed){gained}"
+    all_of_them = int(accelerators.sum())
+    return f"t_miss/t_hit {spread} on {all_of_them} accelerators ({probed} of {len(benefits)} jobs probed)"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -24,6 +25,29 @@ from tfquiver.service.sim.workloads.workload import Pacing
 
 _ALMOST_ALL, _EXACT, _LEAST_PART = 1 - 1e-12, 1e-6, 1e-9
 STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps while the window passes once
+
+
+@dataclass(slots=True)
+class _Front:
+    """How far the jobs of `seen` are now; a moment is looked at several times."""
+
+    seen: Ints
+    done: Floats
+    sizes: Floats
+    datasets: Ints
+    paced: Bools | None  # None: none
+    began: Floats  # epochs
+    part: Floats  # of the present one
+    window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and when the oldest row was
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What each job of a front has read since a moment."""
+
+    back: Floats  # bytes: where it was then
+    former: Floats  # part of its former epoch that is in the window
+    covered: Floats  # part of its data set
 
 
 class LruWindow:
@@ -38,6 +62,7 @@ class LruWindow:
         self._rows: deque[tuple[float, Floats]] = deque([(0.0, np.zeros(len(sizes)))])  # when, how far each job was
         self._start = 0.0
         self._seen: Ints = np.zeros(0, np.int64)  # jobs that may have something resident
+        self._front: _Front | None = None
         self.full = False
         self.resident = np.zeros(datasets)  # bytes of each data set
 
@@ -47,24 +72,24 @@ class LruWindow:
         if now > last:
             self._rows.append((now, done.copy()))
         self._notice(running)
-        self._move(done, capacity)
-        self.resident = self._resident(self._at(self._start, self._seen), done)
-        self._forget(done)
+        front = self._at_front(done)
+        self._move(front, capacity)
+        self.resident = self._resident(front, self._since(self._start, front))
+        self._forget(front)
 
     def hit_parts(self, jobs: Ints, done: Floats, parts: Floats) -> Floats:
         """Of the next bytes that each of `jobs` reads. `parts`: of the data set that a curriculum samples now."""
         self._notice(jobs)
-        back = self._at(self._start, self._seen)
-        covered = self._covered(back, done)
-        own = np.clip(np.floor(done[self._seen] / self._sizes[self._seen]) - back / self._sizes[self._seen], 0.0, 1.0)
-        paced = self.curricula.paced[self._seen]
-        if paced.any():
-            own = np.where(paced, covered / np.maximum(parts[self._seen], _LEAST_PART), own)
+        front = self._at_front(done)
+        window = self._since(self._start, front)
+        own = window.former
+        if front.paced is not None:
+            own = np.where(front.paced, window.covered / np.maximum(parts[front.seen], _LEAST_PART), own)
         if self._shared:
-            absent = np.log1p(-np.minimum(covered, _ALMOST_ALL))
-            of_all = np.bincount(self._dataset_of[self._seen], absent)
-            own = 1 - (1 - own) * np.exp(of_all[self._dataset_of[self._seen]] - absent)
-        return own[np.searchsorted(self._seen, jobs)]
+            absent = np.log1p(-np.minimum(window.covered, _ALMOST_ALL))
+            of_all = np.bincount(front.datasets, absent)
+            own = 1 - (1 - own) * np.exp(of_all[front.datasets] - absent)
+        return own[np.searchsorted(front.seen, jobs)]
 
     def step_s(self, now: float, epoch_s: float) -> float:
         """How long rates may be taken as constant while the window is full; `epoch_s`: of the fastest. A window that is
@@ -85,25 +110,40 @@ class LruWindow:
             return
         self._seen = np.union1d(self._seen, jobs)
 
-    def _move(self, done: Floats, capacity: float) -> None:
+    def _at_front(self, done: Floats) -> _Front:
+        front, there = self._front, done[self._seen]
+        if front is not None and front.seen is self._seen and np.array_equal(front.done, there):
+            return front
+        if front is not None and front.seen is self._seen:
+            sizes, datasets, paced = front.sizes, front.datasets, front.paced
+        else:
+            sizes, datasets = self._sizes[self._seen], self._dataset_of[self._seen]
+            some = self.curricula.paced[self._seen]
+            paced = some if some.any() else None
+        progress = there / sizes
+        began = np.floor(progress)
+        self._front = _Front(self._seen, there, sizes, datasets, paced, began, progress - began)
+        return self._front
+
+    def _move(self, front: _Front, capacity: float) -> None:
         """The window's start to where what it holds just fits."""
-        most = self._bytes_since(self._start, done)
+        most = self._bytes_since(self._start, front)
         while most > capacity * (1 + _EXACT):
             self.full = True
             after = self._rows[1][0]
-            least = self._bytes_since(after, done)
+            least = self._bytes_since(after, front)
             if len(self._rows) > 2 and least > capacity:
                 self._rows.popleft()
                 self._start, most = after, least
                 continue
-            self._start = self._fitting(self._start, most, after, least, done, capacity)
+            self._start = self._fitting(self._start, most, after, least, front, capacity)
             return
 
-    def _fitting(self, low: float, most: float, high: float, least: float, done: Floats, capacity: float) -> float:
+    def _fitting(self, low: float, most: float, high: float, least: float, front: _Front, capacity: float) -> float:
         """The moment since which just `capacity` was read: by false position, as it falls almost on a line."""
         for _ in range(40):
             when = low + (high - low) * (most - capacity) / (most - least) if most > least else high
-            held = self._bytes_since(when, done)
+            held = self._bytes_since(when, front)
             if abs(held - capacity) <= capacity * _EXACT:
                 break
             if held > capacity:
@@ -112,8 +152,11 @@ class LruWindow:
                 high, least = when, held
         return when
 
-    def _forget(self, done: Floats) -> None:
-        self._seen = self._seen[done[self._seen] > self._at(self._start, self._seen)] if self.full else self._seen
+    def _forget(self, front: _Front) -> None:
+        if self.full:
+            kept = front.done > self._since(self._start, front).back
+            if not kept.all():
+                self._seen = front.seen[kept]
 
     def _at(self, when: float, jobs: Ints) -> Floats:
         """How far `jobs` were at a moment between the two oldest rows."""
@@ -125,31 +168,35 @@ class LruWindow:
         read: Floats = before[jobs] + (after[jobs] - before[jobs]) * part
         return read
 
-    def _bytes_since(self, when: float, done: Floats) -> float:
-        back = self._at(when, self._seen)
+    def _bytes_since(self, when: float, front: _Front) -> float:
+        window = self._since(when, front)
         if self._shared:
-            return float(self._resident(back, done).sum())
-        return float(self._covered(back, done) @ self._sizes[self._seen])
+            return float(self._resident(front, window).sum())
+        return float(window.covered @ front.sizes)
 
-    def _resident(self, back: Floats, done: Floats) -> Floats:
-        sizes, of = self._sizes[self._seen], self._dataset_of[self._seen]
-        covered = self._covered(back, done)
+    def _resident(self, front: _Front, window: _Window) -> Floats:
         if not self._shared:
-            return np.bincount(of, covered * sizes, self._datasets).astype(np.float64)
+            return np.bincount(front.datasets, window.covered * front.sizes, self._datasets).astype(np.float64)
         size_of = np.zeros(self._datasets)
-        size_of[of] = sizes
-        absent = np.bincount(of, np.log1p(-np.minimum(covered, _ALMOST_ALL)), len(size_of))
+        size_of[front.datasets] = front.sizes
+        absent = np.bincount(front.datasets, np.log1p(-np.minimum(window.covered, _ALMOST_ALL)), len(size_of))
         held: Floats = size_of * -np.expm1(absent)
         return held
 
-    def _covered(self, back: Floats, done: Floats) -> Floats:
-        """The part of its data set that each job of `_seen` has read since it was at `back`."""
-        done, sizes = done[self._seen], self._sizes[self._seen]
-        progress = done / sizes
-        began = np.floor(progress)
-        now, former = progress - began, np.clip(began - back / sizes, 0.0, 1.0)
-        within = np.where(back >= began * sizes, (done - back) / sizes, now + former * (1 - now))
-        paced = self.curricula.paced[self._seen]
-        if paced.any():
-            within[paced] = self.curricula.sampled(self._seen[paced], back[paced], done[paced])
-        return np.asarray(within)
+    def _since(self, when: float, front: _Front) -> _Window:
+        oldest = self._rows[0][0]
+        if front.window is not None and front.window[:2] == (when, oldest):
+            return front.window[2]
+        back = self._at(when, front.seen)
+        former = np.clip(front.began - back / front.sizes, 0.0, 1.0)
+        within = np.where(
+            back >= front.began * front.sizes,
+            (front.done - back) / front.sizes,
+            front.part + former * (1 - front.part),
+        )
+        if front.paced is not None:
+            paced = front.paced
+            within[paced] = self.curricula.sampled(front.seen[paced], back[paced], front.done[paced])
+        made = _Window(back, former, within)
+        front.window = when, oldest, made
+        return made

@@ -51,6 +51,7 @@ class Views:
         self._sight, self.meters, self._probing = sight, Meters(jobs), probing
         names = list(workload.datasets)
         self._names = np.array(names, object)
+        self._ranks = np.argsort(np.argsort(np.array(names, np.str_)))
         sizes = [workload.disk_bytes(name) for name in names]
         self._size_bytes = np.array(sizes, np.int64)
         two_chunks = map(self._two_chunks_bytes, names, sizes, repeat(workload.stored))
@@ -84,8 +85,9 @@ class Views:
         ideal = jobs.ideal[begun]
         nobody = np.zeros(max(len(numbers), len(begun)), np.bool_)
         columns = ViewColumns(
-            self._names[numbers].tolist(), self._size_bytes[numbers], self._cooperative_bytes[numbers], resident,
-            nobody[: len(numbers)], self._job_names[begun].tolist(), _places(numbers, jobs.dataset[begun], len(shows)),
+            self._names[numbers].tolist(), self._ranks[numbers], self._size_bytes[numbers],
+            self._cooperative_bytes[numbers], resident, nobody[: len(numbers)],
+            self._job_names[begun].tolist(), _places(numbers, jobs.dataset[begun], len(shows)),
             ideal, ideal, missing, unknown, seen_hits, jobs.accelerators[begun].astype(np.int64),
             jobs.irregular[begun], nobody[: len(begun)], rows,
         )  # fmt: skip
