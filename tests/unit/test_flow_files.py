@@ -155,6 +155,32 @@ def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str],
     assert "scenario.json: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("cluster", "store_per_s"), "1", "cluster.store_per_s: at 1 bytes/s the first reads alone take"),
+        (("trace", "jobs", 0, "epochs"), 1e8, "job 'a': epochs and reads_per_s: at its best it takes"),
+        (("trace", "jobs", 1, "submit_s"), 9e9, "jobs: from the first submission to the last end it is 285 years"),
+    ],
+)
+def test_what_takes_longer_than_anybody_waits(
+    path: tuple[Any, ...], value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data: Any = good()
+    at = data
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    assert run(tmp_path, data) == 1
+    told = capsys.readouterr().err
+    assert said in told and "at most 30 are simulated" in told
+
+
+def test_a_key_that_is_there_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, json.dumps(good()).replace('"images":', '"images": 5, "images":')) == 1
+    assert "'images' is there twice" in capsys.readouterr().err
+
+
 def test_unknown_names_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, good(), "--policy", "best") == 1
     assert "policy: 'best' is none of" in capsys.readouterr().err

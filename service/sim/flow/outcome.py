@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+from tfquiver import errors
+from tfquiver.plain_text import shortened
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
+
+YEAR_S, MOST_YEARS = 365 * 24 * 3600.0, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,23 @@ def bound(workload: Workload, cluster: Cluster) -> Bound:
     alone_end_s = max(job.submit_s + need_s for job, need_s in zip(jobs, ideal_s, strict=True))
     last_s = max(alone_end_s, max(ends), first_s + store_bytes / cluster.remote_bytes_per_s)
     return Bound(max(fmean(ideal_s), together_s), last_s - first_s, store_bytes)
+
+
+def check_end(workload: Workload, cluster: Cluster) -> None:
+    """Raises InvalidArgumentError: even at best the jobs take longer than anybody waits, for a mistake in a unit."""
+    job = max(workload.jobs, key=lambda one: one.total_bytes / one.ideal_bytes_per_s)
+    least = bound(workload, cluster)
+    alone_s = job.total_bytes / job.ideal_bytes_per_s
+    if least.makespan_s <= MOST_YEARS * YEAR_S:
+        return
+    if least.store_bytes / cluster.remote_bytes_per_s > MOST_YEARS * YEAR_S:
+        years = least.store_bytes / cluster.remote_bytes_per_s / YEAR_S
+        what = f"cluster.store_per_s: at {cluster.remote_bytes_per_s:g} bytes/s the first reads alone take"
+    elif alone_s > MOST_YEARS * YEAR_S:
+        years, what = alone_s / YEAR_S, f"job {shortened(job.name)}: epochs and reads_per_s: at its best it takes"
+    else:
+        years, what = least.makespan_s / YEAR_S, "jobs: from the first submission to the last end it is"
+    raise errors.InvalidArgumentError(f"{what} {years:,.0f} years; at most {MOST_YEARS} are simulated")
 
 
 def _shortest_rest_first(work: Sequence[tuple[float, float]], speed: float) -> list[float]:

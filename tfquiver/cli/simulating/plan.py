@@ -17,7 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.simulating import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.simulating.plan_view import Point
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
-from tfquiver.service.sim.flow.outcome import bound
+from tfquiver.service.sim.flow.outcome import bound, check_end
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
@@ -88,6 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         sim_view.check_drawing()
     points = []
+    check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
     with sim.progress() as bar:
         for rate, cache_bytes in product(rates, caches):
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)

@@ -15,9 +15,10 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import sim_view
 from tfquiver.cli.simulating.sim_view import Run
+from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.sim.flow.outcome import Bound, bound
+from tfquiver.service.sim.flow.outcome import Bound, bound, check_end
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
@@ -105,6 +106,7 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
         for scheduler in scenario.schedulers
         for policy in scenario.policies
     ]
+    check_end(workload, scenario.cluster)
     with progress() as bar:
         for name, policy_name, scheduler, policy in pairs:
             task = bar.add_task(f"{name}, {policy_name}", total=len(workload.jobs))
@@ -135,11 +137,21 @@ def _loaded(path: Path) -> object:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise errors.InvalidArgumentError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error
     except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
         raise errors.InvalidArgumentError(f"{path}: not JSON: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice JSON's readers take the last one, and a data set is silently another."""
+    made = dict[str, Any]()
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"{shortened(key)} is there twice in one object")
+        made[key] = value
+    return made
 
 
 def _json(runs: list[Run], least: Bound, seed: int | None) -> dict[str, Any]:
