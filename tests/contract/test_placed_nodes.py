@@ -134,7 +134,7 @@ async def test_how_far_a_peer_goes(tmp_path: Path, digest: Digest) -> None:
 async def test_two_that_were_told_differently_do_not_wait_for_each_other_for_ever(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.shards.shard_source._ASK_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.shards.other_nodes._ASK_S", 0.5)
     async with started(tmp_path, digest, "ab") as nodes:
         a, b = nodes.values()
         # Each takes the other for the first owner of everything.

@@ -71,12 +71,14 @@ class Placed:
         return self._first_version + self.look() if self.ready() else 0
 
     def look(self) -> int:
-        """`changes`, after looking whether there are more."""
+        """`changes`, after looking whether there are more: not while nodes come back one by one after a restart."""
+        if not self.ready():
+            return self.changes
         nodes = self._membership.labelled
-        looked = self.rules.changes, self.ready(), self.settings_set()
+        looked = self.rules.changes, self.settings_set()
         if nodes is not self._nodes or looked != self._looked:
             now = {digest_id: (places, self.moves(digest_id)) for digest_id, places in self.told()}
-            self.changes += now != self._told or looked[:2] != self._looked[:2]
+            self.changes += now != self._told or looked[:1] != self._looked[:1]
             self._nodes, self._looked, self._told = nodes, looked, now
             self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
         return self.changes

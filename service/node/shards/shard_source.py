@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from absl import logging
@@ -26,43 +25,10 @@ from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
-from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
+from tfquiver.service.node.shards.other_nodes import OtherNodes, Owners, Peers
+from tfquiver.service.node.shards.reach import ON_DISK
 from tfquiver.service.node.shards.stored_body import StoredBody
 from tfquiver.service.node.stats import Stats
-
-_MAX_SUSPECTS = 4096
-_ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other
-
-
-class Peers(Protocol):
-    @property
-    def mismatches(self) -> int:
-        """Bodies from peers that were not what was asked for."""
-
-    def knows(self, node_id: str) -> bool:
-        """Is it a live node other than this one?"""
-
-    async def get(
-        self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False, reach: int = ANYWHERE
-    ) -> ReadyShard:
-        """Bytes that have the shard's hash. `suspect`: check them even where the peer is trusted. `reach`: how far that
-        node may go for them (peers/data_frames.py).
-
-        Raises UnavailableError and others: the caller goes on without that node.
-        """
-
-
-class Owners(Protocol):
-    """Of data sets that have a placement: who else owns a shard."""
-
-    def before_store(self, digest_id: bytes, hash: bytes) -> str:
-        """Who is asked before this node reads the store; "": nobody."""
-
-    def others(self, digest_id: bytes, hash: bytes, failed: str) -> list[str]:
-        """Who may have it, too, where one node has failed; the nearest first."""
-
-    def is_far(self, node_id: str) -> bool:
-        """In another rack."""
 
 
 class ShardSource:
@@ -79,8 +45,7 @@ class ShardSource:
         owners: Owners | None = None,
     ) -> None:
         """`stands_in` (blocks): whether another node keeps a shard for which this one has no room."""
-        self._owners = owners
-        self._node_id, self._disk, self._hot, self._fetcher, self._peers = node_id, disk, hot, fetcher, peers
+        self._node_id, self._disk, self._hot, self._fetcher = node_id, disk, hot, fetcher
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._reads = DiskReads(disk, hot)
         self._stats = Stats()
@@ -88,7 +53,7 @@ class ShardSource:
         self._handing_over = HandingOver(stands_in)
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
-        self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
+        self._others = OtherNodes(node_id, peers, owners, self._stats)
 
     async def get(
         self, digest: Digest, index: int, owner: str, bypass: bool = False, ask_others: bool = True
@@ -249,8 +214,8 @@ class ShardSource:
         self._hot.drop(hash)
         if not await self._reads.run(self._disk.drop_if_damaged, hash, reason):
             logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason)
-        elif self._peers and len(self._suspects) < _MAX_SUSPECTS:
-            self._suspects.add(hash)
+        else:
+            self._others.suspect(hash)
 
     def stats(self) -> Stats:
         self._stats.store_bytes = self._fetcher.meter.store_bytes
@@ -261,7 +226,7 @@ class ShardSource:
         self._stats.hot_bytes = self._hot.size_bytes
         self._stats.evictions = self._disk.evictions
         self._stats.evicted_bytes = self._disk.evicted_bytes
-        self._stats.peer_mismatches = self._peers.mismatches if self._peers else 0
+        self._stats.peer_mismatches = self._others.mismatches
         return self._stats
 
     @property
@@ -284,9 +249,9 @@ class ShardSource:
         Raises UnavailableError and others: it is not there any more; ResourceExhaustedError: no room here.
         """
         ref = digest.shard(index)
-        if ref.hash in self._disk or self._peers is None:
+        if ref.hash in self._disk:
             return
-        ready = await self._from_peer(holder, digest, ref, ON_DISK)
+        ready = await self._others.get_from(holder, digest, ref, ON_DISK)
         try:
             shard = await self._reads.run(self._reads.copied, ref, ready)
         finally:
@@ -301,7 +266,7 @@ class ShardSource:
     ) -> ReadyShard:
         if ready := await self._here(ref):
             return ready
-        if ready := await self._of_peers(digest, ref, owner, ask_others):
+        if ready := await self._others.get(digest, ref, owner, ask_others):
             if owner == self._node_id:
                 await self._keep_copy(ref, ready)
             return self._reads.kept_hot(ref.hash, ready)
@@ -325,39 +290,6 @@ class ShardSource:
         except BaseException:
             ready.close()
             raise
-
-    async def _of_peers(self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool) -> ReadyShard | None:
-        """From its owner; where that cannot be had, from another one that has it. None: the store is left."""
-        if self._peers is None:
-            return None
-        first, reach = owner, ANYWHERE
-        if owner == self._node_id and ask_others and self._owners:
-            first, reach = self._owners.before_store(digest.digest_id, ref.hash), STORE
-        if not first or first == self._node_id:
-            return None
-        asked = [(first, reach)]
-        if self._owners:
-            asked += [(name, ON_DISK) for name in self._owners.others(digest.digest_id, ref.hash, first)]
-        for name, its_reach in asked:
-            if not self._peers.knows(name):
-                continue
-            try:
-                async with asyncio.timeout(_ASK_S if its_reach != ANYWHERE else None):
-                    return await self._from_peer(name, digest, ref, its_reach)
-            except (errors.TfquiverError, TimeoutError) as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, name, error
-                )
-        return None
-
-    async def _from_peer(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
-        assert self._peers
-        suspect = ref.hash in self._suspects
-        self._suspects.discard(ref.hash)
-        ready = await self._peers.get(name, digest, ref, suspect, reach)
-        if self._owners and self._owners.is_far(name):
-            self._stats.cross_rack_bytes += ref.length_bytes
-        return ready
 
     @contextlib.contextmanager
     def _reader_waits(self) -> Iterator[None]:

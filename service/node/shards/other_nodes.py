@@ -1,0 +1,106 @@
+"""Shards from other nodes: from the owner; where that cannot be had, from others that have it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
+from tfquiver.service.node.stats import Stats
+
+_MAX_SUSPECTS = 4096
+_ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other
+
+
+class Peers(Protocol):
+    @property
+    def mismatches(self) -> int:
+        """Bodies from peers that were not what was asked for."""
+
+    def knows(self, node_id: str) -> bool:
+        """Is it a live node other than this one?"""
+
+    async def get(
+        self, node_id: str, digest: Digest, ref: ShardRef, suspect: bool = False, reach: int = ANYWHERE
+    ) -> ReadyShard:
+        """Bytes that have the shard's hash. `suspect`: check them even where the peer is trusted. `reach`: how far that
+        node may go for them (reach.py).
+
+        Raises UnavailableError and others: the caller goes on without that node.
+        """
+
+
+class Owners(Protocol):
+    """Of data sets that have a placement: who else owns a shard."""
+
+    def before_store(self, digest_id: bytes, hash: bytes) -> str:
+        """Who is asked before this node reads the store; "": nobody."""
+
+    def others(self, digest_id: bytes, hash: bytes, failed: str) -> list[str]:
+        """Who may have it, too, where one node has failed; the nearest first."""
+
+    def is_far(self, node_id: str) -> bool:
+        """In another rack."""
+
+
+class OtherNodes:
+    """Lives on one loop.
+
+    Args:
+      peers: None: there are no others.
+      owners: None: no data set has a placement.
+      stats: counts what crosses racks.
+    """
+
+    def __init__(self, node_id: str, peers: Peers | None, owners: Owners | None, stats: Stats) -> None:
+        self._node_id, self._peers, self._owners, self._stats = node_id, peers, owners, stats
+        self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
+
+    @property
+    def mismatches(self) -> int:
+        return self._peers.mismatches if self._peers else 0
+
+    def suspect(self, hash: bytes) -> None:
+        """Its bytes are checked when they come next, wherever from."""
+        if self._peers and len(self._suspects) < _MAX_SUSPECTS:
+            self._suspects.add(hash)
+
+    async def get(self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool) -> ReadyShard | None:
+        """None: the store is left. `ask_others`: as in ShardSource.get."""
+        if self._peers is None:
+            return None
+        first, reach = owner, ANYWHERE
+        if owner == self._node_id and ask_others and self._owners:
+            first, reach = self._owners.before_store(digest.digest_id, ref.hash), STORE
+        if not first or first == self._node_id:
+            return None
+        asked = [(first, reach)]
+        if self._owners:
+            asked += [(name, ON_DISK) for name in self._owners.others(digest.digest_id, ref.hash, first)]
+        for name, its_reach in asked:
+            if not self._peers.knows(name):
+                continue
+            try:
+                async with asyncio.timeout(_ASK_S if its_reach != ANYWHERE else None):
+                    return await self.get_from(name, digest, ref, its_reach)
+            except (errors.TfquiverError, TimeoutError) as error:
+                logging.log_every_n_seconds(
+                    logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, name, error
+                )
+        return None
+
+    async def get_from(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
+        """From that node and no other. Raises UnavailableError and others."""
+        if self._peers is None:
+            raise errors.UnavailableError(f"node {name}: this one has no peers")
+        suspect = ref.hash in self._suspects
+        self._suspects.discard(ref.hash)
+        ready = await self._peers.get(name, digest, ref, suspect, reach)
+        if self._owners and self._owners.is_far(name):
+            self._stats.cross_rack_bytes += ref.length_bytes
+        return ready
