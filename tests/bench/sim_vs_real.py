@@ -5,6 +5,9 @@ anything; `tfquiver trace record` writes down what they read. Then twice in the 
 planner that ship: as the jobs were meant (speeds from their steps, the store's rate as it was given), and as they were
 recorded, which knows nothing but what the cluster measured.
 
+A slept step is as long as the machine lets it be: a busy one wakes a job late, after every mini-batch. How late is
+measured in the jobs themselves, and the simulated ones have steps that are as long.
+
     python -m tests.bench.sim_vs_real [--quick]
 
 Bars: each job's time from its submission to its end is within 10 % of the simulated one, what left the store within
@@ -28,6 +31,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tests.bench.bars import Bar, finish
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
@@ -104,6 +109,7 @@ class Outcome:
 class Real(Outcome):
     every_record_once: bool
     recorded: dict[str, Any]
+    late_s: dict[str, float]  # by which a job's step was longer than it was to be, on average
 
 
 def real(remote: Remote, data: Mapping[str, Data], scale: Scale, cache_bytes: int) -> Real:
@@ -136,7 +142,9 @@ def real(remote: Remote, data: Mapping[str, Data], scale: Scale, cache_bytes: in
     ]
     jct_s = {run.spec.name: run.epochs[-1].ended_s - run.spec.start_s for run in runs}
     say(f"begun late by {late_s}; between epochs {_gaps_s(runs)}")
-    return Real(jct_s, store_bytes, decisions, all(run.every_record_once for run in runs), recorded)
+    step_late_s = {run.spec.name: float(np.mean(run.late_s)) for run in runs}
+    say(f"steps longer by { ({name: f'{1e3 * late:.1f} ms' for name, late in step_late_s.items()}) }")
+    return Real(jct_s, store_bytes, decisions, all(run.every_record_once for run in runs), recorded, step_late_s)
 
 
 def _gaps_s(runs: Sequence[JobRun]) -> dict[str, float]:
@@ -203,11 +211,15 @@ def simulated(workload: Workload, cluster: Cluster, disk_bytes: Mapping[str, int
     return Outcome(jct_s, outcome.store_bytes, decisions)
 
 
-def as_meant(data: Mapping[str, Data], scale: Scale) -> Workload:
+def as_meant(data: Mapping[str, Data], scale: Scale, late_s: Mapping[str, float]) -> Workload:
+    def bytes_per_s(job: Job) -> float:
+        batch_bytes = BATCH * data[job.data].size_bytes / data[job.data].records
+        return batch_bytes / (batch_bytes / job.bytes_per_s + late_s[job.name])
+
     return Workload(
         {one.name: one.size_bytes for one in data.values()},
         tuple(
-            SimJob(job.name, job.data, job.bytes_per_s, job.epochs * data[job.data].size_bytes, 1, job.submit_s)
+            SimJob(job.name, job.data, bytes_per_s(job), job.epochs * data[job.data].size_bytes, 1, job.submit_s)
             for job in scale.jobs
         ),
         {one.name: Stored(one.disk_bytes, one.digest.num_shards, one.records) for one in data.values()},
@@ -273,16 +285,17 @@ def main() -> None:
         cache_bytes = int(CACHE_SHARE * sum(disk_bytes.values()))
         cluster = Cluster(len(scale.jobs), cache_bytes, scale.store_bytes_per_s)
         found = real(remote, data, scale, cache_bytes)
-        runs = {"as meant": simulated(as_meant(data, scale), cluster, disk_bytes)}
+        runs = {"as meant": simulated(as_meant(data, scale, found.late_s), cluster, disk_bytes)}
         recorded = files.scenario(found.recorded)
         if recorded.trace is None:
             raise errors.DataLossError("nothing was recorded")
         runs["as recorded"] = simulated(recorded.trace, recorded.cluster, disk_bytes)
     table({"real": found, **runs}, scale)
-    figures = {
+    figures: dict[str, Any] = {
         name: {"jct_s": one.jct_s, "store_bytes": one.store_bytes, "decisions": one.decisions}
         for name, one in {"real": found, **runs}.items()
     }
+    figures["step_late_s"] = found.late_s
     finish("sim_vs_real", figures, bars(found, runs, scale), arguments.quick)
 
 

@@ -63,6 +63,7 @@ class JobRun:
     epochs: list[Epoch] = field(default_factory=list)
     asked_s: list[float] = field(default_factory=list)  # of each mini-batch, when the step before it was done
     arrived_s: list[float] = field(default_factory=list)  # and when it was there
+    late_s: list[float] = field(default_factory=list)  # by how much each step was longer than it was to be
     records: int = 0  # so far
 
     @property
@@ -174,7 +175,9 @@ class Jobs:
             run.records += len(part)
             if cut_short := self._stop.is_set():
                 break
-            self._finish.wait(max(0.0, arrived_s + run.spec.step_s - self.now_s))
+            due_s = arrived_s + run.spec.step_s
+            self._finish.wait(max(0.0, due_s - self.now_s))
+            run.late_s.append(self.now_s - due_s)
             if self._finish.is_set():
                 time.sleep(run.spec.step_s / _HURRY)
             run.asked_s.append(self.now_s)
