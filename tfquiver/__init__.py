@@ -19,16 +19,30 @@ if TYPE_CHECKING:
     from tfquiver.dataset_arguments.orders import Deterministic as Deterministic
     from tfquiver.dataset_arguments.orders import Replay as Replay
     from tfquiver.dataset_arguments.orders import Shuffled as Shuffled
+    from tfquiver.dataset_arguments.samplings import ClassBalanced as ClassBalanced
+    from tfquiver.dataset_arguments.samplings import Curriculum as Curriculum
+    from tfquiver.dataset_arguments.samplings import Pacing as Pacing
+    from tfquiver.dataset_arguments.samplings import Reservoir as Reservoir
+    from tfquiver.dataset_arguments.samplings import Sampling as Sampling
+    from tfquiver.dataset_arguments.samplings import Weighted as Weighted
+    from tfquiver.dataset_arguments.samplings import WithReplacement as WithReplacement
     from tfquiver.scanning.cutting import CutPolicy as CutPolicy
 
 _HOMES = {
+    "ClassBalanced": "tfquiver.dataset_arguments.samplings",
     "Connection": "tfquiver.dataset_arguments.option_groups",
+    "Curriculum": "tfquiver.dataset_arguments.samplings",
     "CutPolicy": "tfquiver.scanning.cutting",
     "Deterministic": "tfquiver.dataset_arguments.orders",
     "FirstUse": "tfquiver.dataset_arguments.option_groups",
+    "Pacing": "tfquiver.dataset_arguments.samplings",
     "Reading": "tfquiver.dataset_arguments.option_groups",
     "Replay": "tfquiver.dataset_arguments.orders",
+    "Reservoir": "tfquiver.dataset_arguments.samplings",
+    "Sampling": "tfquiver.dataset_arguments.samplings",
     "Shuffled": "tfquiver.dataset_arguments.orders",
+    "Weighted": "tfquiver.dataset_arguments.samplings",
+    "WithReplacement": "tfquiver.dataset_arguments.samplings",
     "dataset": "tfquiver.client.quiver_dataset",
     "delivery_stats": "tfquiver.client.exactly_once",
     "distribute": "tfquiver.client.distributed",

@@ -43,6 +43,7 @@ from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.reading import Reading
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -129,7 +130,8 @@ class Coordinator:
         )  # fmt: skip
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
-        self.reading = Reading(self._log, self.registry, *parts, self.budgets)
+        self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal)
+        self.reading = Reading(self._log, self.registry, *parts, self.budgets, self.samplings)
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.replanning = None if options.policy == OFF else self._replanning(clock, options)
 
@@ -171,6 +173,8 @@ class Coordinator:
                     self.ownership.forget(record.dataset_removed.digest_id)
                 case "named_dataset_set" | "named_dataset_gone":
                     self.named_table.apply(record)
+                case "sampling_asked":
+                    self.samplings.asked.apply(record)
                 case "dataset_access" | "session_claimed":
                     self.ownership.apply(record)
                 case _:
@@ -241,7 +245,7 @@ class Coordinator:
         would, as far as there is room, what it has read before and was not kept then."""
         session = self.sessions.session(session_id)
         cached_bytes = sum(int(table.lengths[shard]) for shard in shards if table.resident[shard])
-        again = self.probes.again(*session.reads, shards, session.shards)
+        again = self.probes.again(*session.reads, shards, len(table.lengths))
         setting = self.caching.placement.setting(session.digest_id)
         room = allocation_of(setting, table.disk_bytes).cache_bytes / max(1, table.disk_bytes)
         not_kept_bytes = room * sum(int(table.lengths[shard]) for shard in again if not table.resident[shard])
@@ -302,6 +306,7 @@ class Coordinator:
         settings = [*self.caching.placement.snapshot(), *self.caching.placed.rules.snapshot()]
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
         yield self.named_table.still()
+        yield self.samplings.asked.still()
         if self.replanning:
             yield self.replanning.still()
         yield from self.sessions.still()

@@ -17,6 +17,7 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.resumptions import position_of
@@ -38,7 +39,9 @@ class Reading:
         sessions: Sessions,
         waiting: Waiting,
         budgets: Budgets,
+        samplings: Samplings,
     ) -> None:
+        self._samplings = samplings
         self._log, self._registry, self._membership = log, registry, membership
         self._caching, self._sessions, self._waiting = caching, sessions, waiting
         self._residency, self._budgets = caching.residency, budgets
@@ -82,6 +85,7 @@ class Reading:
             request.job,
             Wish(request.seed, request.homogeneous, request.order),
             request.joins,
+            await self._samplings.drawn(request),
         )
         await self._log.synced()
         return session_id
@@ -90,6 +94,7 @@ class Reading:
         await self._log.writable()
         await self._follow(request.digest_id)
         dataset = self._registry.find(request.digest_id)
+        drawn = None if request.session_id else await self._samplings.drawn(request)
         session_id = request.session_id or self._sessions.admission.own_session(
             request.reader_id,
             request.session_key,
@@ -98,9 +103,16 @@ class Reading:
             request.job,
             Wish(request.seed, request.homogeneous, request.order),
             request.done_bitmap,
+            drawn,
         )
-        if self._sessions.session(session_id).digest_id != request.digest_id:
+        joined = self._sessions.session(session_id)
+        if joined.digest_id != request.digest_id:
             raise errors.InvalidArgumentError(f"digest_id: not that of session {session_id}")
+        if joined.sampled and not request.knows_draws:
+            raise errors.InvalidArgumentError(
+                f"session {session_id} is sampled ({joined.drawn.scheme}), and node {request.node_id} is too old for "
+                "that: start it again with this version"
+            )
         who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label, request.in_turn)
         live = self._membership.is_live(request.node_id, request.incarnation)
         opened = self._sessions.readers.open(session_id, who, request.held, live)
@@ -162,6 +174,8 @@ class Reading:
         await self._log.synced()
         if start is None:
             return pb2.ResumeReply(shards=shards)
+        if start.takes_over:  # which may be of draws
+            shards = self._sessions.session(start.takes_over).shards
         delivered = Bitmap.from_compressed(start.position.done_bitmap, shards).count
         return pb2.ResumeReply(resumed=True, epoch=start.position.epoch, shards=shards, delivered=delivered)
 

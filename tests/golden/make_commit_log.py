@@ -6,6 +6,7 @@ the format gets a new version; then keep the old file too.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from pathlib import Path
 
@@ -55,6 +56,12 @@ def records() -> list[CommitRecord]:
     asked = log_pb2.ResumeAsked(
         session_key="later", digest_id=DIGEST, job="job", position=position, session_id="resumed"
     )
+    steps = struct.pack("<4i", 1, 0, 4, -2)  # of shards 1, 1, 5 and 3
+    drawn = types_pb2.DrawnShards(
+        scheme="weighted", draws=4, shards_zlib=zlib.compress(steps), stage_ends=[3, 4], records=9
+    )
+    sampled = created("sampled", 6, drawn=drawn)
+    sampled.session_created.shards = drawn.draws
     return [
         CommitRecord(dataset_registered=log_pb2.DatasetRegistered(dataset=dataset, listing_key=DIGEST)),
         created("open", 0),
@@ -96,6 +103,15 @@ def records() -> list[CommitRecord]:
         CommitRecord(remote_io_allocated=log_pb2.RemoteIoAllocated(job="job", bytes_per_s=2.5e8)),
         CommitRecord(plan_decided=log_pb2.PlanDecided(json='{"at_s": 1.0, "kind": "dataset", "name": "train"}')),
         CommitRecord(policy_chosen=log_pb2.PolicyChosen(policy="quiver", flag="benefit")),
+        CommitRecord(
+            sampling_asked=log_pb2.SamplingAsked(
+                session_key="key~weighted", digest_id=DIGEST, scheme="weighted", arguments='{"shards":[1.0]}'
+            )
+        ),
+        sampled,
+        CommitRecord(placement_set=log_pb2.PlacementSet(digest_id=DIGEST)),
+        CommitRecord(named_dataset_set=log_pb2.NamedDatasetSet(life="1", owner="blue")),
+        CommitRecord(named_dataset_gone=log_pb2.NamedDatasetGone(name="train")),
     ]
 
 

@@ -15,7 +15,17 @@ from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import Identity, Role
 
-NOT_OF_SESSIONS = ("dataset_registered", "dataset_access", "dataset_removed", "session_claimed", "remote_io_allocated")
+NOT_OF_SESSIONS = (
+    "dataset_registered",
+    "dataset_access",
+    "dataset_removed",
+    "session_claimed",
+    "remote_io_allocated",
+    "sampling_asked",
+    "placement_set",
+    "named_dataset_set",
+    "named_dataset_gone",
+)
 LOG = Path(__file__).parent / "commit_log_v1"
 
 
@@ -42,7 +52,7 @@ def test_the_sessions_are_as_they_were() -> None:
             sessions.apply(record)
     sessions.restored()
     open_, ended, settled = (sessions.session(name) for name in ("open", "ended", "settled"))
-    assert [session.epoch for session in sessions] == [0, 1, 2, 4, 4, 5]
+    assert [session.epoch for session in sessions] == [0, 1, 2, 4, 4, 5, 6]
     assert (open_.shards, open_.seed, open_.session_key, open_.job, open_.digest_id) == (12, 99, "key", "job", DIGEST)
     assert open_.acked.as_array().nonzero()[0].tolist() == [0, 2, 4, 6, 8, 10]
     assert (list(open_.readers), open_.labels, open_.ended) == (["a"], {"worker:1"}, False)
@@ -61,7 +71,10 @@ def test_the_sessions_are_as_they_were() -> None:
     assert (again.ended, again.reopened, again.alongside, again.acked_shards) == (True, True, True, 5)
     start = sessions.resumptions.start("later", DIGEST)
     assert start and (start.takes_over, start.position.epoch, start.position.seed) == ("resumed", 4, 99)
-    for job, epoch in (("job", 6), ("other", 7)):
+    sampled = sessions.session("sampled")
+    assert sampled.draws_of(12).shards.tolist() == [1, 1, 5, 3]
+    assert (sampled.shards, sampled.draws_of(12).stage_ends, sampled.shards_of([2, 3], 12)) == (4, (3, 4), [5, 3])
+    for job, epoch in (("job", 7), ("other", 7)):
         made = sessions.admission.own_session(f"new reader of {job}", "key", DIGEST, 12, job)
         assert sessions.session(made).epoch == epoch
 

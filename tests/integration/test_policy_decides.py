@@ -90,6 +90,52 @@ async def test_what_fits_is_kept_whole_and_what_does_not_rotates_in_the_rest(tmp
 
 
 @on_loop
+async def test_a_curriculum_does_not_disturb_the_regular_jobs_of_its_data_set(tmp_path: Path) -> None:
+    async with started(tmp_path) as client:
+        await client.upload([LARGE.to_bytes()], name="large")
+        await client.upload([SMALL.to_bytes()], name="small")
+        await reads(client, "regular", LARGE)
+        alone = await becomes(client, LARGE, lambda its: its.mode == COOPERATIVE)
+        await reads_a_curriculum(client, "guest", LARGE)
+        await is_told(client, "guest", "it finds what regular jobs keep of its data set")
+        assert await client.call("GetCache", pb.GetCacheRequest(digest_id=LARGE.digest_id)) == alone
+
+        await reads_a_curriculum(client, "odd", SMALL)
+        own = await becomes(client, SMALL, lambda its: its.mode == types_pb2.CACHE_MODE_LRU)
+        assert own.allocation_bytes == min(SMALL_BYTES, QUOTA_BYTES // 3)  # of three accelerators it has one
+        assert await asyncio.to_thread(main, ["explain", "odd", "--service", f"unix:{tmp_path}/socket"]) == 0
+        await is_told(client, "small", "irregular: its jobs do not read each record once an epoch")
+        sessions = (await client.call("ListSessions", pb.ListSessionsRequest())).sessions
+        schemes = {one.job: one.sampling for one in sessions}
+        assert schemes == {"regular": "", "guest": "curriculum", "odd": "curriculum"}
+
+
+async def is_told(client: CoordinatorClient, name: str, reason: str) -> None:
+    """Of a data set or job, once it has been planned for."""
+    reasons: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(20):
+            while not any(reason in told for told in reasons.values()):
+                reply = await client.call("Explain", pb.ExplainRequest(name=name))
+                reasons = json.loads(reply.json)["reasons"]
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"of {name} is told: {reasons}")
+
+
+async def reads_a_curriculum(client: CoordinatorClient, job: str, digest: Any) -> None:
+    key = f"{job}~curriculum"
+    arguments = '{"pacing":{"starting_part":0.5,"growth":1.5,"step_epochs":1.0}}'
+    await client.call("AskSampling", pb.AskSamplingRequest(
+        session_key=key, digest_id=digest.digest_id, scheme="curriculum", arguments=arguments, seed=1
+    ))  # fmt: skip
+    await client.call("OpenReader", pb.OpenReaderRequest(
+        reader_id=f"{job} reads", node_id="node", incarnation="1", digest_id=digest.digest_id, job=job, session_key=key,
+        seed=1, knows_draws=True,
+    ))  # fmt: skip
+
+
+@on_loop
 async def test_who_has_finished_gives_its_room_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_view, "GONE_S", 0.5)
     async with started(tmp_path) as client:

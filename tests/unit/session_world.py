@@ -6,12 +6,16 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tests.unit.cached import CHUNK_TIMEOUT_S, Cached
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.order.block_order import BlockOrder
 from tfquiver.service.coordinator.order.wish import Wish
+from tfquiver.service.coordinator.sessions.admission import Drawn
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import LeaseState, Session
@@ -59,7 +63,7 @@ class Expected:
 
 class World:
     def __init__(self, shards: int, seed: int, rotation: str = "") -> None:
-        """`rotation`: the data set is cached by chunks; or "deterministic"."""
+        """`rotation`: the data set is cached by chunks; or "deterministic"; or "sampled": its sessions are of draws."""
         self.rng = random.Random(seed)
         self.clock = ManualClock()
         lengths = [self.rng.randrange(16, 116) for _ in range(shards)]
@@ -69,9 +73,15 @@ class World:
             order = types_pb2.SessionOrder(deterministic=True, order_seed=7, block_bytes=150)
             self.blocks = BlockOrder(lengths, [1] * shards, order.order_seed, order.block_bytes)
             self.wish, rotation = Wish(order=order), ""
+        self.drawn: Drawn | None = None
+        if rotation == "sampled":
+            drawn = np.sort(np.array([self.rng.randrange(shards) for _ in range(shards + 3)], np.uint32))
+            ends = (len(drawn) // 3, len(drawn))
+            self.drawn, rotation = Drawn(0, DrawnShards("test", drawn, ends, False, len(drawn)).message()), ""
         self.cached = Cached(lengths, self.clock, rotation)
         self.digest_id = self.cached.digest_id
-        self.shards = shards
+        self.in_data_set = shards
+        self.shards = self.drawn.shards.draws if self.drawn else shards  # of an epoch
         self.log: list[Record] = []
         self.durable = 0
         self.woken: set[str] = set()
@@ -97,7 +107,7 @@ class World:
 
     def ticket(self, provider: str) -> str | None:
         session_id = self.sessions.admission.ticket(
-            key_of(provider), provider, 0, False, self.digest_id, self.shards, "job", self.wish
+            key_of(provider), provider, 0, False, self.digest_id, self.in_data_set, "job", self.wish, drawn=self.drawn
         )
         self.replied()
         if session_id is None:

@@ -60,7 +60,26 @@ def test_a_job_that_is_not_probed_counts_as_those_that_are() -> None:
 
 def test_irregular_jobs_share_no_rounds() -> None:
     view = one_job_each([100], [1e8], 40, None)
-    assert kept(replace(view, jobs=(replace(view.jobs[0], irregular=True),))) == {"d0": ("uniform", 40)}
+    assert kept(replace(view, jobs=(replace(view.jobs[0], irregular=True),))) == {"d0": ("lru", 40)}
+
+
+def test_a_guest_changes_nothing_for_the_regular_jobs_of_its_data_set() -> None:
+    view = one_job_each([100, 100], [1e8, 1e8], 60, None)
+    guest = JobView("guest", "d0", 9e9, irregular=True, accelerators=8)
+    with_guest = replace(view, jobs=(*view.jobs, guest))
+    plan, alone = (BenefitPolicy().plan(one, 0.0) for one in (with_guest, view))
+    assert plan.allocations == alone.allocations
+    assert (plan.reasons["d0"], plan.reasons["d1"]) == (alone.reasons["d0"], alone.reasons["d1"])
+    assert "it finds what regular jobs keep of its data set" in plan.reasons["guest"]
+    assert BenefitPolicy().worth(with_guest, plan.allocations) == BenefitPolicy().worth(view, plan.allocations)
+
+
+def test_a_partition_of_its_own_is_by_accelerators() -> None:
+    view = one_job_each([100, 100], [1e8, 1e8], 80, None)
+    odd = replace(view.jobs[1], irregular=True, accelerators=3)
+    plan = BenefitPolicy().plan(replace(view, jobs=(view.jobs[0], odd)), 0.0)
+    assert plan.allocations == {"d0": Allocation("cooperative", 20 * GB), "d1": Allocation("lru", 60 * GB)}
+    assert plan.reasons["d1"].startswith("irregular: its jobs do not read each record once an epoch; 60 GB of ")
 
 
 def test_a_data_set_that_nobody_reads_has_what_others_leave() -> None:

@@ -31,7 +31,8 @@ def test_importing_tfquiver_does_not_import_tensorflow() -> None:
 
 def test_public_names() -> None:
     assert tfquiver.__all__ == [
-        "Connection", "CutPolicy", "Deterministic", "FirstUse", "Reading", "Replay", "Shuffled",
+        "ClassBalanced", "Connection", "Curriculum", "CutPolicy", "Deterministic", "FirstUse", "Pacing", "Reading",
+        "Replay", "Reservoir", "Sampling", "Shuffled", "Weighted", "WithReplacement",
         "dataset", "delivery_stats", "distribute", "iterators_stopped", "step",
     ]  # fmt: skip
     assert set(tfquiver.__all__) <= set(dir(tfquiver))

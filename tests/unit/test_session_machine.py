@@ -15,7 +15,7 @@ NODES = st.sampled_from(["node-a", "node-b"])
 PICK = st.integers(0, 1 << 30)
 FAULTS = st.sets(st.sampled_from(["reader", "node", "restart", "coordinator", "time", "reply"]))
 
-ROTATIONS = st.sampled_from(["", "relevance", "cyclic", "deterministic"])
+ROTATIONS = st.sampled_from(["", "relevance", "cyclic", "deterministic", "sampled"])
 
 
 def may(fault: str) -> Callable[[SessionMachine], bool]:
@@ -121,7 +121,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(shard=PICK, resident=st.booleans())
     def residency_flips(self, shard: int, resident: bool) -> None:
         if self.world.shards:
-            self.world.cached.hold([shard % self.world.shards], resident)
+            self.world.cached.hold([shard % self.world.in_data_set], resident)
 
     @rule(most=st.integers(0, 8))
     def nodes_obey(self, most: int) -> None:

@@ -26,6 +26,7 @@ _ORDERS = {  # of SourceOptions
     "homogeneous": "Shuffled(homogeneous=True)",
     "order_log": "Shuffled(log_dir=)",
     "replay": "Replay()",
+    "sampling": "a sampling scheme",
 }
 
 

@@ -23,7 +23,9 @@ from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
+from tfquiver.dataset_arguments.samplings import Sampled
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
 from tfquiver.registering import store_access
 from tfquiver.registering.described import describe
 from tfquiver.registering.progress_bar import ProgressBar
@@ -74,8 +76,8 @@ def dataset(
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
-      order: `tfquiver.Shuffled(...)`; "files": record by record as in the files, sorted by name, every time: for
-        validation, `predict`, `take`, `skip`; `tfquiver.Deterministic(seed)`; `tfquiver.Replay(log)`.
+      order: `tfquiver.Shuffled(...)`; "files": as in the files, sorted by name, every time, for validation, `take`;
+        `Deterministic(seed)`; `Replay(log)`; or a sampling scheme, such as `Weighted(...)`: the length is unknown then.
       job: name of the training run, for accounting and display; None: a random one.
       resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md).
       reading: `tfquiver.Reading(...)`: how much is read ahead, and when a record counts as read.
@@ -122,7 +124,8 @@ def dataset(
         endpoint = endpoints.acquire(endpoint_name, locate, library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         reaching = store_access.of(endpoint_name, token) if accesses else None
-    session_key = naming.session_key()
+    sampled = order if isinstance(order, Sampled) else None
+    session_key = naming.session_key(sampled.asked()[0] if sampled else "")
     try:
         assert coordinator is not None
         if reaching is not None:
@@ -144,6 +147,13 @@ def dataset(
                 logging.warning("name=%r: the data set has been known as %r since its first use", name, registered.name)
             if token:
                 registrar.claim(session_key, registered.digest_id)
+            if sampled:
+                registrar.ask_sampling(
+                    AskSamplingRequest(
+                        session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
+                        arguments=sampled.arguments_text(), seed=options.seed,
+                    )
+                )  # fmt: skip
         if reaching is not None:
             reaching.reads(registered.digest_id)
         resumable = None

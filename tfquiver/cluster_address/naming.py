@@ -11,6 +11,7 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.cache_directory import up_file
 from tfquiver.cluster_address import service_name
+from tfquiver.content.drawn_shards import KEY_MARK
 from tfquiver.wire import addresses
 
 _MOST_OF_PROGRAM = 24
@@ -66,9 +67,11 @@ def dispatcher(given: object) -> str:
     return address
 
 
-def session_key() -> str:
-    """Unlike every other one; ends with the program's name, by which people recognise its sessions."""
-    return f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
+def session_key(scheme: str = "") -> str:
+    """Unlike every other one; ends with the program's name, by which people recognise its sessions, and where its
+    epochs are drawn by a scheme of sampling, with that."""
+    key = f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
+    return f"{key}{KEY_MARK}{scheme}" if scheme else key
 
 
 def program(started_as: str) -> str:

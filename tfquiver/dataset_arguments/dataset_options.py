@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, replace
 
 from tfquiver import errors
 from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, check_name, size
 from tfquiver.dataset_arguments.option_groups import Connection, Reading, check_group
 from tfquiver.dataset_arguments.orders import FILES, Deterministic, Order, Replay, Shuffled
+from tfquiver.dataset_arguments.samplings import Sampled
 
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
@@ -39,6 +41,7 @@ class SourceOptions:
     with_position: bool = False
     order_log: str = ""
     replay: str = ""
+    sampling: str = ""  # names the scheme and what it was asked for
 
     def of_data(self, records: int, size_bytes: int) -> SourceOptions:
         """For a data set of so many records and bytes: what was not given and depends on it."""
@@ -51,6 +54,8 @@ class SourceOptions:
         told = {"endpoint": endpoint, **asdict(self)}
         if not self.files:
             del told["files"]
+        if not self.sampling:
+            del told["sampling"]
         return told
 
 
@@ -87,11 +92,15 @@ def checked_options(
 def _in_order(options: SourceOptions, order: object) -> SourceOptions:
     if order == FILES:
         return replace(options, files=True)
-    if not isinstance(order, Shuffled | Deterministic | Replay):
+    if not isinstance(order, Shuffled | Deterministic | Replay | Sampled):
         raise errors.InvalidArgumentError(
-            f'order={order!r}: must be "files", or a tfquiver.Shuffled(...), Deterministic(...) or Replay(...)'
+            f'order={order!r}: must be "files", or a tfquiver.Shuffled(...), Deterministic(...) or Replay(...), or a '
+            "sampling scheme such as tfquiver.Weighted(...)"
         )
     options = replace(options, shuffle_bytes=size("shuffle_bytes", order.shuffle_bytes, 0))
+    if isinstance(order, Sampled):
+        hashed = hashlib.sha256(order.arguments_text().encode()).hexdigest()[:16]
+        return replace(options, seed=_seed(order.seed), sampling=f"{order.asked()[0]}:{hashed}")
     if isinstance(order, Replay):
         return replace(options, replay=absolute("log", order.log))
     if isinstance(order, Deterministic):

@@ -9,6 +9,7 @@ from typing import Literal
 from tfquiver import errors
 from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, size
 from tfquiver.dataset_arguments.option_groups import OptionGroup
+from tfquiver.dataset_arguments.samplings import Sampled
 
 _MAX_SEED = (1 << 63) - 1
 
@@ -103,4 +104,4 @@ class Replay(OptionGroup):
 
 
 FILES: Literal["files"] = "files"
-Order = Shuffled | Deterministic | Replay | Literal["files"]
+Order = Shuffled | Deterministic | Replay | Sampled | Literal["files"]

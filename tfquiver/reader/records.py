@@ -151,6 +151,10 @@ def records(
     check_name("stream", stream)
     if options.with_position:
         raise errors.InvalidArgumentError("order=Deterministic(with_position=True): not for readers without TensorFlow")
+    if options.sampling:
+        raise errors.InvalidArgumentError(
+            f"order={order!r}: sampling schemes are not for readers without TensorFlow yet"
+        )
     if stream is not None and (options.files or options.order_log or options.replay):
         raise errors.InvalidArgumentError(
             'stream=: not with order="files", log_dir= or Replay(), which one reader reads'

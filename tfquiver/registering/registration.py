@@ -184,6 +184,13 @@ class Registrar:
             f"claiming a session at the coordinator at {self._address}",
         )
 
+    def ask_sampling(self, request: coordinator_pb2.AskSamplingRequest) -> coordinator_pb2.AskSamplingReply:
+        """The epochs of a session key are drawn by a scheme of sampling. Raises InvalidArgumentError, DeadlineError."""
+        return self._retry(
+            lambda: self._coordinator.AskSampling.future(request, metadata=self._metadata, timeout=CALL_S),
+            f"asking the coordinator at {self._address} for sampling scheme {request.scheme}",
+        )
+
     def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:
         return self._retry(
             lambda: self._coordinator.Resume.future(request, metadata=self._metadata, timeout=CALL_S),

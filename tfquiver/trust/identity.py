@@ -80,6 +80,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/Ack": _NODES,
     "/tfquiver.v1.Coordinator/CloseReader": _NODES,
     "/tfquiver.v1.Coordinator/ClaimSession": _JOBS,
+    "/tfquiver.v1.Coordinator/AskSampling": _JOBS,
     "/tfquiver.v1.Coordinator/Resume": _JOBS,
     "/tfquiver.v1.Coordinator/GetPosition": _JOBS,
     "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,

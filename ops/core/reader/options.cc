@@ -162,6 +162,7 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "with_position") return Set(key, value, "true or false", &options->with_position);
   if (key == "order_log") return Set(key, value, "a string", &options->order_log);
   if (key == "replay") return Set(key, value, "a string", &options->replay);
+  if (key == "sampling") return Set(key, value, "a string", &options->sampling);
   if (key == "batch_size") return SetNumber(key, value, 0, 1 << 24, &options->batch_size);
   if (key == "shuffle_bytes") return SetNumber(key, value, 0, kMost, &options->shuffle_bytes);
   if (key == "readahead_bytes") return SetNumber(key, value, 1, kMost, &options->readahead_bytes);
@@ -190,6 +191,12 @@ Status CheckOrder(const Options& options) {
   }
   if (options.homogeneous && !options.replay.empty()) {
     return Wrong("replay has the order of its log: without homogeneous");
+  }
+  if (!options.sampling.empty() && (options.seed == 0 || options.deterministic || options.files ||
+                                    options.homogeneous || options.tagged || logs)) {
+    return Wrong(
+        "sampling needs a seed, and neither deterministic, files, homogeneous, tagged, order_log "
+        "nor replay");
   }
   return Status();
 }

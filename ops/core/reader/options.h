@@ -29,6 +29,9 @@ struct Options {
   bool with_position = false;  // elements are (position, record); deterministic only
   std::string order_log;       // folder; empty: the order is not logged
   std::string replay;          // a log, or a folder of them; empty: none
+  // A scheme of sampling, which the coordinator has been told of, and its arguments, hashed: how
+  // many records an epoch has is not known before it begins. Empty: each record once.
+  std::string sampling;
 };
 
 // kInvalidArgument naming the key, or the place where the text stops being JSON.

@@ -47,6 +47,15 @@ TEST(Options, NamesTheKeyThatIsWrong) {
     EXPECT_NE(message((std::string(R"({"files":true,)") + more + "}").c_str()).find("files is an"),
               std::string::npos);
   }
+  EXPECT_TRUE(ParseOptions(R"({"sampling":"weighted:0","seed":1})", &options).ok());
+  EXPECT_EQ(options.sampling, "weighted:0");
+  for (const char* more :
+       {R"("seed":0)", R"("seed":1,"deterministic":true)", R"("seed":1,"homogeneous":true)",
+        R"("seed":1,"tagged":true)", R"("seed":1,"order_log":"a")"}) {
+    options = Options();
+    const std::string json = std::string(R"({"sampling":"a",)") + more + "}";
+    EXPECT_NE(message(json.c_str()).find("sampling needs a seed"), std::string::npos) << json;
+  }
   for (const char* json : {"", "{", "[]", "{\"job\"}", "{\"job\":}", "{\"job\":\"a}", "{} x",
                            "{\"job\":\"\\ud83d\"}", "{\"job\":\"\\u12\"}", "{\"seed\":1.5}",
                            "{\"seed\":99999999999999999999}", "{\"job\":\"a\",}"}) {

@@ -41,6 +41,10 @@ QuiverDataset::QuiverDataset(tensorflow::OpKernelContext* ctx, Source source)
       shapes_(Shapes(source_.options)) {}
 
 int64_t QuiverDataset::CardinalityInternal(tensorflow::data::CardinalityOptions) const {
+  return source_.options.sampling.empty() ? OnceEach() : tensorflow::data::kUnknownCardinality;
+}
+
+int64_t QuiverDataset::OnceEach() const {
   const int64_t batch = source_.options.batch_size;
   if (batch == 0) return source_.num_records;
   return source_.num_records / batch +
@@ -65,7 +69,7 @@ absl::Status QuiverDataset::MakeSplitProviders(
   }
   split_providers->push_back(std::make_unique<TicketProvider>(
       source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
-      WishOf(source_.options), CardinalityInternal({})));
+      WishOf(source_.options), OnceEach()));
   return absl::OkStatus();
 }
 

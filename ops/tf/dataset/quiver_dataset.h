@@ -37,6 +37,7 @@ class QuiverDataset : public tensorflow::data::DatasetBase {
   }
   std::string DebugString() const override { return "QuiverDatasetOp::Dataset"; }
   int64_t CardinalityInternal(tensorflow::data::CardinalityOptions options) const override;
+  int64_t OnceEach() const;  // elements, if each record came once
   int64_t AllocatedBytes() const override;
   absl::Status InputDatasets(std::vector<const DatasetBase*>* inputs) const override;
   absl::Status CheckExternalState() const override { return absl::OkStatus(); }

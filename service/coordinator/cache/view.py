@@ -8,6 +8,7 @@ from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, Place
 from tfquiver.service.coordinator.order.made_orders import Key, MadeOrders
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.order.schemes import block_order, deterministic, homogeneous, key_of, units
+from tfquiver.service.coordinator.order.staged import InTurn, Staged
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.rotation.rotations import Rotations
 from tfquiver.service.coordinator.sessions.session import Session
@@ -21,6 +22,11 @@ class View:
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
         """None: not yet; its readers are woken when there is one."""
         shards = len(self.lengths)
+        if session.sampled:  # irregular: it reads what rotations and other jobs have brought, and takes no part in them
+            drawn, pending = session.draws_of(shards), session.pending_mask()
+            if drawn.in_turn:
+                return InTurn(drawn, pending, self.resident, self.lengths)
+            return Staged(drawn, pending, self.resident, self.lengths, rng)
         if session.order.deterministic or session.order.files:
             order = self._made.get(self._key(session), shards, lambda: block_order(session, self._table))
             return deterministic(session, self._table, order) if order else None

@@ -70,6 +70,7 @@ class ListingCalls(Callers):
             missing_leases=session.counters.missing_leases,
             left_early=session.counters.left_early,
             taken_over=session.taken_over,
+            sampling=session.drawn.scheme,
             idle_ms=int(1000 * coordinator.sessions.idle_s(session)),
         )
         if session.digest_id in coordinator.residency:

@@ -46,9 +46,19 @@ class SessionCalls(Callers):
             session_id=session.session_id,
             epoch=session.epoch,
             shards=session.shards,
-            records=dataset.records,
+            records=session.drawn.records if session.sampled else dataset.records,
             dropped=dropped,
+            drawn=session.drawn if session.sampled else None,
         )
+
+    @handled
+    async def AskSampling(self, request: pb2.AskSamplingRequest, context: Any) -> pb2.AskSamplingReply:
+        checks.name("session_key", request.session_key)
+        checks.name("scheme", request.scheme)
+        checks.hash_("digest_id", request.digest_id)
+        await self._claim(request.session_key, request.digest_id)
+        first = await self._coordinator.samplings.ask(request)
+        return pb2.AskSamplingReply(draws=len(first.shards), records=first.records)
 
     @handled
     async def Lease(self, request: pb2.LeaseRequest, context: Any) -> pb2.LeaseReply:
@@ -63,16 +73,18 @@ class SessionCalls(Callers):
             acks_durable=bool(request.acked),
             ack_within_ms=self._coordinator.reading.ack_within_ms(),
         )
-        owners = self._coordinator.caching.owners(table, result.shards, self._node_of(request))
-        for shard, place, owner in zip(result.shards, result.places, owners, strict=True):
-            lease = reply.leases.add(shard=shard, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
+        session = self._coordinator.sessions.session(request.session_id)
+        read = session.shards_of(result.shards, len(table.lengths)) if result.shards else ()
+        owners = self._coordinator.caching.owners(table, read, self._node_of(request))
+        for number, shard, place, owner in zip(result.shards, read, result.places, owners, strict=True):
+            lease = reply.leases.add(shard=number, owner=owner, resident=bool(table.resident[shard]), unit=place.unit)
             if result.bypass:
                 lease.bypass = True
             if place.records:
                 block = pb2.BlockPlace(position=place.position, offset=place.offset, records=place.records)
                 lease.block.CopyFrom(block)
         if result.bypass and not result.repeated:
-            self._coordinator.read_past_cache(request.session_id, table, result.shards)
+            self._coordinator.read_past_cache(request.session_id, table, read)
         return reply
 
     @handled

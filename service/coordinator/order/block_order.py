@@ -15,17 +15,29 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver import errors
 from tfquiver.service.coordinator.order.sampler import Place
 
 MAX_BLOCK_SHARDS = 1024  # so that a block fits one reply
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+_MOST_EPOCHS = 1 << 20
 
 
 def order_seed(seed: int, epoch: int) -> int:
     """Of an epoch's order; never 0. The op makes the same number (ops/core/reader/reader.cc)."""
-    mixed = np.array([(seed + epoch * _GOLDEN) & _MASK], np.uint64)
-    return int(_mixed(mixed)[0]) or 1
+    return int(mixed(np.array([(seed + epoch * _GOLDEN) & _MASK], np.uint64))[0]) or 1
+
+
+def epoch_of(seed: int, of_epoch: int) -> int:
+    """The epoch that has this order seed. Raises InvalidArgumentError: none of the first 2**20 has."""
+    epochs = np.arange(_MOST_EPOCHS, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        seeds = mixed(np.uint64(seed & _MASK) + epochs * np.uint64(_GOLDEN))
+    found = np.flatnonzero(seeds == np.uint64(of_epoch & _MASK))
+    if not len(found):
+        raise errors.InvalidArgumentError(f"order_seed: not that of an epoch of seed {seed}: give the seed that it had")
+    return int(found[0])
 
 
 class BlockOrder:
@@ -82,7 +94,7 @@ def _permutation(count: int, seed: int | None) -> npt.NDArray[np.uint32]:
     if seed is None:
         return stored
     # Not numpy's permutation: it is free to be another one in another version.
-    keys = _mixed(stored.astype(np.uint64) ^ _mixed(np.array([seed & _MASK], np.uint64)))
+    keys = mixed(stored.astype(np.uint64) ^ mixed(np.array([seed & _MASK], np.uint64)))
     return np.argsort(keys, kind="stable").astype(np.uint32)
 
 
@@ -99,13 +111,13 @@ def _cut(lengths: npt.NDArray[np.uint64], block_bytes: int) -> list[int]:
     return first
 
 
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's first number of each seed, as ops/core/random.h makes it."""
     z = values + np.uint64(_GOLDEN)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return mixed
+    numbers: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return numbers
 
 
 def units_of(size_bytes: int, records: int, shards: int, block_bytes: int, batch_records: int) -> int:

@@ -69,15 +69,19 @@ class ClusterViews:
         self._caching, self._budgets, self._probes = caching, budgets, probes
         self._store_bytes_per_s, self._left = store_bytes_per_s, left
         self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
+        self.irregular = set[tuple[str, bytes]]()  # of those: whose epochs are drawn by a scheme of sampling
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
 
     def note(self) -> dict[tuple[str, bytes], float]:
         """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
         now, gone, left = self._clock.now(), dict[tuple[str, bytes], float](), self._left()
+        sampled, plain = set[tuple[str, bytes]](), set[tuple[str, bytes]]()
         for session in self._sessions:
             if session.readers and (session.own_reader_id or session.session_key not in left):
                 self.reading[session.reads] = now
+                (sampled if session.sampled else plain).add(session.reads)
+        self.irregular = ((self.irregular - plain) | sampled) & self.reading.keys()
         for key, seen_at in list(self.reading.items()):
             if seen_at + GONE_S <= now or key[1] not in self._registry:
                 del self.reading[key]
@@ -90,7 +94,8 @@ class ClusterViews:
         pins = {digest_id: str(setting) for digest_id, setting in self._caching.placement.pins.items()}
         quotas = sorted(node.quota_bytes for node in self._membership.live())
         probed = {key: result.at for key, result in self._probes.results.items()}
-        return frozenset(self.reading), pins, dict(self._budgets.pins.bytes_per_s), quotas, probed
+        reading = frozenset(self.reading), frozenset(self.irregular)
+        return reading, pins, dict(self._budgets.pins.bytes_per_s), quotas, probed
 
     async def view(self) -> ClusterView:
         """Of now. Data sets of which the digest cannot be read are left out, with the room that persons gave them."""
@@ -139,6 +144,7 @@ class ClusterViews:
             hit_bytes_per_s=_rate(probed.hit_bytes_per_s if probed else None),
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
             accelerators=steps.accelerators if steps else 1,
+            irregular=(job, digest_id) in self.irregular,
             hit_ratio=measured.hit_share if measured else None,
             reads_bytes_per_s=_rate(measured.bytes_per_s if measured else None),
             ideal_guessed=measured is not None and is_guess(measured, probed, steps),

@@ -108,12 +108,13 @@ class Replanning:
         if not getattr(self.planner.policy, "probing", True):
             self._probes.tick({}, ())
             return
-        held = dict.fromkeys(self._views.reading, Held())
+        # What an irregular job gains from the cache says nothing of an epoch.
+        held = {key: Held() for key in self._views.reading if key not in self._views.irregular}
         for at, session in enumerate(list(self._sessions), 1):
             key = session.reads
             if session.readers and key in held and session.digest_id in self._caching:
                 lengths = self._caching.residency.table(session.digest_id).lengths
-                leased = np.fromiter(session.leased, np.int64, session.leased_shards)
+                leased = np.array(session.shards_of(list(session.leased), len(lengths)), np.int64)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
             if at % _AT_A_TIME == 0:

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
+from tfquiver.service.coordinator.policies.irregular import counting, in_parts
 from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
@@ -31,13 +32,16 @@ class BenefitPolicy:
     Each job counts with its rate times 1 - miss/hit, the part of its time that caching saves; with the mean of the
     others' where that is not measured. N jobs that read a data set of d bytes together make the store deliver their sum
     without a cache; about f (1 - c/d) with c bytes of `cooperative`, f being the fastest job's; nothing when it is
-    whole. So the first two chunks are worth most, and each further byte f/d. Where less than two chunks are left, or a
-    job is irregular (no rounds to share, SiloD section 6), it is `uniform`: the sum times (1 - c/d).
+    whole. So the first two chunks are worth most, and each further byte f/d. Where less than two chunks are left it is
+    `uniform`: the sum times (1 - c/d). Irregular jobs have a partition of their own.
 
     Data sets that no job reads come last: what is resident already first. Bandwidth is left alone.
     """
 
     def plan(self, view: ClusterView, now: float) -> Plan:
+        return in_parts(view, self._plan)
+
+    def _plan(self, view: ClusterView) -> Plan:
         demands = _demands(view)
         left_bytes, cache = free_bytes(view), {dataset.name: 0 for dataset in free(view)}
         refused: dict[str, str] = {}
@@ -53,7 +57,7 @@ class BenefitPolicy:
                 left_bytes -= taken_bytes
         for name in refused:  # too little for two chunks: what came first is kept
             cache[name], left_bytes = left_bytes, 0
-        allocations = {d.name: _allocation(d, cache[d.name], demands[d.name]) for d in free(view) if cache[d.name]}
+        allocations = {d.name: _allocation(d, cache[d.name]) for d in free(view) if cache[d.name]}
         reasons = {
             dataset.name: _reason(dataset, demands[dataset.name], allocations.get(dataset.name, Allocation()))
             + (f"; refused: {refused[dataset.name]}" if dataset.name in refused else "")
@@ -108,7 +112,8 @@ def _demands(view: ClusterView) -> dict[str, _Demand]:
         if job.hit_bytes_per_s and job.miss_bytes_per_s
     }
     neutral = fmean(measured.values()) if measured else 1.0
-    return {dataset.name: _demand(jobs.get(dataset.name, ()), rates, measured, neutral) for dataset in view.datasets}
+    counted = {dataset.name: counting(jobs.get(dataset.name, ())) for dataset in view.datasets}
+    return {name: _demand(its, rates, measured, neutral) for name, its in counted.items()}
 
 
 def _demand(
@@ -130,8 +135,7 @@ def _steps(view: ClusterView, demands: Mapping[str, _Demand]) -> list[_Step]:
     steps: list[_Step] = []
     for dataset in free(view):
         demand, size_bytes = demands[dataset.name], dataset.size_bytes
-        density = (demand.all_together if demand.irregular else demand.fastest) / max(1, size_bytes)
-        first_bytes = 0 if demand.irregular else two_chunks_bytes(dataset)
+        density, first_bytes = demand.fastest / max(1, size_bytes), two_chunks_bytes(dataset)
         if first_bytes:
             spared = demand.spared(Allocation("cooperative", first_bytes), size_bytes)
             first_density = max(density, spared / first_bytes)  # but for rounding it is never less
@@ -140,8 +144,8 @@ def _steps(view: ClusterView, demands: Mapping[str, _Demand]) -> list[_Step]:
     return sorted(steps, key=lambda step: (-step.density, -step.resident_bytes, step.dataset, not step.needs))
 
 
-def _allocation(dataset: DatasetView, cache_bytes: int, demand: _Demand) -> Allocation:
-    rotates = two_chunks_bytes(dataset) <= cache_bytes < dataset.size_bytes and not demand.irregular
+def _allocation(dataset: DatasetView, cache_bytes: int) -> Allocation:
+    rotates = two_chunks_bytes(dataset) <= cache_bytes < dataset.size_bytes
     return Allocation("cooperative" if rotates else "uniform", cache_bytes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from tfquiver.amounts import of_bytes
@@ -21,58 +21,89 @@ from tfquiver.service.coordinator.speed_model.filling import fill
 
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:
-    """The plan of `plan_regular` for the regular jobs' part; the others' part they share as they would any cache."""
+    """The plan of `plan_regular` for the regular jobs' part; the others' part they share as they would any cache.
+
+    An irregular job that reads a data set of regular ones is a *guest* there: it finds what they keep, and counts in
+    nothing that is decided for them. What it takes from the store is of the irregular part.
+    """
     columns = given_columns(view)
     if not (any(job.irregular for job in view.jobs) if columns is None else columns.irregular.any()):
         return plan_regular(view)
     regular, irregular = partition(view)
-    if not irregular.jobs:
-        return plan_regular(view)
-    plans = (plan_regular(regular), _plan_irregular(irregular))
-    return Plan(*({**getattr(plans[0], key), **getattr(plans[1], key)} for key in _FIELDS))
+    plan = plan_regular(regular)
+    visited = [one for one in regular.datasets if one.name in {job.dataset for job in irregular.jobs}]
+    fixed = [replace(one, pin=plan.allocations.get(one.name, Allocation())) for one in visited]
+    fixed_bytes = sum(one.pin.cache_bytes for one in fixed if one.pin)
+    whole = replace(
+        irregular, datasets=(*irregular.datasets, *fixed), cache_bytes=irregular.cache_bytes + fixed_bytes
+    )  # fmt: skip
+    others = _plan_irregular(whole, {one.name for one in fixed})
+    return Plan(*({**getattr(plan, key), **getattr(others, key)} for key in _FIELDS))
 
 
 _FIELDS = ("allocations", "remote_bytes_per_s", "reasons")
 
 
-def partition(view: ClusterView) -> tuple[ClusterView, ClusterView]:
-    """The view's regular and irregular parts: cache and bandwidth that no pin takes, by accelerators.
+def counting(jobs: Sequence[JobView]) -> Sequence[JobView]:
+    """Of a data set's jobs those that decide how it is cached: guests do not."""
+    return [job for job in jobs if not job.irregular] or jobs
 
-    A data set that regular jobs read too, and the irregular ones that read it, count as regular: they share its cache.
+
+def partition(view: ClusterView) -> tuple[ClusterView, ClusterView]:
+    """The view's regular and irregular parts, by accelerators: cache and bandwidth that no pin takes.
+
+    Data sets that any regular job reads are of the regular part, all irregular jobs of the other one. Cache goes with
+    the data sets, so that guests bring theirs where they are; bandwidth with the jobs.
     """
-    jobs = jobs_by_dataset(view)
-    odd = {name for name, readers in jobs.items() if all(job.irregular for job in readers)}
+    odd = {name for name, readers in jobs_by_dataset(view).items() if all(job.irregular for job in readers)}
     parts = []
     for irregular in (False, True):
         datasets = [dataset for dataset in view.datasets if (dataset.name in odd) is irregular]
-        readers = [job for job in view.jobs if (job.dataset in odd) is irregular]
-        parts.append(_part(view, datasets, readers))
+        readers = [job for job in view.jobs if job.irregular is irregular]
+        cached = [job for job in view.jobs if (job.dataset in odd) is irregular]
+        parts.append(_part(view, datasets, readers, _share(view, cached), _share(view, readers)))
     return parts[0], parts[1]
 
 
-def _part(view: ClusterView, datasets: Sequence[DatasetView], jobs: Sequence[JobView]) -> ClusterView:
-    share = sum(job.accelerators for job in jobs) / max(1, sum(job.accelerators for job in view.jobs))
+def _share(view: ClusterView, jobs: Sequence[JobView]) -> float:
+    return sum(job.accelerators for job in jobs) / max(1, sum(job.accelerators for job in view.jobs))
+
+
+def _part(
+    view: ClusterView, datasets: Sequence[DatasetView], jobs: Sequence[JobView], cache_share: float, remote_share: float
+) -> ClusterView:
     pins_bytes = sum(dataset.pin.cache_bytes for dataset in datasets if dataset.pin)
-    cache_bytes = pins_bytes + int(free_bytes(view) * share)
+    cache_bytes = pins_bytes + int(free_bytes(view) * cache_share)
     remote = view.remote_bytes_per_s
     if remote is not None:
         own, names = remote_pins(view), {job.name for job in jobs}
         left = max(0.0, remote - sum(own.values()))
-        remote = left * share + sum(pin for name, pin in own.items() if name in names)
+        remote = left * remote_share + sum(pin for name, pin in own.items() if name in names)
     return replace(view, cache_bytes=cache_bytes, remote_bytes_per_s=remote, datasets=tuple(datasets), jobs=tuple(jobs))
 
 
-def _plan_irregular(view: ClusterView) -> Plan:
-    """`lru`, since what was read just now may be wanted again at once (section 7.4); by accelerators."""
+def _plan_irregular(view: ClusterView, visited: Set[str]) -> Plan:
+    """`lru`, since what was read just now may be wanted again at once (section 7.4); by accelerators. `visited`: data
+    sets of the regular part, which are pinned here as they were planned there."""
     jobs = jobs_by_dataset(view)
     caps = {dataset.name: dataset.size_bytes for dataset in free(view)}
     parts = fill(free_bytes(view), caps, {name: sum(job.accelerators for job in jobs[name]) for name in caps})
     allocations = pinned(view) | {name: Allocation("lru", int(part)) for name, part in parts.items()}
     reasons = {
         name: f"irregular: its jobs do not read each record once an epoch; {of_bytes(part)} of the "
-        f"{of_bytes(view.cache_bytes)} that such jobs have, by accelerators"
+        f"{of_bytes(free_bytes(view))} that such jobs have, by accelerators"
         for name, part in parts.items()
     }
     lacking = lacking_now(view, allocations)
     remote = share_remote(view, lacking)
-    return Plan(allocations, remote, remote_reasons("irregular", view, lacking, remote) | reasons | pin_reasons(view))
+    limits = remote_reasons("irregular", view, lacking, remote)
+    told = {job.name: _GUEST if job.dataset in visited else _AT_HOME for job in view.jobs}
+    told |= {name: f"{told[name]}; {why}" for name, why in limits.items()}
+    kept = {name: one for name, one in allocations.items() if name not in visited}
+    pins = {name: why for name, why in pin_reasons(view).items() if name not in visited}
+    return Plan(kept, remote, reasons | told | pins)
+
+
+_ODD = "irregular: it does not read each record once an epoch"
+_AT_HOME = f"{_ODD}; it shares a partition of the cache with others like it"
+_GUEST = f"{_ODD}; it finds what regular jobs keep of its data set, and counts in nothing that is decided for them"

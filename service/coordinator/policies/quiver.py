@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.policies.interface import (
     Plan,
     ViewColumns,
 )
+from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 
@@ -38,6 +39,9 @@ class QuiverPolicy:
     """
 
     def plan(self, view: ClusterView, now: float) -> Plan:
+        return in_parts(view, self._plan)
+
+    def _plan(self, view: ClusterView) -> Plan:
         columns = columns_of(view)
         is_read = np.bincount(columns.dataset_of, minlength=len(columns.datasets)) > 0
         wanted = np.flatnonzero(is_read & ~columns.pinned)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.content.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.order.block_order import epoch_of
 from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.resumptions import Start, check_position
@@ -16,6 +20,20 @@ from tfquiver.service.coordinator.sessions.session_book import Record
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all
 _MAX_ASKERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    epoch: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What has been drawn for an epoch."""
+
+    epoch: int
+    shards: types_pb2.DrawnShards
 
 
 class Admission:
@@ -34,8 +52,10 @@ class Admission:
         job: str,
         wish: Wish | None = None,
         joins: bool = False,
+        drawn: Drawn | None = None,
     ) -> str | None:
-        """The session id of this ticket, or None when that session has ended. `joins`: as in TicketRequest."""
+        """The session id of this ticket, or None when that session has ended. `joins`: as in TicketRequest; `drawn`: as
+        in `own_session`."""
         name = (session_key, provider_id, repetition)
         session_id = self._book.tickets.find(name)
         if session_id:
@@ -49,7 +69,7 @@ class Admission:
             start = None
             if not repetition and not adopted:
                 start = self._book.resumptions.start(session_key, digest_id, restored)
-            session = adopted or self._create(session_key, digest_id, shards, job, wish=wish, start=start)
+            session = adopted or self._create(session_key, digest_id, shards, job, wish=wish, start=start, drawn=drawn)
             self._ticket_given(session, provider_id, repetition, adopted is not None, False)
         session.last_used = self._decisions.now()
         if not session.complete:
@@ -89,17 +109,44 @@ class Admission:
         job: str,
         wish: Wish | None = None,
         done_bitmap: bytes = b"",
+        drawn: Drawn | None = None,
     ) -> str:
-        """The id of the session that this reader makes for itself, made on first sight."""
+        """The id of the session that this reader makes for itself, made on first sight. `drawn`: what it is to read, if
+        it is made now and its key is sampled; as `to_draw` has said."""
         own = self._book.own(reader_id)
         if own is None:
             start = self._book.resumptions.start(session_key, digest_id)
             if start and done_bitmap:  # the checkpoint of an iterator knows better
                 start = start.at(done_bitmap)
-            session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap, start)
+            session = self._create(session_key, digest_id, shards, job, reader_id, wish, done_bitmap, start, drawn)
             return session.session_id
         _check_digest(own, digest_id)
         return own.session_id
+
+    def has_own(self, reader_id: str) -> bool:
+        """Whether `own_session` would make none."""
+        return self._book.own(reader_id) is not None
+
+    def has_ticket(self, session_key: str, provider_id: str, repetition: int) -> bool:
+        """Whether `ticket` would make none."""
+        return bool(self._book.tickets.find((session_key, provider_id, repetition)))
+
+    def to_draw(self, session_key: str, digest_id: bytes, job: str, seed: int, order_seed: int = 0) -> Epoch | None:
+        """The epoch of the next session of a key that is sampled. None: it goes on with what another one has drawn.
+
+        Args:
+          order_seed: of the checkpoint that it is restored from: only one epoch of the seed has it. 0: it is new.
+
+        Raises InvalidArgumentError.
+        """
+        if not seed:
+            raise errors.InvalidArgumentError("seed: a sampled data set needs one")
+        if order_seed:
+            return Epoch(epoch_of(seed, order_seed), seed)
+        start = self._book.resumptions.start(session_key, digest_id)
+        if start is None:
+            return Epoch(self._book.epochs(job or session_key, digest_id), seed)
+        return None if start.takes_over else Epoch(start.position.epoch, start.position.seed or seed)
 
     def resume(self, asked: log_pb2.ResumeAsked, shards: int) -> Start | None:
         """Returns where the key's next iteration would begin now; None: a new epoch. Raises InvalidArgumentError."""
@@ -119,10 +166,20 @@ class Admission:
         wish: Wish | None = None,
         done_bitmap: bytes = b"",
         start: Start | None = None,
+        drawn: Drawn | None = None,
     ) -> Session:
         wish = wish or Wish()
         epoch = start.position.epoch if start else self._book.epochs(job or session_key, digest_id)
         order = wish.fixed(epoch)
+        if not drawn and start and start.takes_over:  # it goes on with that epoch, however the key is sampled now
+            before = self._book.session(start.takes_over)
+            drawn = Drawn(epoch, before.drawn) if before.sampled else None
+        elif not drawn and KEY_MARK in session_key:  # what it was to go on with has gone meanwhile
+            raise errors.UnavailableError(f"session_key: nothing has been drawn for {session_key} yet")
+        if drawn:
+            if wish.homogeneous or (order and (order.deterministic or order.files)):
+                raise errors.InvalidArgumentError("order: a sampled data set has no order but its scheme's")
+            epoch, shards = drawn.epoch, drawn.shards.draws
         if len(self._book) >= self._decisions.limits.max_sessions:
             self._make_room()
         created = log_pb2.SessionCreated(
@@ -137,9 +194,11 @@ class Admission:
             done_bitmap=done_bitmap,
             homogeneous=wish.homogeneous,
             order=order,
+            drawn=drawn.shards if drawn else None,
         )
         if start:
             start.apply(created)
+            created.epoch = epoch
         Session(created, 0, 0.0)  # refuses a wrong bitmap before anything is written
         self._decisions.commit(Record(session_created=created))
         if created.takes_over:

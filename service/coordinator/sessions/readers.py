@@ -178,7 +178,8 @@ class Readers:
         shards = session.lease(reader, max_shards, max_bytes, view, wanted, left, bypass)
         if not shards and left is not None and left <= 0 and session.sampler.pending:
             budgets.held_back(session.job)
-        self._charge(session, view, [shard for shard in shards if bypass or not view.resident[shard]], bypass)
+        read = session.shards_of(shards, len(view.lengths))
+        self._charge(session, view, [shard for shard in read if bypass or not view.resident[shard]], bypass)
         return shards
 
     def _charge(self, session: Session, view: DatasetView, missing: list[int], bypass: bool) -> None:

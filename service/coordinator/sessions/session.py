@@ -3,7 +3,8 @@
 Pure. `admission`, `readers` and `sessions` decide and journal; the methods here that are named for a record perform it,
 when it is decided and when the log is read again. Invariants, at every moment:
 
-* a shard is in exactly one of: acked, leased to one reader, pending (I-6);
+* a shard is in exactly one of: acked, leased to one reader, pending (I-6); of a session of draws (`drawn`) all that is
+  said of shards here is said of draws;
 * only a reader that leaves, or is lost, gives a shard back (I-7);
 * once `ended`, nothing is leased any more; what is neither acked nor held by a reader then is the shortfall (I-8),
   which readers that come late may still be given: the session is `reopened` then, and has ended all the same.
@@ -21,6 +22,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.order.sampler import Place, Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
@@ -93,6 +95,7 @@ class Session:
         self.seed = created.seed
         self.own_reader_id = created.own_reader_id
         self.homogeneous, self.order = created.homogeneous, created.order
+        self.drawn = created.drawn  # as a message; without draws: each shard once
         self.number = number  # in order of creation
         self.counters = log_pb2.Counters()
         self.counters.CopyFrom(created.counters)
@@ -111,8 +114,22 @@ class Session:
         self.sampler: Sampler | None = None
         self.last_used = now
         self.last_progress = now  # a lease, an ack, or a reader that came or went
+        self._drawn_shards: DrawnShards | None = None
         self._holders: dict[int, Reader] = {}
         self._maybe_delivered: set[int] = set()
+
+    @property
+    def sampled(self) -> bool:
+        """It is of draws."""
+        return self.drawn.draws > 0
+
+    def draws_of(self, shards: int) -> DrawnShards:  # kept until it has settled
+        self._drawn_shards = self._drawn_shards or drawn_shards(self.drawn, shards)
+        return self._drawn_shards
+
+    def shards_of(self, handed_out: Sequence[int], shards: int) -> Sequence[int]:
+        """The shards of the data set, which has so many, that were handed out under these numbers."""
+        return self.draws_of(shards).shards[list(handed_out)].tolist() if self.sampled else handed_out
 
     @property
     def acked_shards(self) -> int:
@@ -269,7 +286,7 @@ class Session:
         if wanted:
             free = (shard for shard in wanted if shard not in self._holders and shard not in self.acked)
             shards = list(dict.fromkeys(free))
-            if store_bytes is not None and store_bytes <= 0 and (bypass or not all(view.resident[s] for s in shards)):
+            if store_bytes is not None and store_bytes <= 0 and (bypass or self._hits(shards, view) < len(shards)):
                 return []
             self.sampler.remove(shards)
         else:
@@ -279,7 +296,7 @@ class Session:
                     return []
                 max_bytes, store_bytes = min(max_bytes, max(1, int(store_bytes))), None
             shards = self.sampler.take(min(max_shards, fair_share), max_bytes, store_bytes)
-        hits = 0 if bypass else sum(view.resident[shard] for shard in shards)
+        hits = 0 if bypass else self._hits(shards, view)
         self.counters.resident_leases += hits
         self.counters.missing_leases += len(shards) - hits
         again = self._maybe_delivered.intersection(shards)
@@ -287,6 +304,9 @@ class Session:
         self._maybe_delivered -= again
         self._give(reader, shards)
         return shards
+
+    def _hits(self, shards: Sequence[int], view: DatasetView) -> int:
+        return sum(view.resident[shard] for shard in self.shards_of(shards, len(view.lengths)))
 
     def not_acked(self, shards: Iterable[int], presumed: bool) -> list[int]:
         if self.settled_acked is not None:
@@ -353,6 +373,7 @@ class Session:
         self.undelivered = frozenset(undelivered)
         self.labels.update(labels)
         self.acked = Bitmap(0)
+        self._drawn_shards = None
         self.presumed.clear()
 
     def _settle(self) -> None:

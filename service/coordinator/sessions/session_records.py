@@ -63,4 +63,5 @@ def _created(session: Session) -> log_pb2.SessionCreated:
         order=session.order,
         presumed=sorted(session.presumed),
         alongside=session.alongside,
+        drawn=session.drawn if session.sampled else None,
     )

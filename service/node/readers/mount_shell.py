@@ -16,7 +16,7 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.service.node.memory import sealed_memory
 from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.readers.shard_fetches import shard_name
+from tfquiver.service.node.readers.numbered_shards import shard_name
 from tfquiver.service.node.readers.shell import Shell
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import mount_frames

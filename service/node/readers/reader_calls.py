@@ -66,6 +66,7 @@ class ReaderCalls:
             label=label, digest_id=opening.digest_id, job=opening.job, session_key=opening.session_key,
             seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
             in_turn=in_turn,
+            knows_draws=True,
         )  # fmt: skip
 
     def report(self, frame: frames.Report, hit_bytes: int, missed_bytes: int) -> pb.ReaderReport:

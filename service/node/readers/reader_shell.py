@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
@@ -13,13 +12,15 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
+from tfquiver.content.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.node.readers.held_shards import HeldShards
+from tfquiver.service.node.readers.numbered_shards import NumberedShards
 from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
-from tfquiver.service.node.readers.shard_fetches import ShardFetches, shard_name
+from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import reader_frames as frames
 
@@ -53,7 +54,7 @@ class ReaderShell:
         self._calls: ReaderCalls | None = None
         self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
-        self._digest: Digest
+        self._shards: NumberedShards
         self._held = HeldShards()
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
@@ -188,25 +189,27 @@ class ReaderShell:
     async def _open(self, calls: ReaderCalls, frame: frames.Open, state: int) -> None:
         done_bitmap = await asyncio.to_thread(_read_state, state) if state >= 0 else b""
         await self._claim(self.reader_id, self)
-        self._digest = digest = await self._digests(frame.digest_id)
+        digest = await self._digests(frame.digest_id)
         if digest.format != formats.TFRECORD:
             raise errors.InvalidArgumentError(
                 f"data set {digest.name!r} has format {digest.format}: it has no records to read; "
                 "`tfquiver mount` shows its files"
             )
-        held = self._held.take(digest.num_shards)
+        held = self._held.take(MOST_DRAWS if KEY_MARK in frame.session_key else digest.num_shards)
         reply = await calls.open(done_bitmap, held)
         if self._closing:
             return
-        if reply.shards != digest.num_shards:
-            raise errors.ProtocolError(f"{reply.shards} shards in the session, {digest.num_shards} in the digest")
+        drawn = drawn_shards(reply.drawn, digest.num_shards) if reply.HasField("drawn") else None
+        self._shards = shards = NumberedShards(digest, drawn)
+        if reply.shards != shards.count:
+            raise errors.ProtocolError(f"{reply.shards} shards in the session, {shards.count} in the digest")
         self._session = session = ReaderSession(
-            digest.lengths, frame.credit_bytes, functools.partial(shard_name, digest), self._limits,
+            shards.lengths, frame.credit_bytes, shards.name, self._limits,
             ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
         )  # fmt: skip
         self._fetches = ShardFetches(
             self._source,
-            digest,
+            shards,
             lambda shard: self._apply(session.fetched(shard)),
             lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
         )
@@ -257,7 +260,7 @@ class ReaderShell:
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
         self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
-        records = int(self._digest.records[shard])
+        records = self._shards.records(shard)
         place = self._calls.places.get(shard, frames.NO_PLACE)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
         self.socket.send(frame, ready.fd)

@@ -8,17 +8,10 @@ from collections.abc import Callable
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.readers.instructions import Fetch
+from tfquiver.service.node.readers.numbered_shards import NumberedShards
 from tfquiver.service.node.shards.shard_source import ShardSource
-
-
-def shard_name(digest: Digest, shard: int) -> str:
-    """For messages: where a shard comes from."""
-    ref = digest.shard(shard)
-    return f"shard {shard} ({ref.file.uri} at {ref.offset}, {ref.length_bytes} bytes)"
-
 
 BATCH_SHARDS = 16  # the first of a batch waits for the last
 
@@ -34,11 +27,11 @@ class ShardFetches:
     def __init__(
         self,
         source: ShardSource,
-        digest: Digest,
+        shards: NumberedShards,
         on_ready: Callable[[int], None],
         on_failed: Callable[[int, errors.TfquiverError], None],
     ) -> None:
-        self._source, self._digest = source, digest
+        self._source, self._shards = source, shards
         self._on_ready, self._on_failed = on_ready, on_failed
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._batch: list[Fetch] = []
@@ -87,10 +80,10 @@ class ShardFetches:
             task.add_done_callback(self._batches.discard)
 
     async def _fetch_batch(self, orders: list[Fetch]) -> None:
-        hashes = {order.shard: self._digest.hashes[order.shard].tobytes() for order in orders}
+        hashes = {order.shard: self._shards.hash(order.shard) for order in orders}
         found: dict[bytes, ReadyShard] = {}
         try:
-            found = dict(await self._source.get_raw(list(hashes.values())))
+            found = dict(await self._source.get_raw(list(dict.fromkeys(hashes.values()))))
         except Exception as error:  # noqa: BLE001 - whatever it is, each shard will say it of itself
             logging.warning("opening shards: %s; trying them one by one", error)
         for order in orders:
@@ -112,11 +105,11 @@ class ShardFetches:
         except errors.TfquiverError as error:
             self._failed(order.shard, error)
         except OSError as error:  # descriptors or memory run out: others will give theirs back
-            name = shard_name(self._digest, order.shard)
+            name = self._shards.name(order.shard)
             self._failed(order.shard, errors.ResourceExhaustedError(f"{name}: {error}"))
         except Exception as error:  # noqa: BLE001 - one shard's trouble must not leave its reader waiting for ever
             logging.exception("fetching a shard")
-            name = shard_name(self._digest, order.shard)
+            name = self._shards.name(order.shard)
             self._failed(order.shard, errors.TfquiverError(f"{name}: {type(error).__name__}: {error}"))
         else:
             self._tasks.pop(order.shard, None)
@@ -127,8 +120,8 @@ class ShardFetches:
         if order.after_s:
             await asyncio.sleep(order.after_s)
         if order.drop_first:
-            await self._source.drop(self._digest.hashes[order.shard].tobytes(), "its reader found it bad")
-        return await self._source.get(self._digest, order.shard, order.owner, bypass)
+            await self._source.drop(self._shards.hash(order.shard), "its reader found it bad")
+        return await self._source.get(self._shards.digest, self._shards.shard(order.shard), order.owner, bypass)
 
     def _failed(self, shard: int, error: errors.TfquiverError) -> None:
         self._tasks.pop(shard, None)

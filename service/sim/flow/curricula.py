@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tfquiver.service.coordinator.sampling.pacing import MOST_STEPS, STEP_ROUNDING
 from tfquiver.service.sim.flow.sharing import Floats, Ints
-from tfquiver.service.sim.workloads.workload import MOST_STEPS, STEP_ROUNDING, Pacing
+from tfquiver.service.sim.workloads.workload import Pacing
 
 
 class Curricula:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor, inf
+from math import inf
+
+from tfquiver.service.coordinator.sampling import pacing
 
 _RECORD_BYTES = 110_000.0
-MOST_STEPS, STEP_ROUNDING = 100, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,11 @@ class Pacing:
     step_bytes: float
 
     def step(self, done_bytes: float) -> int:
-        """Which one it is in, from 0; MOST_STEPS: in that or a later one, which are alike. Who is a rounding error
-        before the next one's beginning is in the next."""
-        return floor(min(done_bytes / self.step_bytes + STEP_ROUNDING, MOST_STEPS))
+        """Which one it is in, from 0; as `pacing.step_of`."""
+        return pacing.step_of(done_bytes / self.step_bytes)
 
     def part(self, step: int) -> float:
-        return min(1.0, self.starting_part * self.growth**step)
+        return pacing.part(self.starting_part, self.growth, step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class CommitRecord(_message.Message):
     NAMED_DATASET_SET_FIELD_NUMBER: _builtins.int
     NAMED_DATASET_GONE_FIELD_NUMBER: _builtins.int
     PLACEMENT_SET_FIELD_NUMBER: _builtins.int
+    SAMPLING_ASKED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -91,6 +92,8 @@ class CommitRecord(_message.Message):
     def named_dataset_gone(self) -> Global___NamedDatasetGone: ...
     @_builtins.property
     def placement_set(self) -> Global___PlacementSet: ...
+    @_builtins.property
+    def sampling_asked(self) -> Global___SamplingAsked: ...
     def __init__(
         self,
         *,
@@ -115,12 +118,13 @@ class CommitRecord(_message.Message):
         named_dataset_set: Global___NamedDatasetSet | None = ...,
         named_dataset_gone: Global___NamedDatasetGone | None = ...,
         placement_set: Global___PlacementSet | None = ...,
+        sampling_asked: Global___SamplingAsked | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -181,6 +185,7 @@ class SessionCreated(_message.Message):
     RESUMED_FIELD_NUMBER: _builtins.int
     PRESUMED_FIELD_NUMBER: _builtins.int
     ALONGSIDE_FIELD_NUMBER: _builtins.int
+    DRAWN_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -212,6 +217,10 @@ class SessionCreated(_message.Message):
     def presumed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """snapshots only: as in ShardsAcked"""
 
+    @_builtins.property
+    def drawn(self) -> _types_pb2.DrawnShards:
+        """set: it is of draws, and so are `shards`, `done_bitmap`, `presumed`"""
+
     def __init__(
         self,
         *,
@@ -232,10 +241,11 @@ class SessionCreated(_message.Message):
         resumed: _builtins.bool = ...,
         presumed: _abc.Iterable[_builtins.int] | None = ...,
         alongside: _builtins.bool = ...,
+        drawn: _types_pb2.DrawnShards | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "order", b"order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "drawn", b"drawn", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alongside", b"alongside", "counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alongside", b"alongside", "counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "drawn", b"drawn", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -863,3 +873,34 @@ class NamedDatasetGone(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NamedDatasetGone: _TypeAlias = NamedDatasetGone  # noqa: Y015
+
+@_typing.final
+class SamplingAsked(_message.Message):
+    """The epochs of this session key are drawn by a scheme. The last one of a key is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SCHEME_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    digest_id: _builtins.bytes
+    scheme: _builtins.str
+    arguments: _builtins.str
+    """JSON"""
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        scheme: _builtins.str = ...,
+        arguments: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SamplingAsked: _TypeAlias = SamplingAsked  # noqa: Y015

@@ -1837,6 +1837,7 @@ class OpenReaderRequest(_message.Message):
     HOMOGENEOUS_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
     IN_TURN_FIELD_NUMBER: _builtins.int
+    KNOWS_DRAWS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -1861,6 +1862,8 @@ class OpenReaderRequest(_message.Message):
     """The records of several readers are taken by turns, as a PyTorch DataLoader does: this one must not wait for what the
     others hold. It is told END when it has emitted all it was given and nothing is pending.
     """
+    knows_draws: _builtins.bool
+    """the node reads `drawn` of the reply; one that does not is refused where it matters"""
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
@@ -1886,10 +1889,11 @@ class OpenReaderRequest(_message.Message):
         homogeneous: _builtins.bool = ...,
         order: _types_pb2.SessionOrder | None = ...,
         in_turn: _builtins.bool = ...,
+        knows_draws: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "knows_draws", b"knows_draws", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1904,6 +1908,7 @@ class OpenReaderReply(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    DRAWN_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     """how many sessions of this job over this data set came before"""
@@ -1914,6 +1919,10 @@ class OpenReaderReply(_message.Message):
     def dropped(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of `held`: already acked or held by another; emit no more of them"""
 
+    @_builtins.property
+    def drawn(self) -> _types_pb2.DrawnShards:
+        """set: the session is of draws; `shards` and `records` are of these"""
+
     def __init__(
         self,
         *,
@@ -1922,10 +1931,11 @@ class OpenReaderReply(_message.Message):
         shards: _builtins.int = ...,
         records: _builtins.int = ...,
         dropped: _abc.Iterable[_builtins.int] | None = ...,
+        drawn: _types_pb2.DrawnShards | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drawn", b"drawn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "epoch", b"epoch", "records", b"records", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drawn", b"drawn", "dropped", b"dropped", "epoch", b"epoch", "records", b"records", "session_id", b"session_id", "shards", b"shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2252,6 +2262,64 @@ class ClaimSessionReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClaimSessionReply: _TypeAlias = ClaimSessionReply  # noqa: Y015
+
+@_typing.final
+class AskSamplingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    SCHEME_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    """one that holds a ~ is sampled, and cannot be used before this call"""
+    digest_id: _builtins.bytes
+    scheme: _builtins.str
+    arguments: _builtins.str
+    """of the scheme: a JSON object, at most 1 MiB"""
+    seed: _builtins.int
+    """as in OpenReaderRequest; not 0"""
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        scheme: _builtins.str = ...,
+        arguments: _builtins.str = ...,
+        seed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskSamplingRequest: _TypeAlias = AskSamplingRequest  # noqa: Y015
+
+@_typing.final
+class AskSamplingReply(_message.Message):
+    """Of the first epoch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAWS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    draws: _builtins.int
+    records: _builtins.int
+    def __init__(
+        self,
+        *,
+        draws: _builtins.int = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskSamplingReply: _TypeAlias = AskSamplingReply  # noqa: Y015
 
 @_typing.final
 class ResumeRequest(_message.Message):
@@ -2586,6 +2654,7 @@ class SessionInfo(_message.Message):
     MISSED_BYTES_FIELD_NUMBER: _builtins.int
     DISK_BYTES_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
+    SAMPLING_FIELD_NUMBER: _builtins.int
     IDEAL_GUESSED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
@@ -2637,6 +2706,8 @@ class SessionInfo(_message.Message):
     far as readers tell it those whose acks are held back; so acked <= read <= acked + leased, and it may fall when a reader
     is lost. Promises nothing. Unset: from coordinators that do not know this field.
     """
+    sampling: _builtins.str
+    """the scheme that drew its epoch: shards, acked, leased, read are of draws. Empty: each record once"""
     ideal_guessed: _builtins.bool
     """it has only been seen to wait: ideal_bytes_per_s is what plans try, and no promise"""
     def __init__(
@@ -2671,11 +2742,12 @@ class SessionInfo(_message.Message):
         missed_bytes: _builtins.int | None = ...,
         disk_bytes: _builtins.int = ...,
         read: _builtins.int | None = ...,
+        sampling: _builtins.str = ...,
         ideal_guessed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read", b"read", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "sampling", b"sampling", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
     _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015

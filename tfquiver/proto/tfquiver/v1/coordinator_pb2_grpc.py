@@ -175,6 +175,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.FromString,
                 )
+        self.AskSampling = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/AskSampling',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.FromString,
+                )
         self.Resume = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Resume',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.SerializeToString,
@@ -461,6 +466,16 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskSampling(self, request, context):
+        """The epochs of this session key are drawn by a scheme of sampling: for the caller, who has claimed the key where tokens
+        have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
+        idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
+        the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Resume(self, request, context):
         """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
         takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -657,6 +672,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ClaimSession,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.SerializeToString,
+            ),
+            'AskSampling': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskSampling,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.SerializeToString,
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
@@ -1229,6 +1249,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ClaimSession',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ClaimSessionReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AskSampling(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/AskSampling',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -160,6 +160,12 @@ class CoordinatorStub:
     session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
     unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
     """
+    AskSampling: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AskSamplingRequest, _coordinator_pb2.AskSamplingReply]
+    """The epochs of this session key are drawn by a scheme of sampling: for the caller, who has claimed the key where tokens
+    have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
+    idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
+    the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
+    """
     Resume: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
     takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -302,6 +308,12 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
     session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
     unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
+    """
+    AskSampling: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AskSamplingRequest, _coordinator_pb2.AskSamplingReply]  # type: ignore[assignment]
+    """The epochs of this session key are drawn by a scheme of sampling: for the caller, who has claimed the key where tokens
+    have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
+    idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
+    the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
     """
     Resume: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]  # type: ignore[assignment]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
@@ -634,6 +646,18 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """The sessions of this key will be the caller's: nodes open them for whoever has the key. Where tokens have names a
         session is opened for claimed keys only. Durable when it returns; idempotent. Errors: NOT_FOUND (digest_id is
         unknown, or not the caller's to read), PERMISSION_DENIED (another has claimed the key).
+        """
+
+    @_abc_1.abstractmethod
+    def AskSampling(
+        self,
+        request: _coordinator_pb2.AskSamplingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AskSamplingReply, _abc.Awaitable[_coordinator_pb2.AskSamplingReply]]:
+        """The epochs of this session key are drawn by a scheme of sampling: for the caller, who has claimed the key where tokens
+        have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
+        idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
+        the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
         """
 
     @_abc_1.abstractmethod

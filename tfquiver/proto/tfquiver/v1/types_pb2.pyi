@@ -508,3 +508,49 @@ class Position(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Position: _TypeAlias = Position  # noqa: Y015
+
+@_typing.final
+class DrawnShards(_message.Message):
+    """What a session reads whose records do not each come once: its epoch is a list of draws, numbered from 0, each of one
+    shard of the data set. Wherever a session of draws, or a reader of one, says "shard" (leases, acks, bitmaps, what is
+    held), the number of a draw is meant. The order is free within a stage.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEME_FIELD_NUMBER: _builtins.int
+    DRAWS_FIELD_NUMBER: _builtins.int
+    SHARDS_ZLIB_FIELD_NUMBER: _builtins.int
+    STAGE_ENDS_FIELD_NUMBER: _builtins.int
+    IN_TURN_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    scheme: _builtins.str
+    """the scheme of sampling that drew them"""
+    draws: _builtins.int
+    shards_zlib: _builtins.bytes
+    """of each draw the shard, less that of the draw before: int32, little-endian; zlib"""
+    in_turn: _builtins.bool
+    """one after the other, as they are numbered"""
+    records: _builtins.int
+    """of all draws together"""
+    @_builtins.property
+    def stage_ends(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """how many draws are in this stage and those before; none: all are one stage"""
+
+    def __init__(
+        self,
+        *,
+        scheme: _builtins.str = ...,
+        draws: _builtins.int = ...,
+        shards_zlib: _builtins.bytes = ...,
+        stage_ends: _abc.Iterable[_builtins.int] | None = ...,
+        in_turn: _builtins.bool = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "in_turn", b"in_turn", "records", b"records", "scheme", b"scheme", "shards_zlib", b"shards_zlib", "stage_ends", b"stage_ends"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrawnShards: _TypeAlias = DrawnShards  # noqa: Y015

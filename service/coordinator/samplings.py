@@ -1,0 +1,140 @@
+"""Sampled data sets: what a key's scheme is, and its epochs drawn beside the loop, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.sampling import registry as schemes
+from tfquiver.service.coordinator.sampling.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampling.drawing import drawn
+from tfquiver.service.coordinator.sampling.interface import Population
+from tfquiver.service.coordinator.sessions.admission import Drawn, Epoch
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+DRAW_S = 8.0  # the call that waits for it has 10
+_KEPT = 8  # epochs that others may ask for at once: of a sweep, or again after a reply that was lost
+_Made = tuple[DrawnShards, types_pb2.DrawnShards]
+_Key = tuple[str, str, bytes, int, int]  # scheme, arguments, data set, seed, epoch
+
+
+class Samplings:
+    """Lives on the coordinator's loop."""
+
+    def __init__(
+        self, log: CommitLog, registry: Registry, sessions: Sessions, journal: Callable[[CommitRecord], None]
+    ) -> None:
+        self.asked = AskedSamplings(journal)
+        self._log, self._registry, self._sessions = log, registry, sessions
+        self._made: dict[_Key, _Made] = {}  # oldest first
+        self._stuck: set[str] = set()  # schemes of which a thread draws that cannot be ended
+        self._one_at_a_time = asyncio.Lock()
+
+    async def ask(self, request: pb2.AskSamplingRequest) -> DrawnShards:
+        """Returns the first epoch, which is drawn to see that the scheme can. Errors as of the call."""
+        await self._log.writable()
+        asked = SamplingAsked(
+            session_key=request.session_key, digest_id=request.digest_id, scheme=request.scheme,
+            arguments=request.arguments,
+        )  # fmt: skip
+        if not request.seed:
+            raise errors.InvalidArgumentError("seed: a sampled data set needs one")
+        self._registry.find(request.digest_id)
+        first, _ = await self._draw(asked, Epoch(0, request.seed))
+        self.asked.ask(asked)
+        await self._log.synced()
+        return first
+
+    async def drawn(self, request: pb2.TicketRequest | pb2.OpenReaderRequest) -> Drawn | None:
+        """What the session is to read that this request makes, if it makes one; None: each record once, or what another
+        session has not been delivered. Raises InvalidArgumentError, DeadlineError."""
+        asked = self.asked.find(request.session_key, request.digest_id)
+        if asked is None or not self._makes_one(request):
+            return None
+        seed, order_seed = request.seed, request.order.order_seed
+        epoch = self._sessions.admission.to_draw(
+            request.session_key, request.digest_id, request.job, seed, order_seed
+        )  # fmt: skip
+        if epoch is None:
+            return None
+        _, message = await self._draw(asked, epoch)
+        return Drawn(epoch.epoch, message)
+
+    def _makes_one(self, request: pb2.TicketRequest | pb2.OpenReaderRequest) -> bool:
+        admission = self._sessions.admission
+        if isinstance(request, pb2.OpenReaderRequest):
+            return not admission.has_own(request.reader_id)
+        return not request.late and not admission.has_ticket(
+            request.session_key, request.provider_id, request.repetition
+        )
+
+    async def _draw(self, asked: SamplingAsked, epoch: Epoch) -> _Made:
+        key = asked.scheme, asked.arguments, asked.digest_id, epoch.seed, epoch.epoch
+        async with self._one_at_a_time:  # of threads that are in the interpreter together the loop has to wait for each
+            if key not in self._made:
+                if asked.scheme in self._stuck:
+                    raise _endless(asked.scheme)
+                digest = await self._registry.digest(asked.digest_id)
+                return await self._in_time(key, asked, digest, epoch)
+            return self._made[key]
+
+    async def _in_time(self, key: _Key, asked: SamplingAsked, digest: Digest, epoch: Epoch) -> _Made:
+        """What others wrote may never end: then it must not hold up the end of the process, nor take a thread that
+        others need. What comes too late is there for who asks again."""
+        loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def told(made: _Made | None, error: BaseException | None) -> None:
+            self._stuck.discard(asked.scheme)
+            if made:
+                self._made[key] = made
+                while len(self._made) > _KEPT:
+                    del self._made[next(iter(self._made))]
+            if done.cancelled():
+                return
+            done.set_exception(error) if error else done.set_result(made)
+
+        def draw() -> None:
+            made, failed = None, None
+            try:
+                made = _drawn(asked, digest, epoch)
+            except BaseException as error:  # noqa: BLE001 - whoever waits hears of it
+                failed = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits
+                loop.call_soon_threadsafe(told, made, failed)
+
+        threading.Thread(target=draw, name=f"sampling {asked.scheme}", daemon=True).start()
+        try:
+            async with asyncio.timeout(DRAW_S):
+                made: _Made = await done
+        except TimeoutError:
+            self._stuck.add(asked.scheme)
+            raise _endless(asked.scheme) from None
+        return made
+
+
+def _drawn(asked: SamplingAsked, digest: Digest, epoch: Epoch) -> _Made:
+    scheme = schemes.make(asked.scheme, arguments_of(asked.arguments))
+    population = Population(
+        digest.records, digest.lengths, digest.file_index, [entry.uri for entry in digest.files]
+    )  # fmt: skip
+    if not population.all_records:
+        raise errors.InvalidArgumentError(f"sampling scheme {asked.scheme}: the data set has no records")
+    made = drawn(asked.scheme, scheme, population, epoch.seed, epoch.epoch)
+    return made, made.message()
+
+
+def _endless(scheme: str) -> errors.DeadlineError:
+    return errors.DeadlineError(
+        f"sampling scheme {scheme}: an epoch was not drawn in {DRAW_S:g} s; it is not asked again before that comes "
+        "to an end, or the coordinator is started again"
+    )

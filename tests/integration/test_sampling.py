@@ -1,0 +1,279 @@
+"""Sampled data sets end to end: an epoch is just what its scheme draws, whoever reads it and wherever it goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered, sampled
+from tests.support.aio import on_loop
+from tests.support.cluster import Cluster
+from tests.support.coordinator_client import NODE, CoordinatorClient
+from tests.support.digests import numbered_digest
+from tfquiver import CutPolicy, errors
+from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.coordinator import samplings
+from tfquiver.service.coordinator.server import CoordinatorServer
+
+FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
+TOTAL = FILES * RECORDS_A_FILE
+CUT = CutPolicy(5_000, 10_000, 20_000)  # some 200 shards
+
+# A package of others, as pip would install it.
+_ENTRY_POINTS = "[tfquiver.sampling_schemes]\n" + "".join(
+    f"{name} = theirs:{name.title()}\n" for name in ("stripes", "beyond", "twice", "endless", "fails")
+)
+_THEIRS = '''
+import numpy as np
+from tfquiver.service.coordinator.sampling.interface import Draws
+
+
+class Stripes:
+    """Every nth shard, another residue each epoch."""
+
+    repeats = False
+
+    def __init__(self, *, nth):
+        if nth < 1:
+            raise ValueError(f"nth={nth}: must be at least 1")
+        self.nth = nth
+
+    def draw(self, population, epoch, chance):
+        return Draws(np.arange(epoch % self.nth, population.shards, self.nth))
+
+
+class Beyond:
+    def draw(self, population, epoch, chance):
+        return Draws([0, population.shards])
+
+
+class Twice:
+    """As it says, in its first epoch only."""
+
+    repeats = False
+
+    def draw(self, population, epoch, chance):
+        return Draws([0, 1, 1] if epoch else [0, 1])
+
+
+class Endless:
+    def draw(self, population, epoch, chance):
+        while True:
+            pass
+
+
+class Fails:
+    def draw(self, population, epoch, chance):
+        raise KeyError("difficulty")
+'''
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    theirs = tmp_path_factory.mktemp("site")
+    (theirs / "theirs.py").write_text(_THEIRS)
+    (theirs / "theirs-1.0.dist-info").mkdir()
+    (theirs / "theirs-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (theirs / "theirs-1.0.dist-info" / "entry_points.txt").write_text(_ENTRY_POINTS)
+    where = tmp_path_factory.mktemp("cluster")
+    with Cluster(where, workers=2, env={"PYTHONPATH": str(theirs)}) as running:
+        yield running
+
+
+paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
+
+
+def read(cluster: Cluster, paths: list[Path], order: Any, **arguments: Any) -> tf.data.Dataset:
+    return tfquiver.dataset(
+        paths,
+        service=cluster.coordinator.address,
+        cache_dir=cluster.cache_dir,
+        first_use=tfquiver.FirstUse(cut=CUT),
+        order=order,
+        **arguments,
+    )
+
+
+ORDERS: list[Sampled] = [
+    tfquiver.Curriculum(tfquiver.Pacing(starting_part=0.2, growth=2.0, step_epochs=0.4)),
+    tfquiver.Curriculum([(0, 0.3), (1, 1.0)], replacement=False, seed=7, shuffle_bytes=0),
+    tfquiver.Weighted({"part-003*": 10.0, "*": 1.0}),
+    tfquiver.WithReplacement(epoch_share=0.5),
+    tfquiver.ClassBalanced({"rare": "part-000.tfrecord", "many": ["part-001*", "part-00[23]*"]}),
+    tfquiver.Reservoir(500, shuffle_bytes=0),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=repr)
+def test_an_epoch_is_what_the_scheme_draws(cluster: Cluster, paths: list[Path], order: Sampled) -> None:
+    made = read(cluster, paths, order, batch_size=64)
+    assert made.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    digest = sampled.only_digest(cluster.coordinator.address)
+    for epoch in range(3):
+        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order, epoch)
+
+
+def test_stages_come_one_after_the_other(cluster: Cluster, paths: list[Path]) -> None:
+    order = tfquiver.Curriculum([(0, 0.25), (0.5, 1.0)], shuffle_bytes=0)
+    seen = numbered.read(read(cluster, paths, order, reading=tfquiver.Reading(readahead_bytes=1)).as_numpy_iterator())
+    easy = np.flatnonzero(seen >= TOTAL // 4 + 100)[0]  # the first that is not
+    assert 0.45 * TOTAL < easy < 0.55 * TOTAL
+
+
+def test_a_reservoir_comes_in_stored_order(cluster: Cluster, paths: list[Path]) -> None:
+    order, one_at_a_time = tfquiver.Reservoir(800, shuffle_bytes=0), tfquiver.Reading(readahead_bytes=1)
+    seen = numbered.read(read(cluster, paths, order, reading=one_at_a_time).as_numpy_iterator())
+    assert (np.diff(seen) > 0).all()
+    assert 700 < len(seen) < 900
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["plain", "symbolic"])
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]], ids=["curriculum", "weighted"])
+def test_a_checkpoint_goes_on_with_the_rest_of_what_was_drawn(
+    cluster: Cluster, paths: list[Path], tmp_path: Path, order: Sampled, symbolic: bool
+) -> None:
+    """In another epoch than the first, and by a data set that is made anew, as another process does."""
+    options = tf.data.Options()
+    options.experimental_symbolic_checkpoint = symbolic
+    made = read(cluster, paths, order, job=f"saved-{symbolic}-{order.asked()[0]}").with_options(options)
+    first = numbered.read(made.as_numpy_iterator())
+    iterator = iter(made)
+    before = numbered.read(next(iterator).numpy() for _ in range(1500))
+    saved = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "saved"))
+    numbered.read(next(iterator).numpy() for _ in range(500))  # after the checkpoint: not part of it
+    again = iter(read(cluster, paths, order).with_options(options))
+    tf.train.Checkpoint(iterator=again).read(saved).assert_consumed()
+    after = numbered.read(record.numpy() for record in again)
+    digest = sampled.only_digest(cluster.coordinator.address)
+    assert sampled.counted(first) == sampled.expected(digest, order, 0)
+    assert sampled.counted(np.concatenate([before, after])) == sampled.expected(digest, order, 1)
+
+
+def test_a_checkpoint_of_another_seed_is_refused(cluster: Cluster, paths: list[Path], tmp_path: Path) -> None:
+    iterator = iter(read(cluster, paths, tfquiver.WithReplacement(seed=1)))
+    next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "saved"))
+    again = iter(read(cluster, paths, tfquiver.WithReplacement(seed=2)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not that of an epoch of seed 2: give the seed"):
+        tf.train.Checkpoint(iterator=again).read(saved)
+        list(again)  # what TensorFlow had fetched ahead comes first
+
+
+def test_workers_of_tf_data_service_share_an_epoch(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.dispatcher is not None
+    order = tfquiver.Weighted({"part-000*": 4.0, "*": 1.0})
+    made = tfquiver.dataset(
+        paths, service=cluster.coordinator.address, first_use=tfquiver.FirstUse(cut=CUT), order=order, batch_size=32
+    ).apply(tfquiver.distribute(cluster.dispatcher.address))
+    digest = sampled.only_digest(cluster.coordinator.address)
+    for epoch in range(2):
+        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order, epoch)
+
+
+def test_exactly_once_is_of_records_that_come_once(cluster: Cluster, paths: list[Path]) -> None:
+    assert cluster.dispatcher is not None
+    made = read(cluster, paths, tfquiver.WithReplacement())
+    with pytest.raises(errors.InvalidArgumentError, match="a sampling scheme"):
+        made.apply(tfquiver.distribute(cluster.dispatcher.address, guarantee="exactly_once"))
+
+
+def test_resume_goes_on_with_what_was_drawn(cluster: Cluster, paths: list[Path]) -> None:
+    order = tfquiver.WithReplacement(epoch_share=2.0, shuffle_bytes=0)
+    reading = tfquiver.Reading(hold_back=100, readahead_bytes=1)
+    first = read(cluster, paths, order, job="resumed", reading=reading)
+    iterator = iter(first)
+    before = numbered.read(next(iterator).numpy() for _ in range(3000))
+    del iterator
+    after = numbered.read(read(cluster, paths, order, job="resumed", resume=True).as_numpy_iterator())
+    wanted = sampled.expected(sampled.only_digest(cluster.coordinator.address), order)
+    lost, again = sampled.lost_and_again(np.concatenate([before, after]), wanted)
+    assert lost == 0
+    assert again < 200  # held back, and of the shards that it was in the middle of
+
+
+def test_wrong_arguments_are_told_when_the_data_set_is_made(cluster: Cluster, paths: list[Path]) -> None:
+    for order, what in (
+        (tfquiver.Weighted({"nope*": 1.0}), "scheme weighted, epoch 0: weights: no pattern matches file://.*part-000"),
+        (tfquiver.Weighted([1.0]), "weights: 1 numbers; the data set has"),
+        (tfquiver.Reservoir(TOTAL + 1), f"records={TOTAL + 1}: the data set has {TOTAL}"),
+        (tfquiver.Sampling("nope"), "sampling scheme 'nope': there are beyond, class_balanced, curriculum"),
+        (tfquiver.Sampling("stripes"), "sampling scheme stripes of theirs:Stripes: TypeError: .*nth"),
+        (tfquiver.Sampling("stripes", {"nth": 0}), "sampling scheme stripes of theirs:Stripes: nth=0: must be"),
+        (
+            tfquiver.Sampling("beyond"),
+            "sampling scheme beyond, epoch 0: draw 1 is of shard .*; the data set has shards 0",
+        ),
+        (tfquiver.Sampling("fails"), "sampling scheme fails, epoch 0: KeyError: 'difficulty'"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=what):
+            read(cluster, paths, order)
+
+
+def test_a_scheme_of_another_package(cluster: Cluster, paths: list[Path]) -> None:
+    made = read(cluster, paths, tfquiver.Sampling("stripes", {"nth": 3}))
+    digest = sampled.only_digest(cluster.coordinator.address)
+    before = np.concatenate(([0], np.cumsum(digest.records)))
+    for epoch in range(2):
+        wanted = Counter[int]()
+        for shard in range(epoch, digest.num_shards, 3):
+            wanted.update(range(int(before[shard]), int(before[shard + 1])))
+        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == wanted
+
+
+def test_a_scheme_that_turns_bad_ends_its_epoch_with_its_name_and_harms_no_other(
+    cluster: Cluster, paths: list[Path]
+) -> None:
+    made = read(cluster, paths, tfquiver.Sampling("twice"))
+    assert len(numbered.read(made.as_numpy_iterator()))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sampling scheme twice, epoch 1: shard 1 is drawn twice"):
+        numbered.read(made.as_numpy_iterator())
+    numbered.assert_each_once(numbered.read(read(cluster, paths, tfquiver.Shuffled()).as_numpy_iterator()), TOTAL)
+
+
+def test_a_scheme_that_never_ends_is_given_up(cluster: Cluster, paths: list[Path]) -> None:
+    patience = tfquiver.Connection(connect_timeout_s=10.0)
+    with pytest.raises(errors.TfquiverError, match="sampling scheme endless: an epoch was not drawn in 8 s"):
+        read(cluster, paths, tfquiver.Sampling("endless"), connection=patience)
+    order = tfquiver.WithReplacement()
+    seen = numbered.read(read(cluster, paths, order).as_numpy_iterator())
+    assert sampled.counted(seen) == sampled.expected(sampled.only_digest(cluster.coordinator.address), order)
+
+
+@on_loop
+async def test_nodes_that_do_not_know_draws_are_refused(tmp_path: Path) -> None:
+    server, digest = CoordinatorServer(), numbered_digest(20)
+    await server.start(tmp_path / "work", "localhost:0")
+    async with server, CoordinatorClient.connected(f"localhost:{server.bound_port}") as client:
+        await client.upload([digest.to_bytes()])
+        key, digest_id = "key~with_replacement", digest.digest_id
+        request = pb.OpenReaderRequest(
+            reader_id="r", node_id=NODE, incarnation="1", digest_id=digest_id, session_key=key, seed=3
+        )  # fmt: skip
+        with pytest.raises(errors.InvalidArgumentError, match="is not known here any more"):
+            await client.call("OpenReader", request)
+        asking = pb.AskSamplingRequest(
+            session_key=key, digest_id=digest_id, scheme="with_replacement", arguments="{}", seed=3
+        )
+        reply = await client.call("AskSampling", asking)
+        assert (reply.draws, reply.records) == (20, 20)
+        with pytest.raises(errors.InvalidArgumentError, match=f"node {NODE} is too old for that"):
+            await client.call("OpenReader", request)
+        request.knows_draws = True
+        assert (await client.call("OpenReader", request)).drawn.draws == 20
+        asking.seed = 0
+        with pytest.raises(errors.InvalidArgumentError, match="seed: "):
+            await client.call("AskSampling", asking)
+
+
+def test_calls_that_wait_for_a_draw_have_time_for_it() -> None:
+    from tfquiver.registering.registration import CALL_S
+
+    assert samplings.DRAW_S < CALL_S

@@ -1,0 +1,50 @@
+"""What an epoch of a sampled data set has to bring, record by record: as its scheme draws it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import grpc
+import numpy as np
+
+from tests.support.numbered import Numbers
+from tfquiver.content.digest import Digest
+from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.service.coordinator.sampling import registry
+from tfquiver.service.coordinator.sampling.drawing import drawn
+from tfquiver.service.coordinator.sampling.interface import Population
+
+SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as
+
+
+def only_digest(coordinator: str) -> Digest:
+    """Of the data set that was registered there last."""
+    with grpc.insecure_channel(coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        datasets = stub.ListDatasets(coordinator_pb2.ListDatasetsRequest(), timeout=10).datasets
+        parts = stub.GetDigest(coordinator_pb2.GetDigestRequest(digest_id=datasets[-1].digest_id), timeout=10)
+        return Digest.from_bytes(b"".join(part.part for part in parts))
+
+
+def expected(digest: Digest, order: Sampled, epoch: int = 0) -> Counter[int]:
+    """How often each record comes; they are numbered in stored order."""
+    name, arguments = order.asked()
+    files = [entry.uri for entry in digest.files]
+    of = Population(digest.records, digest.lengths, digest.file_index, files)
+    made = drawn(name, registry.make(name, arguments), of, order.seed or SEED_OF_ZERO, epoch)
+    counts: Counter[int] = Counter()
+    for shard in made.shards.tolist():
+        counts.update(range(int(of.records_before[shard]), int(of.records_before[shard + 1])))
+    return counts
+
+
+def counted(seen: Numbers) -> Counter[int]:
+    numbers, counts = np.unique(seen, return_counts=True)
+    return Counter(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+
+
+def lost_and_again(seen: Numbers, wanted: Counter[int]) -> tuple[int, int]:
+    """Records that came less often than they were drawn, and more often."""
+    found = counted(seen)
+    return (wanted - found).total(), (found - wanted).total()

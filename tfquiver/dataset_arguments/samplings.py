@@ -1,0 +1,312 @@
+"""Sampling schemes: values of `order=` of `tfquiver.dataset` with which an epoch is not each record once.
+
+What each draws, and when it is refused, says service/coordinator/sampling; here is only what can be told at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from tfquiver import errors
+from tfquiver.dataset_arguments.checks import check_flag, check_integer, check_name, size
+from tfquiver.dataset_arguments.option_groups import OptionGroup
+
+_MAX_SEED = (1 << 63) - 1
+_MAX_RECORDS = 1 << 53
+_MOST_ARGUMENT_BYTES = 1 << 20
+_MOST_EPOCH_SHARE = 100.0
+
+Arguments = dict[str, object]  # as JSON takes them
+
+
+class Sampled(OptionGroup):
+    """Of all schemes."""
+
+    __slots__ = ()
+    shuffle_bytes: int | str
+    seed: int
+
+    def asked(self) -> tuple[str, Arguments]:
+        """The scheme's name and its arguments."""
+        raise NotImplementedError
+
+    def arguments_text(self) -> str:
+        """Raises InvalidArgumentError: they cannot be sent."""
+        name, arguments = self.asked()
+        try:
+            text = json.dumps(arguments, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise errors.InvalidArgumentError(
+                f"order: the arguments of {name} are not plain values: {error}"
+            ) from error
+        if (size_bytes := len(text.encode())) > _MOST_ARGUMENT_BYTES:
+            raise errors.InvalidArgumentError(
+                f"order: the arguments of {name} take {size_bytes} bytes; the limit is {_MOST_ARGUMENT_BYTES}"
+            )
+        return text
+
+    def _check_common(self) -> None:
+        size("shuffle_bytes", self.shuffle_bytes, 0)
+        check_integer("seed", self.seed, 0, _MAX_SEED)
+        self.arguments_text()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pacing(OptionGroup):
+    """How much of the data set a `Curriculum` shows at epoch t, a fraction that goes on within epochs:
+    min(1, starting_part * growth ** (t // step_epochs)) (SiloD, EuroSys'23, equation 10).
+
+    Args:
+      starting_part: above 0, to 1.
+      growth: 1 to 1000.
+      step_epochs: how long a step is, 0.001 or more; 1.0: once an epoch.
+    """
+
+    _: KW_ONLY
+    starting_part: float
+    growth: float
+    step_epochs: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_number("starting_part", self.starting_part, 1e-9, 1.0)
+        _check_number("growth", self.growth, 1.0, 1000.0)
+        _check_number("step_epochs", self.step_epochs, 1e-3, 1e6)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Curriculum(Sampled):
+    """Easy records first. The files, sorted by name, hold the records by difficulty, easiest first; of all of them a
+    first part is drawn from, more and more of it, each record in it as likely as any other.
+
+    An epoch draws about as many records as the data set has, by whole shards. Which epoch it is counts `job`, so a run
+    that goes on under its old name goes on with its pacing. Records of two steps meet only in the pool of
+    `shuffle_bytes`.
+
+    Args:
+      pacing: `tfquiver.Pacing(...)`, or pairs (t, part), from epoch t on that part, such as [(0, 0.2), (1.5, 1.0)].
+      replacement: whether a shard may come again before all others of the part have come in this step.
+      shuffle_bytes: as in `Shuffled`.
+      seed: of what is drawn, 0 to 2**63 - 1. Jobs of one seed draw the same, and so share what they miss.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    pacing: Pacing | Sequence[tuple[float, float]]
+    _: KW_ONLY
+    replacement: bool = True
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_flag("replacement", self.replacement)
+        if not isinstance(self.pacing, Pacing):
+            _check_stairs(self.pacing)
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        pacing = self.pacing
+        if isinstance(pacing, Pacing):
+            told: object = {
+                "starting_part": pacing.starting_part, "growth": pacing.growth, "step_epochs": pacing.step_epochs,
+            }  # fmt: skip
+        else:
+            told = [[float(epochs), float(part)] for epochs, part in pacing]
+        return "curriculum", {"pacing": told, "replacement": self.replacement}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Weighted(Sampled):
+    """Some records more often than others: of each, an epoch has as many as its weight says, on the average.
+
+    Shards are drawn with replacement, so records of one shard come together. An epoch draws about `epoch_share` times
+    as many records as the data set has.
+
+    Args:
+      weights: for patterns of files, such as {"*-rare-*": 5.0, "*": 1.0}: the first that a file matches counts, each
+        file must match one and each pattern a file. A pattern without a slash is matched with a file's name, one with a
+        slash with its path or any end of it. Or a list: a weight for each shard of the digest. None is below 0, some
+        are above.
+      epoch_share: above 0, to 100.
+      shuffle_bytes, seed: as in `Curriculum`.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    weights: Mapping[str, float] | Sequence[float]
+    _: KW_ONLY
+    epoch_share: float = 1.0
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        weights = self.weights
+        if isinstance(weights, str) or not isinstance(weights, Mapping | Sequence):
+            raise errors.InvalidArgumentError(
+                f"weights={weights!r}: must be a mapping of patterns, or a list of numbers"
+            )
+        pairs = weights.items() if isinstance(weights, Mapping) else enumerate(weights)
+        for key, value in pairs:
+            if isinstance(weights, Mapping):
+                _check_pattern("weights", key)
+            _check_number(f"weights[{key!r}]", value, 0.0, 1e300)
+        if not any(weights.values() if isinstance(weights, Mapping) else weights):
+            raise errors.InvalidArgumentError("weights: at least one must be above 0")
+        _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        if isinstance(self.weights, Mapping):
+            files = [[pattern, float(weight)] for pattern, weight in self.weights.items()]
+            return "weighted", {"files": files, "epoch_share": self.epoch_share}
+        return "weighted", {"shards": [float(weight) for weight in self.weights], "epoch_share": self.epoch_share}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WithReplacement(Sampled):
+    """A bootstrap sample, by whole shards: each draw is of any shard, whatever has been drawn before.
+
+    An epoch draws about `epoch_share` times as many records as the data set has; of 1.0 some 37 % of the shards do not
+    come, and some twice or more.
+
+    Args:
+      epoch_share: above 0, to 100.
+      shuffle_bytes, seed: as in `Curriculum`.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    _: KW_ONLY
+    epoch_share: float = 1.0
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        return "with_replacement", {"epoch_share": self.epoch_share}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClassBalanced(Sampled):
+    """Of each class as many records as of any other, on the average, however many it has; files hold one class each.
+
+    Shards are drawn with replacement: those of rare classes come again and again. An epoch draws about `epoch_share`
+    times as many records as the data set has.
+
+    Args:
+      classes: of each class the pattern of its files, or a list of them, such as {"cat": "cat-*", "dog": ["dog-*",
+        "puppy-*"]}; as in `Weighted`, and each file is of one.
+      epoch_share: above 0, to 100.
+      shuffle_bytes, seed: as in `Curriculum`.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    classes: Mapping[str, str | Sequence[str]]
+    _: KW_ONLY
+    epoch_share: float = 1.0
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.classes, Mapping) or not self.classes:
+            raise errors.InvalidArgumentError(f"classes={self.classes!r}: must be a mapping of classes to patterns")
+        for name, patterns in self.classes.items():
+            check_name("classes", name)
+            for pattern in [patterns] if isinstance(patterns, str) else patterns:
+                _check_pattern(f"classes[{name!r}]", pattern)
+        _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        classes = {name: [one] if isinstance(one, str) else list(one) for name, one in self.classes.items()}
+        return "class_balanced", {"classes": classes, "epoch_share": self.epoch_share}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Reservoir(Sampled):
+    """A sample of about so many records, each subset of so many shards as likely as any other.
+
+    An epoch is that sample, each record once, and its shards are read as they are stored, so that a store is read in
+    sequence (OneAccess, HotCloud'19, section 3). Records are shuffled in the pool of `shuffle_bytes`.
+
+    Args:
+      records: as many whole shards are taken as have so many on the average; at least one.
+      redraw: another sample each epoch; False: always that of the first.
+      shuffle_bytes, seed: as in `Curriculum`.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    records: int
+    _: KW_ONLY
+    redraw: bool = True
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer("records", self.records, 1, _MAX_RECORDS)
+        check_flag("redraw", self.redraw)
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        return "reservoir", {"records": int(self.records), "redraw": self.redraw}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sampling(Sampled):
+    """A scheme of another package, installed where the coordinator runs (docs/guide/sampling.md says how to write one).
+
+    Args:
+      scheme: its name among the entry points `tfquiver.sampling_schemes`.
+      arguments: of the scheme: plain values, at most 1 MiB as JSON.
+      shuffle_bytes, seed: as in `Curriculum`.
+
+    Raises InvalidArgumentError naming what cannot be right.
+    """
+
+    scheme: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    _: KW_ONLY
+    shuffle_bytes: int | str = "64MiB"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scheme, str):
+            raise errors.InvalidArgumentError(f"scheme={self.scheme!r}: must be text")
+        check_name("scheme", self.scheme)
+        if not isinstance(self.arguments, Mapping) or not all(isinstance(name, str) for name in self.arguments):
+            raise errors.InvalidArgumentError(f"arguments={self.arguments!r}: must be a mapping from names to values")
+        self._check_common()
+
+    def asked(self) -> tuple[str, Arguments]:
+        return self.scheme, dict(self.arguments)
+
+
+def _check_number(name: str, value: object, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise errors.InvalidArgumentError(f"{name}={value!r}: must be a number from {least:g} to {most:g}")
+
+
+def _check_pattern(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise errors.InvalidArgumentError(f"{name}: {value!r} is no pattern of files")
+
+
+def _check_stairs(stairs: object) -> None:
+    if isinstance(stairs, str) or not isinstance(stairs, Sequence) or not stairs:
+        raise errors.InvalidArgumentError(f"pacing={stairs!r}: must be a tfquiver.Pacing(...) or pairs (epoch, part)")
+    before = -math.inf
+    for at, pair in enumerate(stairs):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise errors.InvalidArgumentError(f"pacing[{at}]={pair!r}: must be a pair (epoch, part)")
+        _check_number(f"pacing[{at}][0]", pair[0], 0.0, 1e6)
+        _check_number(f"pacing[{at}][1]", pair[1], 1e-9, 1.0)
+        if pair[0] <= before or (at == 0 and pair[0] != 0):
+            raise errors.InvalidArgumentError("pacing: its epochs must begin with 0 and rise")
+        before = pair[0]
