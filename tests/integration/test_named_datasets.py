@@ -196,3 +196,18 @@ def test_what_does_not_fit_makes_the_oldest_data_set_go_whole(tmp_path: Path, da
             place.call("Prefetch", name("old"))
     finally:
         place.stop()
+
+
+def test_a_source_that_has_changed_is_said_when_a_node_meets_it(place: Place, data: Path) -> None:
+    place.call("Create", pb.DatasetSpec(name="train", sources=[f"{data}/part-*"]))
+    place.until("train", pb.NamedDataset.STATE_READY)
+    place.call("Evict", name("train"))
+    place.until("train", pb.NamedDataset.STATE_READY)
+    changed = sorted(data.iterdir())[0]
+    changed.write_bytes(changed.read_bytes()[::-1])
+    place.call("Prefetch", name("train"))
+    stale = place.until("train", pb.NamedDataset.STATE_STALE)
+    assert changed.name in stale.reason
+    changed.unlink()
+    place.call("Refresh", name("train"))
+    assert place.until("train", pb.NamedDataset.STATE_READY).version == 2
