@@ -5,7 +5,7 @@ By column: thousands compete. What is looked at one by one is what is taken, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -81,6 +81,16 @@ class _Step:
     gain: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Downs:
+    """All steps that can be taken back, those that lose least of each byte first; and what they are, by column."""
+
+    steps: Sequence[_Step]
+    dataset: Ints
+    cost_bytes: Ints
+    gain: Floats
+
+
 def choose_named(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> tuple[dict[str, int], dict[str, str]]:
     """Of data sets by name: which option each has, and what was refused."""
     names, rows = [*options], [*options.values()]
@@ -147,9 +157,9 @@ def _refuse_from(at: int, choice: Choice, steps: _Steps) -> None:
 
 def _exchange_all(options: Options, choice: Choice, steps: _Steps) -> None:
     at, downs = 0, _downs(options, choice)
-    while downs:
+    while downs.steps:
         # What a step is short of would lose at least so much; so it is for nearly all of thousands.
-        least = downs[0].gain / max(1, downs[0].cost_bytes)
+        least = downs.steps[0].gain / max(1, downs.steps[0].cost_bytes)
         short = steps.cost_bytes[at:] - choice.left_bytes
         could = (
             (choice.chosen[steps.dataset[at:]] == steps.start[at:]) & (short > 0) & (steps.gain[at:] > short * least)
@@ -168,12 +178,12 @@ def _step(steps: _Steps, at: int) -> _Step:
     return _Step(dataset, start, end, int(steps.cost_bytes[at]), float(steps.gain[at]))
 
 
-def _exchange(choice: Choice, step: _Step, downs: Sequence[_Step]) -> bool:
-    """Whether it was made. `downs`: all steps that can be taken back, those that lose least of each byte first."""
+def _exchange(choice: Choice, step: _Step, downs: _Downs) -> bool:
+    """Whether it was made."""
     short_bytes = step.cost_bytes - choice.left_bytes
-    others = [down for down in downs if down.dataset != step.dataset]
-    ways = [[down] for down in others if down.cost_bytes >= short_bytes]
-    ways = [min(ways, key=_lost), _several(others, short_bytes)] if ways else [_several(others, short_bytes)]
+    enough = np.flatnonzero((downs.cost_bytes >= short_bytes) & (downs.dataset != step.dataset))
+    ways = [[downs.steps[enough[np.argmin(downs.gain[enough])]]]] if enough.size else []
+    ways.append(_several((down for down in downs.steps if down.dataset != step.dataset), short_bytes))
     way = min((way for way in ways if way), key=_lost, default=None)
     if way is None or _lost(way) >= step.gain:
         return False
@@ -187,7 +197,7 @@ def _exchange(choice: Choice, step: _Step, downs: Sequence[_Step]) -> bool:
     return True
 
 
-def _several(downs: Sequence[_Step], short_bytes: int) -> list[_Step]:
+def _several(downs: Iterable[_Step], short_bytes: int) -> list[_Step]:
     """One of each data set, and no more than are needed; empty: all of them are too little."""
     taken, freed_bytes = dict[int, _Step](), 0
     for down in downs:
@@ -209,13 +219,19 @@ def _lost(way: Sequence[_Step]) -> float:
     return sum(down.gain for down in way)
 
 
-def _downs(options: Options, choice: Choice) -> list[_Step]:
+def _downs(options: Options, choice: Choice) -> _Downs:
     cost, gain, downs = options.cost_bytes, options.gain, list[_Step]()
     for dataset in np.flatnonzero(choice.chosen).tolist():
         high = int(choice.chosen[dataset])
         costs, gains = cost[dataset].tolist(), gain[dataset].tolist()
         downs += [_Step(dataset, low, high, costs[high] - costs[low], gains[high] - gains[low]) for low in range(high)]
-    return sorted(downs, key=lambda down: down.gain / max(1, down.cost_bytes))
+    downs.sort(key=lambda down: down.gain / max(1, down.cost_bytes))
+    return _Downs(
+        downs,
+        np.array([down.dataset for down in downs], np.int64),
+        np.array([down.cost_bytes for down in downs], np.int64),
+        np.array([down.gain for down in downs], np.float64),
+    )
 
 
 def _all_steps(options: Options) -> _Steps:
