@@ -12,6 +12,7 @@ from dataclasses import dataclass
 MOST_STREAMS = 64
 _SLACK_BYTES = 1 << 20  # the kernel asks for several parts of its own read-ahead at the same time
 _GROWTH = 4
+_STEP_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class ReadAhead:
                 stream.read_bytes += length_bytes
                 self._put(stream)
                 ahead = stream.at + min(_GROWTH * stream.read_bytes, self._most_bytes)
+                if ahead - stream.told < _STEP_BYTES and stream.told - stream.at > self._most_bytes // 2:
+                    return range(0)  # far enough for now: to say it of every read costs more than it brings
                 fetch = range(max(stream.told, stream.at), ahead)
                 stream.told = max(stream.told, ahead)
                 return fetch

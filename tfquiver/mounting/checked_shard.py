@@ -25,14 +25,18 @@ class CheckedShard:
     def __init__(self, fd: int, offset: int, length_bytes: int, sums: BlockSums[int], in_memory: bool) -> None:
         self.fd, self.offset, self.length_bytes, self.sums, self.in_memory = fd, offset, length_bytes, sums, in_memory
 
-    def read(self, offset: int, length_bytes: int, wait: bool = True) -> memoryview | None:
+    def read(
+        self, offset: int, length_bytes: int, wait: bool = True, scratch: memoryview | None = None
+    ) -> memoryview | None:
         """Bytes of the shard; None: without `wait`, when the disk would have to be waited for.
+
+        `scratch`: where to read to, if it is large enough: what comes is gone with the next read into it.
 
         Raises DataLossError: they are not what they were. OSError: the disk's.
         """
         start = offset - offset % BLOCK_BYTES
         end = min(-(-(offset + length_bytes) // BLOCK_BYTES) * BLOCK_BYTES, self.length_bytes)
-        buffer = self._raw(start, end - start, wait or self.in_memory)
+        buffer = self._raw(start, end - start, wait, scratch)
         if buffer is None:
             return None
         view, block = memoryview(buffer), start // BLOCK_BYTES
@@ -45,12 +49,15 @@ class CheckedShard:
     def close(self) -> None:
         os.close(self.fd)
 
-    def _raw(self, start: int, length_bytes: int, wait: bool) -> bytes | bytearray | None:
+    def _raw(
+        self, start: int, length_bytes: int, wait: bool, scratch: memoryview | None
+    ) -> bytes | bytearray | memoryview | None:
         if wait:
             return _exactly(self.fd, length_bytes, self.offset + start, start)
-        buffer = bytearray(length_bytes)
+        has_room = scratch is not None and length_bytes <= len(scratch)
+        buffer = scratch[:length_bytes] if scratch is not None and has_room else bytearray(length_bytes)
         try:
-            taken = os.preadv(self.fd, [buffer], self.offset + start, os.RWF_NOWAIT)
+            taken = os.preadv(self.fd, [buffer], self.offset + start, 0 if self.in_memory else os.RWF_NOWAIT)
         except OSError:  # EAGAIN, or a file system that cannot say
             return None
         return buffer if taken == length_bytes else None

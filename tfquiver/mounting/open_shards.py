@@ -21,6 +21,7 @@ _ATTEMPTS = 3
 _SUMS_BYTES = 64 << 20  # of shards that are closed: what is asked for again need not be read whole again
 _SUM_BYTES = 4
 _IDLE_S = 60.0
+_SCRATCH_BYTES = 2 << 20
 
 
 class OpenShards:
@@ -37,6 +38,7 @@ class OpenShards:
         self._used: set[int] = set()  # since `run` looked last
         self._sums: OrderedDict[int, BlockSums[int]] = OrderedDict()
         self._memory_bytes = self._sums_bytes = 0
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._threads = trio.CapacityLimiter(4)
 
     def __contains__(self, shard: int) -> bool:
@@ -67,6 +69,14 @@ class OpenShards:
             if self._coming.get(shard) is coming:
                 del self._coming[shard]
             coming.set()
+
+    def read_now(self, shard: int, offset: int, length_bytes: int) -> memoryview | None:
+        """Without waiting for anything; None: it must be waited for, by `read`. Gone with the next call of this."""
+        opened = self.ready(shard)
+        try:
+            return opened.read(offset, length_bytes, False, self._scratch) if opened is not None else None
+        except (errors.DataLossError, OSError):  # `read` finds it, too
+            return None
 
     async def read(self, shard: int, offset: int, length_bytes: int) -> memoryview:
         """Raises as `get`."""

@@ -154,7 +154,7 @@ class RecordScanner:
             self._known[length] = length_crc
 
     def _damaged(self, what: str, offset: int) -> errors.DataLossError:
-        hint = "" if offset else "; is it a TFRecord file?"
+        hint = "" if offset else "; is it a TFRecord file? files of any kind are for --format=bytes"
         return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}{hint}")
 
 

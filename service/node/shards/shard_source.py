@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 from absl import logging
 
 from tfquiver import errors
@@ -27,6 +26,7 @@ from tfquiver.service.node.shards.flights import Flights
 from tfquiver.service.node.shards.handing_over import HandingOver
 from tfquiver.service.node.shards.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shards.reach import ON_DISK
+from tfquiver.service.node.shards.resident import bitmap
 from tfquiver.service.node.shards.stored_body import StoredBody
 from tfquiver.service.node.stats import Stats
 
@@ -199,15 +199,8 @@ class ShardSource:
         return StoredBody(ready.fd, ready.offset, header)
 
     async def resident(self, digest: Digest) -> bytes:
-        """A bitmap: bit i of byte i/8, least significant first, is set where shard i need not come from the store."""
-        return await asyncio.to_thread(self._resident, digest)
-
-    def _resident(self, digest: Digest) -> bytes:
-        here = (row.tobytes() for row in digest.hashes)
-        bits = np.fromiter(
-            (hash in self._disk or self._handing_over.taken(hash) for hash in here), np.bool_, digest.num_shards
-        )
-        return np.packbits(bits, bitorder="little").tobytes()
+        """As `resident.bitmap`: what need not come from the store."""
+        return await asyncio.to_thread(bitmap, digest, lambda hash: hash in self._disk or self.is_handed_over(hash))
 
     async def drop(self, hash: bytes, reason: str) -> None:
         """A reader found the shard bad: what is kept of it is checked, and given up if the reader is right (I-5)."""
