@@ -42,7 +42,7 @@ class QuiverDataset(torch.utils.data.IterableDataset[Any]):
         `tfquiver.reader.parse_example`. None: `bytes`.
       decode_batch: instead: called with each `tfquiver.reader.Batch`; such as `tfquiver.torch.as_tensors`.
       collate: what a list of decoded records becomes; None: with `decode` PyTorch's `default_collate`, else the list.
-      stream: a name; jobs that give it, be they TensorFlow's, share their epochs: who comes joins the one under way.
+      stream: a name; jobs that give it share their epochs: who comes joins the one under way.
       rank, world_size: None: of `torch.distributed`, or as `torchrun` says in the environment.
 
     The others, and what is raised, as for `tfquiver.dataset`; errors are those of `tfquiver.errors`.
