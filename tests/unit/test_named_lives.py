@@ -88,6 +88,12 @@ def test_a_refresh_that_fails_leaves_the_version_that_there_is() -> None:
     assert lifecycle.scan_failed(lifecycle.made(spec(), "l", "", False, 1), "gone").phase == lifecycle.FAILED
 
 
+def test_sources_of_one_made_of_a_digest_are_never_read() -> None:
+    """Who may not name sources may make one of a digest, and name any: nodes would read them with what they may."""
+    made = lifecycle.made(spec(digest_id=b"1" * 32), "life", "eve", True, 1)
+    assert (lifecycle.lost(made).phase, lifecycle.lost(ready()).phase) == (lifecycle.FAILED, lifecycle.SCANNING)
+
+
 def test_a_stale_one_says_so_until_it_is_refreshed() -> None:
     life = lifecycle.outdated(ready(), b"1" * 32, "gs://b/x-1 has changed")
     assert told(life, None, None, True).state == pb.NamedDataset.STATE_STALE

@@ -6,6 +6,7 @@ Level-triggered: whatever was left undone when a process was killed is seen, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -24,7 +25,7 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.named_datasets import lifecycle, tasks
-from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, Life
+from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
 from tfquiver.service.coordinator.named_datasets.room import PARTIAL
 from tfquiver.service.coordinator.named_datasets.steps import (
@@ -46,6 +47,12 @@ _LOOK_S = 1.0
 _AGAIN_S = 10.0  # a room that there was not, asked for again
 _USED_S = 60
 _STEPS = 100  # of one data set at a look
+_AT_ONCE = 500  # data sets, before others have their turn
+_PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
+_SCANS_BYTES = 1 << 20
+_WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
+_UNAVAILABLE = errors.code_number(errors.UnavailableError())
+_REMOVED_MEANWHILE = "what was scanned has been removed since: it is scanned again"
 
 
 class NamedKeeping:
@@ -72,6 +79,8 @@ class NamedKeeping:
         self.tasks: Sequence[pb2.DatasetTask] = ()
         self.named: Sequence[pb2.NamedDigest] = ()
         self._progress: dict[str, TaskProgress] = {}  # by task id
+        self._ordered = -1  # the table's changes, as `named` says it
+        self._busy: Sequence[str] = ()  # names of those for which nodes may have something to do
         self._seen = random.SystemRandom().getrandbits(62) + 1
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a pin that was refused is tried again
@@ -82,6 +91,8 @@ class NamedKeeping:
 
     async def report(self, request: pb2.ReportTaskRequest) -> bool:
         """Whether that is still to be done."""
+        if request.over:
+            await self._log.writable()
         life = self._table.of_life(request.task_id.partition("/")[0])
         if life is None or lifecycle.task_id(life) != request.task_id:
             return False
@@ -92,11 +103,14 @@ class NamedKeeping:
             return False
         elif request.over and request.error_code:
             progress.failed(request, self._clock.now())
+        elif request.over and request.digest_id not in self._registry:  # with another name, which had it too
+            again = pb2.ReportTaskRequest(node_id=request.node_id, error_code=_UNAVAILABLE, trouble=_REMOVED_MEANWHILE)
+            progress.failed(again, self._clock.now())
         elif request.over:
             await self._scanned(life, request)
         else:
             progress.reports[request.node_id] = request
-        self._look_soon()
+        self._due.set()  # those who wait hear of it then, of many reports at once
         return True
 
     async def outdated(self, digest_id: bytes, why: str) -> None:
@@ -106,8 +120,6 @@ class NamedKeeping:
         await self._log.synced()
 
     async def _scanned(self, life: Life, request: pb2.ReportTaskRequest) -> None:
-        self._registry.find(request.digest_id)
-        await self._log.writable()
         self._ownership.acquire(_maker(life), request.digest_id)
         if life.digest_id and life.digest_id != request.digest_id:
             self._ownership.carry_over(life.digest_id, request.digest_id)
@@ -119,18 +131,20 @@ class NamedKeeping:
     # What time brings.
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 await self.look()
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.ERROR, "data sets with names: %s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task none of them would go on
                 logging.exception("looking after data sets with names failed; again in %g s", _LOOK_S)
-            try:
+            # Nodes report as they go on: looks that follow one another at once would leave no time for anybody else.
+            await asyncio.sleep(max(_PAUSE_S, _SHARE * (loop.time() - began)))
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._due.wait()
-            except TimeoutError:
-                continue
 
     def release_waiters(self) -> None:
         self._stopping = True
@@ -138,23 +152,27 @@ class NamedKeeping:
 
     async def look(self) -> None:
         """Whatever is to be done now, once."""
+        if self._due.is_set():
+            self._bump()
         self._due.clear()
         self._order()  # nodes are to have the digest of a new version before they hear that the old one is removed
         self._reading = Counter[bytes]()
         for session in self._sessions:
             self._reading[session.digest_id] += len(session.readers)
         if self._caching.met:
-            for life in self._table:
+            for at, life in enumerate(self._table):
+                if at % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
                 try:
-                    await self._look_after(life)
-                except (errors.ResourceExhaustedError, errors.InUseError, errors.NotFoundError) as error:
+                    await self._look_after(life.spec.name)
+                except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
                     logging.log_every_n_seconds(logging.WARNING, "data set %s: %s", 60, life.spec.name, error)
         await self._log.synced()
         self._order()
 
-    async def _look_after(self, life: Life) -> None:
-        name = life.spec.name
-        if any(self._reading[one] for one in tasks.versions(life)):
+    async def _look_after(self, name: str) -> None:
+        life = self._table.get(name)  # as it is now: somebody may have asked for something since this look began
+        if life is not None and any(self._reading[one] for one in tasks.versions(life)):
             self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
         for _ in range(_STEPS):
             now = self._table.get(name)
@@ -214,7 +232,9 @@ class NamedKeeping:
 
     async def _release(self, life: Life, digest_id: bytes, force: bool) -> None:
         """A version is this data set's no more; nobody else's: it is removed, as `tfquiver dataset delete` does."""
-        if not self._table.holding(digest_id, life.spec.name):
+        if holders := self._table.holding(digest_id, life.spec.name):
+            await self._leave_settings(life, digest_id, holders)
+        else:
             if digest_id in self._registry:
                 await self._catalogue.delete(_maker(life), digest_id, force)
             else:
@@ -223,23 +243,51 @@ class NamedKeeping:
         if now is not None and now.life == life.life:
             self._becomes(lifecycle.released(now, digest_id))
 
+    async def _leave_settings(self, life: Life, digest_id: bytes, holders: Sequence[str]) -> None:
+        """What it alone has asked for is so no more for those whose that version is still."""
+        others = [other for name in holders if (other := self._table.get(name)) and other.digest_id == digest_id]
+        if (life.spec.pin or life.pinned) and not any(other.spec.pin for other in others):
+            await self._catalogue.unset_cache(digest_id)
+        if life.spec.HasField("placement"):
+            placing = [other for other in others if other.spec.HasField("placement")]
+            for other in placing:
+                self._becomes(lifecycle.unplaced(other))
+            if not placing and digest_id in self._registry:
+                await self._catalogue.set_placement(digest_id, None)
+
     def _order(self) -> None:
-        made, named = [], []
-        making_room = any(life.phase == EVICTING for life in self._table)
-        for life in self._table:
+        if self._table.changes != self._ordered:
+            self._ordered = self._table.changes
+            self._busy = [life.spec.name for life in self._table if life.phase in _WITH_TASKS]
+            current = {lifecycle.task_id(life) for life in self._table}
+            self._progress = {key: one for key, one in self._progress.items() if key in current}
+            self._name()
+        made, scan_bytes = [], 0
+        busy = [life for name in self._busy if (life := self._table.get(name))]
+        making_room = any(life.phase == EVICTING for life in busy)
+        for life in busy:
             scanner = ""
             if life.phase == SCANNING and self._caching.met:
                 progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
                 scanner = progress.scanner(self._membership.storing, life.scanned_by, life.life, self._clock.now())
             alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
             task = tasks.task(life, scanner, alone)
-            if task is not None and not (task.HasField("warm") and making_room):
-                made.append(task)
-            named += tasks.named(life)
-        current = {lifecycle.task_id(life) for life in self._table}
-        self._progress = {key: one for key, one in self._progress.items() if key in current}
-        if made != self.tasks or named != self.named:
-            self.tasks, self.named = made, named
+            if task is None or (task.HasField("warm") and making_room):
+                continue
+            if task.HasField("scan"):  # the others when some of these are done: a reply holds only so much
+                scan_bytes += task.ByteSize()
+                if scan_bytes > _SCANS_BYTES:
+                    continue
+            made.append(task)
+        if made != self.tasks:
+            self.tasks = made
+            self.orders += 1
+            self.announce()
+
+    def _name(self) -> None:
+        named = [one for life in self._table for one in tasks.named(life)]
+        if named != self.named:
+            self.named = named
             self.orders += 1
             self.announce()
 

@@ -16,10 +16,12 @@ from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, SCANNING, Life
 from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate, to_evict
 from tfquiver.service.coordinator.named_datasets.table import unknown
-from tfquiver.service.coordinator.named_datasets.told import told
+from tfquiver.service.coordinator.named_datasets.told import fitting, told
 from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.trust.identity import Identity, Role
+
+MAX_OF_JOB = 1000  # names: no job takes all that there can be
 
 
 class NamedRequests(NamedKeeping):
@@ -40,6 +42,10 @@ class NamedRequests(NamedKeeping):
                     "delete that one (tfquiver dataset delete)"
                 )
             return self._told(before)
+        if who.role is Role.JOB and self._table.owned_by(who.owner) >= MAX_OF_JOB:
+            raise errors.ResourceExhaustedError(
+                f"name: {who} has given {MAX_OF_JOB} names already: delete some (tfquiver dataset delete)"
+            )
         if spec.digest_id:
             self._registry.find(spec.digest_id)
         if spec.HasField("placement"):
@@ -78,7 +84,10 @@ class NamedRequests(NamedKeeping):
         after = lifecycle.pin(life, pinned)
         if pinned and not life.pinned and life.digest_id and life.phase != SCANNING:
             await self._set_pin(life.digest_id)  # refused here and now where there is no room
-            after = lifecycle.pinned(lifecycle.pin(await self._owned(who, name), True), True)
+            now = await self._owned(who, name)
+            after = lifecycle.pin(now, True)
+            if (now.life, now.digest_id) == (life.life, life.digest_id):  # else a newer version is pinned anew
+                after = lifecycle.pinned(after, True)
         return await self._put(after)
 
     async def evict(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
@@ -107,7 +116,7 @@ class NamedRequests(NamedKeeping):
 
     def listed(self, who: Identity) -> list[pb2.NamedDataset]:
         seen = [life for life in self._table if self._sees(who, life)]
-        return [self._told(life) for life in sorted(seen, key=lambda life: life.spec.name)]
+        return fitting([self._told(life) for life in sorted(seen, key=lambda life: life.spec.name)])
 
     def find(self, who: Identity, name: str) -> pb2.NamedDataset:
         return self._told(self._visible(who, name))

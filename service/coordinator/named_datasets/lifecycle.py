@@ -137,6 +137,11 @@ def placed(life: Life, trouble: str = "") -> Life:
     return _with(life, placed=not trouble, trouble=_said(trouble) or life.trouble)
 
 
+def unplaced(life: Life) -> Life:
+    """Another data set of the same content may have set another rule for it."""
+    return _with(life, placed=False) if life.placed else life
+
+
 def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
     """Its newest version has the setting that `spec.pin` asks for, or none any more."""
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
@@ -160,7 +165,8 @@ def lost(life: Life) -> Life:
     if life.phase == DELETING or not life.digest_id:
         return life
     why = "its digest was lost"
-    if not life.spec.sources:
+    # One that was made of a digest is that digest: what it says of sources is no wish to read them.
+    if life.spec.digest_id or not life.spec.sources:
         return _with(life, phase=FAILED, digest_id=b"", pinned=False, placed=False, trouble=why)
     anew = _with(_stepped(life, SCANNING), digest_id=b"", pinned=False, placed=False)
     return _with(anew, trouble=why, warm=life.phase == WARMING)

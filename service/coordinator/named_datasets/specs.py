@@ -11,7 +11,8 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 MAX_NAME = 63
 MAX_SOURCES = 1000
 MAX_SOURCE_BYTES = 4096
-MAX_CREDENTIALS_BYTES = 1024
+MAX_SOURCES_BYTES = 256 << 10  # of one data set: nodes are told of several at once
+MAX_CREDENTIALS_BYTES = 256  # all nodes are told those of all data sets at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREDENTIALS = re.compile(r"(file:/.+|env:[A-Za-z_][A-Za-z0-9_]*|k8s:[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+)")
 
@@ -34,6 +35,8 @@ def check(spec: pb2.DatasetSpec) -> None:
         raise errors.InvalidArgumentError(f"digest_id: {len(spec.digest_id)} bytes; it has 32")
     if len(spec.sources) > MAX_SOURCES:
         raise errors.InvalidArgumentError(f"sources: {len(spec.sources)}; at most {MAX_SOURCES}: use globs")
+    if (all_bytes := sum(len(source.encode()) for source in spec.sources)) > MAX_SOURCES_BYTES:
+        raise errors.InvalidArgumentError(f"sources: {all_bytes} bytes in all; at most {MAX_SOURCES_BYTES}: use globs")
     for at, source in enumerate(spec.sources):
         if not source or len(source.encode()) > MAX_SOURCE_BYTES or "\0" in source:
             raise errors.InvalidArgumentError(f"sources[{at}]: empty, with a zero byte, or longer than 4096 bytes")

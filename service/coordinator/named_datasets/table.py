@@ -19,13 +19,19 @@ class NamedTable:
     def __init__(self, journal: Callable[[CommitRecord], None]) -> None:
         self._journal = journal
         self._lives: dict[str, NamedDatasetSet] = {}
+        self._names: dict[str, str] = {}  # by life
+        self._holding: dict[bytes, set[str]] = {}  # names, by digest id of a version
         self.changes = 0  # grows with every one
 
     def apply(self, record: CommitRecord) -> None:
         if record.HasField("named_dataset_set"):
-            self._lives[record.named_dataset_set.spec.name] = record.named_dataset_set
+            life = record.named_dataset_set
+            self._forget(life.spec.name)
+            self._lives[life.spec.name], self._names[life.life] = life, life.spec.name
+            for digest_id in (life.digest_id, *life.old_digest_ids):
+                self._holding.setdefault(digest_id, set()).add(life.spec.name)
         elif record.HasField("named_dataset_gone"):
-            self._lives.pop(record.named_dataset_gone.name, None)
+            self._forget(record.named_dataset_gone.name)
         self.changes += 1
 
     def put(self, life: NamedDatasetSet) -> bool:
@@ -53,20 +59,29 @@ class NamedTable:
         return self._lives.get(name)
 
     def of_life(self, life: str) -> NamedDatasetSet | None:
-        return next((one for one in self._lives.values() if one.life == life), None)
+        return self._lives.get(self._names.get(life, ""))
 
     def holding(self, digest_id: bytes, except_for: str = "") -> list[str]:
         """Names of the data sets of which that is a version, the newest or one before."""
-        return [
-            name
-            for name, one in self._lives.items()
-            if name != except_for and (one.digest_id == digest_id or digest_id in one.old_digest_ids)
-        ]
+        return sorted(self._holding.get(digest_id, set()) - {except_for}) if digest_id else []
 
     def still(self) -> Callable[[], Iterator[CommitRecord]]:
         """Gives the records that bring an empty object where this one is now; in any thread."""
         lives = list(self._lives.values())
         return lambda: (CommitRecord(named_dataset_set=one) for one in lives)
+
+    def owned_by(self, owner: str) -> int:
+        return sum(life.owner == owner for life in self._lives.values())
+
+    def _forget(self, name: str) -> None:
+        if (life := self._lives.pop(name, None)) is None:
+            return
+        self._names.pop(life.life, None)
+        for digest_id in (life.digest_id, *life.old_digest_ids):
+            names = self._holding.get(digest_id, set())
+            names.discard(name)
+            if not names:
+                self._holding.pop(digest_id, None)
 
     def _decide(self, record: CommitRecord) -> None:
         self._journal(record)

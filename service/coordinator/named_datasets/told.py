@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
@@ -15,6 +17,23 @@ _STATES = {
     Life.PHASE_DELETING: pb2.NamedDataset.STATE_DELETING,
     Life.PHASE_FAILED: pb2.NamedDataset.STATE_FAILED,
 }
+
+LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
+
+
+def fitting(datasets: Sequence[pb2.NamedDataset]) -> list[pb2.NamedDataset]:
+    """As many as a reply holds; where that is not all, first the longest lists of sources are left out."""
+    left_bytes = LIST_BYTES
+    if sum(one.ByteSize() for one in datasets) > LIST_BYTES:
+        for one in datasets:
+            if one.ByteSize() > LIST_BYTES // len(datasets):
+                del one.spec.sources[:]
+    found = []
+    for one in datasets:
+        left_bytes -= one.ByteSize() + 8
+        if left_bytes >= 0:
+            found.append(one)
+    return found
 
 
 def told(

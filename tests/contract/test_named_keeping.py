@@ -1,0 +1,158 @@
+"""What looks after data sets that have names, on one loop: wishes that come in the middle of a look, one that is broken
+beside others, more than a reply holds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.datasets import named_requests
+from tfquiver.service.coordinator.named_datasets import specs
+from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
+from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
+from tfquiver.wire.rpc import MAX_MESSAGE_BYTES
+
+OTHER = numbered_digest(100)
+
+
+def of(name: str, digest: Digest = DIGEST, pin: bool = False) -> pb.DatasetSpec:
+    return pb.DatasetSpec(name=name, digest_id=digest.digest_id, pin=pin)
+
+
+async def until_done(coordinator: Coordinator, name: str) -> pb.NamedDataset:
+    """After the newest wish has been carried out as far as it goes without nodes."""
+    async with asyncio.timeout(20):
+        while not coordinator.caching.met:
+            await asyncio.sleep(0.01)
+    await coordinator.named.look()
+    return coordinator.named.find(EVERYBODY, name)
+
+
+@on_loop
+async def test_what_is_asked_for_in_the_middle_of_a_look_is_not_undone_by_it(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        named = coordinator.named
+        await named.create(EVERYBODY, of("first", OTHER))
+        await named.create(EVERYBODY, of("read"))
+        await until_done(coordinator, "first")
+        await read_first(coordinator, "r")
+        pinned = named._table.get("first")
+        assert pinned is not None
+        asked = type(pinned)()
+        asked.CopyFrom(pinned)
+        asked.spec.pin = True
+        named._table.put(asked)  # the look waits for the room of this one
+        looking = asyncio.create_task(named.look())
+        await asyncio.sleep(0)
+        await named.delete(EVERYBODY, "read", force=True)
+        await looking
+        life = named._table.get("read")
+        assert life is not None and life.phase == DELETING, "nodes have not deleted it yet"
+
+
+@on_loop
+async def test_a_data_set_that_is_broken_is_nothing_to_the_others(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await coordinator.named.create(EVERYBODY, of("broken", OTHER))
+        await coordinator.named.create(EVERYBODY, of("whole"))
+    [path] = (tmp_path / "work" / "digests").glob(f"{OTHER.digest_id.hex()}*")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    again = Coordinator(tmp_path / "work", CoordinatorOptions())
+    await again.start()
+    try:
+        beat(again)
+        for name in ("broken", "whole"):
+            life = again.named_table.get(name)
+            assert life is not None
+            asked = type(life)()
+            asked.CopyFrom(life)
+            asked.spec.pin = True
+            again.named_table.put(asked)
+        await until_done(again, "whole")
+        pinned = again.named_table.get("whole")
+        assert pinned is not None and pinned.pinned
+    finally:
+        await again.stop()
+
+
+@on_loop
+async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await until_done(coordinator, "train")
+        [task] = named.tasks
+        over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=OTHER.digest_id)
+        assert await named.report(over), "of a data set that had the same digest, and was deleted before this came"
+        await named.look()
+        assert not named.tasks, "the node forgets that it has done it"
+        async with asyncio.timeout(20):
+            while not named.tasks:
+                await asyncio.sleep(0.05)
+        over.digest_id = DIGEST.digest_id
+        assert await named.report(over)
+        assert (await until_done(coordinator, "train")).version == 1
+
+
+@on_loop
+async def test_orders_and_lists_of_the_longest_sources_fit_a_reply(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        sources = [f"/{number:03}{'x' * 2000}" for number in range(specs.MAX_SOURCES_BYTES // 2010)]
+        for number in range(60):
+            spec = pb.DatasetSpec(name=f"n{number}", sources=sources, credentials="env:X")
+            await coordinator.named.create(EVERYBODY, spec)
+        await until_done(coordinator, "n0")
+        assert coordinator.named.tasks
+        assert (await coordinator.node_orders.newer(0, 0.0)).ByteSize() < MAX_MESSAGE_BYTES // 2
+        listed = coordinator.named.listed(EVERYBODY)
+        assert len(listed) == 60 and pb.ListNamedDatasetsReply(datasets=listed).ByteSize() < MAX_MESSAGE_BYTES
+        with pytest.raises(errors.InvalidArgumentError, match=r"sources: .* bytes in all"):
+            await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="x", sources=[*sources, *sources]))
+
+
+@on_loop
+async def test_what_one_of_two_names_asked_for_goes_with_it(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named, rule = coordinator.named, types_pb2.PlacementRule(replicas=1)
+        placed = of("placed", pin=True)
+        placed.placement.CopyFrom(rule)
+        await named.create(EVERYBODY, placed)
+        await named.create(EVERYBODY, of("plain"))
+        assert (await until_done(coordinator, "placed")).spec.pin
+        assert coordinator.caching.placement.pins and list(coordinator.caching.placed.rules)
+        await named.delete(EVERYBODY, "placed", force=False)
+        await named.look()
+        [task] = named.tasks
+        await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+        await named.look()
+        assert [one.spec.name for one in named.listed(EVERYBODY)] == ["plain"]
+        assert not coordinator.caching.placement.pins, "nobody asks for that room any more"
+        assert not list(coordinator.caching.placed.rules)
+
+
+@on_loop
+async def test_no_job_takes_all_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_requests, "MAX_OF_JOB", 2)
+    async with started(tmp_path) as coordinator:
+        job = Identity(Role.JOB, "eve")
+        for number in range(2):
+            await coordinator.named.create(job, of(f"n{number}"))
+        with pytest.raises(errors.ResourceExhaustedError, match="has given 2 names already"):
+            await coordinator.named.create(job, of("n2"))
+        await coordinator.named.create(job, of("n1"))
+        await coordinator.named.create(EVERYBODY, of("n2"))
