@@ -104,9 +104,10 @@ class NodeLine:
             try:
                 await self._converse()
                 pause_s = _PAUSE_S
-            except (OSError, errors.ProtocolError) as error:
+            except (OSError, errors.ProtocolError, trio.TooSlowError) as error:
                 if not self._said:
-                    logging.warning("the node at %s: %s; trying again", self._path, error)
+                    what = f"no WELCOME within {_HELLO_S:g} s" if isinstance(error, trio.TooSlowError) else error
+                    logging.warning("the node at %s: %s; trying again", self._path, what)
                     self._said = True
             self._moved = trio.Event()
             with trio.move_on_after(pause_s):
@@ -164,6 +165,8 @@ class NodeLine:
 
     def _take(self, frame: frames.Frame, fd: int) -> None:
         if isinstance(frame, frames.Error):
+            if fd >= 0:
+                os.close(fd)
             raise errors.ProtocolError(frame.message)
         asked = self._asked.get(frame.request) if isinstance(frame, frames.Failed | Answer) else None
         if asked is None or asked.answered.is_set():

@@ -1,0 +1,56 @@
+"""A mount's conversation with whatever listens where its node should be."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.wire import reader_frames as frames
+
+trio = pytest.importorskip("trio")
+node_line = pytest.importorskip("tfquiver.mounting.node_line")
+
+
+def test_who_does_not_greet_is_left_and_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is stopped, or busy, lets the kernel accept for it."""
+    monkeypatch.setattr(node_line, "_HELLO_S", 0.2)
+    path = str(tmp_path / "node.sock")
+
+    async def talk() -> None:
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        bound.bind(path)
+        bound.listen(8)
+        with trio.socket.from_stdlib_socket(bound) as listener:
+            line = node_line.NodeLine(numbered_digest(3), "a mount", patience_s=20.0)
+            line.found(path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(line.run)
+                silent, _ = await listener.accept()
+                with silent:
+                    while await silent.recv(frames.MAX_FRAME_BYTES):
+                        pass  # until it has left
+                nursery.start_soon(answer, listener)
+                with pytest.raises(errors.NotFoundError, match="none of mine"):
+                    await line.get(1)
+                nursery.cancel_scope.cancel()
+
+    async def answer(listener: trio.socket.SocketType) -> None:
+        node, _ = await listener.accept()
+        with node:
+            assert isinstance(frames.decode(await node.recv(frames.MAX_FRAME_BYTES)), frames.Hello)
+            await node.send(frames.encode(frames.Welcome("n1")))
+            asked = frames.decode(await node.recv(frames.MAX_FRAME_BYTES))
+            assert isinstance(asked, frames.Get)
+            code = errors.code_number(errors.NotFoundError(""))
+            await node.send(frames.encode(frames.Failed(asked.request, code, "none of mine")))
+            await trio.sleep_forever()
+
+    async def in_time() -> None:
+        with trio.fail_after(30):
+            await talk()
+
+    trio.run(in_time)
