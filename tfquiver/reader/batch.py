@@ -11,16 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 
+class TfqBatch(ctypes.Structure):
+    """As in ops/c/batch.h."""
+
+    _fields_ = (
+        ("records", ctypes.c_int64),
+        ("data", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("contiguous", ctypes.c_int32),
+        ("owner", ctypes.c_void_p),
+    )
+
+
 class Memory:
-    """Owns what `free` frees."""
+    """Owns what the library puts into `held`, which `free` frees."""
 
-    __slots__ = ("_free", "_owner")
+    __slots__ = ("_free", "held")
 
-    def __init__(self, owner: int, free: Callable[[int], None]) -> None:
-        self._owner, self._free = owner, free
+    def __init__(self, free: Callable[[int], None]) -> None:
+        self.held, self._free = TfqBatch(), free
 
     def __del__(self) -> None:
-        self._free(self._owner)
+        if self.held.owner:
+            self._free(self.held.owner)
 
 
 class _Span:
@@ -41,11 +54,11 @@ class Batch(Sequence[memoryview]):
 
     __slots__ = ("_contiguous", "_data", "_memory", "_pointers", "offsets")
 
-    def __init__(self, memory: Memory, records: int, pointers: int, offsets: int, contiguous: bool) -> None:
-        """Addresses as in ops/c/batch.h."""
-        self._memory, self._contiguous = memory, contiguous
-        self.offsets: npt.NDArray[np.int64] = np.asarray(_Span(memory, offsets, records + 1, "<i8"))
-        self._pointers: npt.NDArray[np.uint64] = np.asarray(_Span(memory, pointers, records, "<u8"))
+    def __init__(self, memory: Memory) -> None:
+        held = memory.held
+        self._memory, self._contiguous = memory, bool(held.contiguous)
+        self.offsets: npt.NDArray[np.int64] = np.asarray(_Span(memory, held.offsets, held.records + 1, "<i8"))
+        self._pointers: npt.NDArray[np.uint64] = np.asarray(_Span(memory, held.data, held.records, "<u8"))
         self._data: npt.NDArray[np.uint8] | None = None
 
     @property

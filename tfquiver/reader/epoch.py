@@ -58,6 +58,7 @@ class Epoch:
         self._native.stop()
 
     def close(self) -> None:
+        """From any thread, as `stop`."""
         self._native.close()
 
     def __enter__(self) -> Epoch:

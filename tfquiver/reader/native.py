@@ -6,9 +6,11 @@ import ctypes
 import functools
 import json
 import os
+import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +24,10 @@ _END, _NOTHING_YET = -1, grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 _ROOM_BYTES = 4096  # for a message
 _POSITION_BYTES = 1 << 14  # nearly always enough
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
+_Lock = AbstractContextManager[bool]
 _Zlib = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )  # as PythonZlib in ops/c/python_zlib.h
-
-
-class _TfqBatch(ctypes.Structure):
-    _fields_ = (
-        ("records", ctypes.c_int64),
-        ("data", ctypes.c_void_p),
-        ("offsets", ctypes.c_void_p),
-        ("contiguous", ctypes.c_int32),
-        ("owner", ctypes.c_void_p),
-    )
 
 
 @functools.cache
@@ -87,7 +80,8 @@ class Opening:
 
 
 class NativeReader:
-    """One reader and its thread. One thread at a time, but for `stop`; in no other process than it was made in."""
+    """One reader and its thread. Batches go to one thread at a time, `stop` and `close` are for any thread; all in the
+    process that it was made in."""
 
     def __init__(self, opening: Opening) -> None:
         """Waits for nobody. Raises InvalidArgumentError (options, a position of another data set or damaged)."""
@@ -103,52 +97,66 @@ class NativeReader:
         _check(code, message)
         assert made.value is not None
         self._handle = made.value
-        self._batch = _TfqBatch()
+        self._room = Memory(self._library.tfq_batch_free)
         self._message = message
+        self._using, self._stopping = threading.RLock(), threading.RLock()  # freed when neither is held
         # It ends at exit, too: its thread must not run when the library's static objects are gone.
-        self._closing = weakref.finalize(self, _free, self._library.tfq_reader_free, made.value, self._pid)
+        self._closing = weakref.finalize(self, _free, self._library, made.value, self._pid, self._using, self._stopping)
 
     def next(self, wait_ms: int, contiguous: bool) -> Batch | None:
         """None at the end of the epoch. Raises TimeoutError when nothing came in time, and the reader's errors."""
         self._check_process()
-        batch = self._batch
-        code = self._library.tfq_reader_next(
-            self._handle, wait_ms, contiguous, ctypes.byref(batch), self._message, _ROOM_BYTES
-        )
-        if code == 0:
-            memory = Memory(batch.owner, self._library.tfq_batch_free)
-            return Batch(memory, batch.records, batch.data, batch.offsets, bool(batch.contiguous))
-        if code == _END:
-            return None
-        if code == _NOTHING_YET:
-            raise TimeoutError
-        _check(code, self._message)
-        raise AssertionError(code)
+        with self._using:
+            self._check_open()
+            room = self._room
+            if not room.held.owner:  # else one came, and an exception of a signal's before it was given away
+                code = self._library.tfq_reader_next(
+                    self._handle, wait_ms, contiguous, ctypes.byref(room.held), self._message, _ROOM_BYTES
+                )
+                if code == _END:
+                    return None
+                if code == _NOTHING_YET:
+                    raise TimeoutError
+                _check(code, self._message)
+            batch = Batch(room)
+            empty = Memory(self._library.tfq_batch_free)
+        self._room = empty  # behind the last call: no signal's handler is run between this and the return
+        return batch
 
     def position(self) -> bytes:
         """Raises InvalidArgumentError where an interrupted call has left a batch half-way."""
         self._check_process()
-        return _grown(
-            lambda to, size: self._library.tfq_reader_position(
-                self._handle, to, ctypes.byref(size), self._message, _ROOM_BYTES
-            ),
-            self._message,
-        )
+        with self._using:
+            self._check_open()
+            if self._room.held.owner:
+                raise errors.InvalidArgumentError("a batch was interrupted: take it, then ask for the state")
+            return _grown(
+                lambda to, size: self._library.tfq_reader_position(
+                    self._handle, to, ctypes.byref(size), self._message, _ROOM_BYTES
+                ),
+                self._message,
+            )
 
     def warnings(self) -> list[str]:
-        """What it has had to say since."""
-        said = []
-        while self._library.tfq_reader_warning(self._handle, self._message, _ROOM_BYTES):
-            said.append(self._message.value.decode(errors="replace"))
+        """What it has had to say since; nothing where it may not be asked any more."""
+        said: list[str] = []
+        if os.getpid() != self._pid:
+            return said
+        with self._using:
+            while self._closing.alive and self._library.tfq_reader_warning(self._handle, self._message, _ROOM_BYTES):
+                said.append(self._message.value.decode(errors="replace"))
         return said
 
     def stop(self) -> None:
         """From any thread: a `next` that waits raises CancelledError_."""
-        if self._closing.alive and os.getpid() == self._pid:
-            self._library.tfq_reader_stop(self._handle)
+        if os.getpid() != self._pid:
+            return
+        with self._stopping:
+            if self._closing.alive:
+                self._library.tfq_reader_stop(self._handle)
 
     def close(self) -> None:
-        """Waits for its thread; nothing may be asked of it after that."""
+        """From any thread, as `stop`. Waits for its own thread; nothing may be asked of it after that."""
         self._closing()
 
     def _check_process(self) -> None:
@@ -156,6 +164,8 @@ class NativeReader:
             raise errors.InvalidArgumentError(
                 f"this iterator was made in process {self._pid}, before a fork: iterate the data set anew in this one"
             )
+
+    def _check_open(self) -> None:
         if not self._closing.alive:
             raise errors.CancelledError_("this iterator was closed")
 
@@ -195,9 +205,12 @@ def _check(code: int, message: Any) -> None:
         raise errors.from_code(_CODES.get(code, grpc.StatusCode.UNKNOWN), text)
 
 
-def _free(free: Callable[[int], None], handle: int, pid: int) -> None:
-    if os.getpid() == pid:  # in a forked child its thread is not there, and a lock may be held for ever
-        free(handle)
+def _free(library: ctypes.CDLL, handle: int, pid: int, using: _Lock, stopping: _Lock) -> None:
+    if os.getpid() != pid:  # in a forked child its thread is not there, and a lock may be held for ever
+        return
+    library.tfq_reader_stop(handle)  # a thread that waits for a batch leaves
+    with using, stopping:
+        library.tfq_reader_free(handle)
 
 
 def _with_zlib(convert: Callable[[bytes], bytes]) -> Any:
