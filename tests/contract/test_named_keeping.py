@@ -13,14 +13,16 @@ from tests.support.coordinator_here import DIGEST, beat, parts, read_first, star
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import named_requests
 from tfquiver.service.coordinator.named_datasets import specs
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
+from tfquiver.wire import rpc
 from tfquiver.wire.rpc import MAX_MESSAGE_BYTES
 
 OTHER = numbered_digest(100)
@@ -156,3 +158,52 @@ async def test_no_job_takes_all_names(tmp_path: Path, monkeypatch: pytest.Monkey
             await coordinator.named.create(job, of("n2"))
         await coordinator.named.create(job, of("n1"))
         await coordinator.named.create(EVERYBODY, of("n2"))
+
+
+@on_loop
+async def test_what_a_node_was_to_read_that_is_lost_others_read(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        beat(coordinator, "m")
+        await named.create(EVERYBODY, of("train"))
+        await named.prefetch(EVERYBODY, "train")
+        await until_done(coordinator, "train")
+        [first] = named.tasks
+        await named.report(pb.ReportTaskRequest(node_id="n", task_id=first.task_id, over=True))
+        await coordinator.leave("m", "1")
+        await named.look()
+        [again] = named.tasks
+        assert again.HasField("warm") and again.task_id != first.task_id
+        await named.report(pb.ReportTaskRequest(node_id="n", task_id=again.task_id, over=True))
+        assert (await until_done(coordinator, "train")).state == pb.NamedDataset.STATE_READY
+
+
+@on_loop
+async def test_many_data_sets_that_are_kept_alike_fit_the_orders_of_a_thousand_nodes(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        for number in range(1000):
+            beat(coordinator, f"cache-node-{number:04}.rack-{number % 10}.example.com")
+        async with asyncio.timeout(20):
+            while not coordinator.caching.met:
+                await asyncio.sleep(0.01)
+        for number in range(400):
+            await coordinator.catalogue.register("", b"", None, parts(made := numbered_digest(2 + number)))
+            await coordinator.catalogue.set_placement(made.digest_id, types_pb2.PlacementRule(replicas=2))
+        assert (await coordinator.node_orders.newer(0, 0.0)).ByteSize() < MAX_MESSAGE_BYTES // 2
+
+
+@on_loop
+async def test_what_another_job_reads_is_not_told_by_its_name(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        request = coordinator_pb2.OpenReaderRequest(reader_id="r", node_id="n", incarnation="1", job="secret-run")
+        request.digest_id = DIGEST.digest_id
+        await coordinator.reading.open_reader(request)
+        asked = coordinator_pb2.SuggestPlacementRequest(job="secret-run")
+        calls = PlaceCalls(coordinator)
+        assert (await calls.SuggestPlacement(asked, None)).scores
+        token = rpc._CALLER.set(Identity(Role.JOB, "eve"))
+        try:
+            with pytest.raises(errors.NotFoundError, match="no job 'secret-run' reads anything"):
+                calls._read_by("secret-run")
+        finally:
+            rpc._CALLER.reset(token)

@@ -124,6 +124,8 @@ def test_parts_of_an_allocation() -> None:
     assert terms("x", setting(UNIFORM, 0), digest_map, "a", quotas) == AccountTerms("x", None)
     assert terms("x", setting(LRU, 80), digest_map, "gateway", quotas).limit_bytes == 0
     assert share_bytes(80, "a", {}) == 0
+    nobody = terms("x", setting(UNIFORM, 80), digest_map, "a", {})
+    assert nobody.by_order, "no node matches its placement just now: what is here stays until others own it"
 
 
 @pytest.mark.parametrize("mode", [UNIFORM, LRU])

@@ -125,3 +125,13 @@ def test_what_a_node_knows() -> None:
     assert not known.has_moved(digest_id)
     assert known.holding(hash) == []
     assert known.quotas(digest_id, {"z": 2}) == {"z": 2}
+
+
+def test_places_of_one_may_be_those_of_another() -> None:
+    told = [pb.DatasetPlaces(digest_id=bytes([number]) * 32, moves=True) for number in range(3)]
+    told[0].places.groups.add(node_ids=["a"])
+    told[1].places.groups.add(node_ids=["b"])
+    told[2].same_as = 2
+    known = KnownPlaces("a")
+    assert known.use(1, told)
+    assert [sorted(kept.places.members) for kept in known.sets.values()] == [["a"], ["b"], ["b"]]

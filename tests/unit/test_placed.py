@@ -16,7 +16,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.places import rules, suggestions
+from tfquiver.service.coordinator.places import placed, rules, suggestions
 from tfquiver.service.coordinator.places.placed import Placed
 from tfquiver.service.coordinator.places.suggestions import Held, Machine
 from tfquiver.service.coordinator.residency.residency import Residency
@@ -109,6 +109,31 @@ def test_what_cannot_be_is_refused(rule: dict[str, object], said: str) -> None:
     w = World()
     with pytest.raises(errors.InvalidArgumentError, match=said):
         rules.check(types_pb2.PlacementRule(**rule), ID, w.membership.labelled)  # type: ignore[arg-type]
+
+
+def test_data_sets_that_are_kept_alike_share_what_that_comes_to() -> None:
+    w = World()
+    for number in range(3):
+        rule = types_pb2.PlacementRule(selector="rack=r1", stripe=number // 2)
+        w.placed.rules.apply(PlacementSet(digest_id=bytes([number]) * 32, rule=rule))
+    first, second, striped = (places for _, places in w.placed.told())
+    assert first is second and striped.members < first.members
+    w.join("e", "r1")
+    first, second, _ = (places for _, places in w.placed.told())
+    assert first is second and first.members == {"a", "b", "e"}
+
+
+def test_what_all_rules_come_to_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are told all of it at once: more than a message holds would leave every node without orders."""
+    monkeypatch.setattr(placed, "MAX_NAMES_TOLD", 5)
+    w, half = World(), types_pb2.PlacementRule(stripe=2)
+    for number in range(2):
+        w.placed.check_room(bytes([number]) * 32, half)
+        w.placed.rules.apply(PlacementSet(digest_id=bytes([number]) * 32, rule=half))
+    w.placed.check_room(bytes(32), half)
+    with pytest.raises(errors.ResourceExhaustedError, match=r"stripe: 2 nodes, .* are 6 names"):
+        w.placed.check_room(bytes([2]) * 32, half)
+    w.placed.check_room(bytes([2]) * 32, types_pb2.PlacementRule(selector="rack=r1"))
 
 
 def test_rules_outlive_a_restart() -> None:

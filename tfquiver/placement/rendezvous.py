@@ -6,6 +6,7 @@ own shards move.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 
@@ -65,6 +66,7 @@ class Owners:
         return _mix(prefixes.reshape(-1, 1) ^ self._seeds)
 
 
+@functools.lru_cache(16_384)
 def _seed(node_id: str) -> np.uint64:
     return of_hash(hashlib.sha256(node_id.encode()).digest())
 

@@ -84,7 +84,7 @@ class PlaceCalls(Callers):
         if not job:
             raise errors.InvalidArgumentError("digest_id, job: one of them must be set")
         for session in reversed(list(self._coordinator.sessions)):
-            if session.job == job:
+            if session.job == job and self._coordinator.ownership.may_read(caller(), session.digest_id):
                 return session.digest_id
         raise errors.NotFoundError(f"job: no job {job!r} reads anything")
 

@@ -107,12 +107,14 @@ class Catalogue:
             await self._registry.prune()
 
     async def set_placement(self, digest_id: bytes, rule: types_pb2.PlacementRule | None) -> None:
-        """Where it is kept from now on; None: anywhere. Raises InvalidArgumentError, NotFoundError."""
+        """Where it is kept from now on; None: anywhere. Raises InvalidArgumentError, NotFoundError,
+        ResourceExhaustedError."""
         async with self._setting:
             await self._log.writable()
             called = self._registry.called(digest_id)
             if rule is not None:
                 rules.check(rule, digest_id, self._membership.labelled)
+                self._caching.placed.check_room(digest_id, rule)
             record = CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
             self._log.append(record)
             self._caching.place(record.placement_set)

@@ -182,6 +182,8 @@ class NamedKeeping:
 
     def _facts(self, life: Life) -> Facts:
         progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
+        if life.phase == WARMING:
+            progress.seen.update(self._membership.storing)
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
         return Facts(self._registry, self._membership.storing, self._reading, progress, may_set)
 
@@ -218,7 +220,7 @@ class NamedKeeping:
         trouble = ""
         try:
             await self._catalogue.set_placement(life.digest_id, life.spec.placement)
-        except errors.InvalidArgumentError as error:  # the nodes that it was made for have gone
+        except (errors.InvalidArgumentError, errors.ResourceExhaustedError) as error:  # its nodes have gone, perhaps
             trouble = f"not placed: {error}"
             self._not_before[life.life] = self._clock.now() + _AGAIN_S
         now = self._table.get(life.spec.name)

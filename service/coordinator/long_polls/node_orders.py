@@ -53,10 +53,14 @@ class NodeOrders:
         # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
         if places_version := self._caching.placed.version:
             reply.places_version = places_version
+            first: dict[int, int] = {}  # of those that many data sets share
             for digest_id, places in self._caching.placed.told():
                 if self._caching.placement.known(digest_id):
-                    moves = self._caching.placed.moves(digest_id)
-                    reply.places.add(digest_id=digest_id, places=message(places), moves=moves)
+                    told = reply.places.add(digest_id=digest_id, moves=self._caching.placed.moves(digest_id))
+                    told.same_as = first.setdefault(id(places), len(reply.places))
+                    if told.same_as == len(reply.places):
+                        told.same_as = 0
+                        told.places.CopyFrom(message(places))
         if self._named:
             reply.tasks.extend(self._named.tasks)
             reply.named.extend(self._named.named)

@@ -24,6 +24,7 @@ class TaskProgress:
     node_id: str = ""  # that scans it
     failures: int = 0
     not_before_s: float = 0.0
+    seen: set[str] = field(default_factory=set)  # nodes that were there since it was ordered
 
     @property
     def done_bytes(self) -> int:

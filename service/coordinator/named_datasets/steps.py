@@ -67,6 +67,8 @@ def next_step(life: Life, facts: Facts) -> Step | None:
     if life.phase == SCANNING and (why := progress.all_refused(facts.storing)):
         return Become(lifecycle.scan_failed(life, why))
     if life.phase == WARMING and facts.storing and over:
+        if progress.seen.difference(facts.storing):  # what such a node had, or was to read, is others' now
+            return Become(lifecycle.warm_again(life))
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and over:
         return Become(lifecycle.evicted(life))

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver import errors
 from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement import labels
 from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.places.move_reports import MoveReports
-from tfquiver.service.coordinator.places.rules import Rules
+from tfquiver.service.coordinator.places.rules import Labels, Rules
 from tfquiver.service.coordinator.residency.residency import Residency
 
+MAX_NAMES_TOLD = 100_000  # of nodes, in all rules together: some MB, which every node is sent
 _COOPERATIVE = types_pb2.CACHE_MODE_COOPERATIVE
 _MOVING = (types_pb2.CACHE_MODE_UNSPECIFIED, types_pb2.CACHE_MODE_UNIFORM)
 
@@ -36,6 +38,8 @@ class Placed:
         # So that versions of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._made: dict[bytes, tuple[object, object, bool, Places]] = {}
+        self._alike: dict[object, Places] = {}  # of `_alike_of`
+        self._alike_of: object = None
         self._looked: tuple[object, ...] = ()
         self._nodes: object = None
         self._told: dict[bytes, tuple[Places, bool]] = {}
@@ -53,13 +57,37 @@ class Placed:
         before = self._made.get(digest_id)
         if before is not None and before[0] is rule and before[1] is nodes and before[2] is flat:
             return before[3]
-        places = Places(self.rules.groups(digest_id, nodes), rule.replicas)
-        if flat:
-            places = places.flat
+        places = self._computed(digest_id, rule, nodes, flat)
         if before is not None and before[3] == places:
             places = before[3]
         self._made[digest_id] = rule, nodes, flat, places
         return places
+
+    def _computed(self, digest_id: bytes, rule: types_pb2.PlacementRule, nodes: Labels, flat: bool) -> Places:
+        """One object for all data sets that are kept alike: of thousands it takes seconds to make each its own."""
+        if nodes is not self._alike_of:
+            self._alike, self._alike_of = {}, nodes
+        # A stripe is another one for each data set.
+        key = (rule.selector, rule.rack_local, rule.replicas, flat) if not rule.stripe else digest_id
+        places = self._alike.get(key)
+        if places is None:
+            places = Places(self.rules.groups(digest_id, nodes), rule.replicas)
+            if flat:
+                places = places.flat
+            if not rule.stripe:
+                self._alike[key] = places
+        return places
+
+    def check_room(self, digest_id: bytes, rule: types_pb2.PlacementRule) -> None:
+        """Raises ResourceExhaustedError: nodes are told all rules at once."""
+        told = {id(places): len(places.members) for its, places in self.told() if its != digest_id}
+        racks = len({its.get(labels.RACK) for its in self._membership.labelled.values()}) if rule.rack_local else 1
+        names = sum(told.values()) + min(rule.stripe * racks, len(self._membership.storing))
+        if names > MAX_NAMES_TOLD:
+            raise errors.ResourceExhaustedError(
+                f"stripe: {rule.stripe} nodes, and what other data sets are kept on, are {names} names; nodes are told "
+                f"{MAX_NAMES_TOLD} at most: choose a smaller one, or 0, all that match"
+            )
 
     def moves(self, digest_id: bytes) -> bool:
         """Whether what is elsewhere is to move."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
@@ -19,6 +20,7 @@ from tfquiver.service.node.origin.named_access import NamedAccess, Way
 
 Report = Callable[[int, int, str], None]
 _PROGRESS_S = 0.25
+_LISTINGS = 4
 
 
 class NamedSources:
@@ -34,12 +36,16 @@ class NamedSources:
         access: NamedAccess,
     ) -> None:
         self._scans, self._scanner, self._digest, self._access = scans, scanner, digest, access
+        # Their own: a store that does not answer, or a hundred sources at once, would take those of everybody else.
+        self._threads = ThreadPoolExecutor(_LISTINGS, "named-listings")
 
     async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
         """The registered data set of its files as they are now. Raises TfquiverError, which says whose credentials
         were refused."""
         way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
-        files = await asyncio.to_thread(listing.expand, list(task.sources), way.store_for)
+        files = await asyncio.get_running_loop().run_in_executor(
+            self._threads, listing.expand, list(task.sources), way.store_for
+        )
         if len(files) > MAX_FILES:
             raise errors.InvalidArgumentError(f"sources: {len(files)} files; at most {MAX_FILES} make a data set")
         terms = ListingTerms(CutPolicy(), await asyncio.to_thread(way.place, [file.uri for file in files]))

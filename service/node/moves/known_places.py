@@ -24,9 +24,16 @@ class KeptSet:
     moves: bool
 
     @staticmethod
-    def of(told: pb.DatasetPlaces) -> KeptSet:
-        groups = [(group.rack, list(group.node_ids)) for group in told.places.groups]
-        return KeptSet(Places(groups, told.places.replicas), told.moves)
+    def all(told: Sequence[pb.DatasetPlaces]) -> dict[bytes, KeptSet]:
+        """By digest id."""
+        places: list[Places] = []
+        for one in told:
+            if 0 < one.same_as <= len(places):
+                places.append(places[one.same_as - 1])
+            else:
+                groups = [(group.rack, list(group.node_ids)) for group in one.places.groups]
+                places.append(Places(groups, one.places.replicas))
+        return {one.digest_id: KeptSet(its, one.moves) for one, its in zip(told, places, strict=True)}
 
 
 class KnownPlaces:
@@ -47,7 +54,7 @@ class KnownPlaces:
         """The newest, instead of all before; whether it is another version. Version 0: what was told before holds."""
         if not version or version == self.version:
             return False
-        sets = {one.digest_id: KeptSet.of(one) for one in told}
+        sets = KeptSet.all(told)
         self.version = version
         if sets != self._sets:
             self._sets = sets

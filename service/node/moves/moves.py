@@ -36,6 +36,7 @@ REPLICAS_LOOK_AGAIN_S = 3.0  # what readers bring is in one place until then
 GIVE_UP_AFTER_S = 5.0
 MOST_REPORTS = 256
 _PARALLEL = 4
+_HERE_S = 0.5  # a list of all entries is used so long
 _BURST_S = 0.25
 _ASKED_AT_ONCE = 1 << 20  # prefixes times nodes
 _ASKED_SHARDS = 16_384
@@ -81,6 +82,7 @@ class Moves:
             self._bucket = TokenBucket(bytes_per_s, bytes_per_s * _BURST_S, self._clock.now())
         self._reports: dict[bytes, pb.MoveReport] = {}
         self._own: dict[bytes, move_plan.OwnPart] = {}
+        self._here, self._here_until_s = prefixes.of_hashes([]), 0.0
         self._looked_up = 0  # prefixes times nodes, in one look at everything
         self._give_up_from_s = 0.0
         self._changed = asyncio.Event()
@@ -168,7 +170,9 @@ class Moves:
         own = self._own.get(digest.digest_id)
         if own is None or own.places != places:
             own = self._own[digest.digest_id] = move_plan.OwnPart(places, contents, self._node_id)
-        return contents, own.plan(prefixes.of_hashes(self._disk.hashes()))
+        if self._clock.now() >= self._here_until_s:  # of many data sets one after the other
+            self._here, self._here_until_s = prefixes.of_hashes(self._disk.hashes()), self._clock.now() + _HERE_S
+        return contents, own.plan(self._here)
 
     # What comes.
 

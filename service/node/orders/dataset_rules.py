@@ -89,10 +89,10 @@ def terms(
 
     Args:
       quotas: of every live node that may store it, by id. Where this one is none of them what it has stays until its
-        owners have taken it over.
+        owners have taken it over; so too where there is none, as where no node matches a data set's placement.
       moving: the same of what others own now: this node's part has become smaller, but nothing goes by lot until then.
     """
-    if own not in quotas and quotas:
+    if own not in quotas:
         return AccountTerms(name, 0, by_order=True)
     cooperative = setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
     # Nodes own unequal parts: where there is room for all of it, each keeps what it owns, not its share.

@@ -48,6 +48,10 @@ class DatasetTasks:
             else:
                 self._running[task_id] = _Running(task, self._work, self._tell)
 
+    def has(self, task: pb.DatasetTask) -> bool:
+        """It is under way, or over."""
+        return task.task_id in self._running
+
     async def close(self) -> None:
         running = list(self._running.values())
         self._running.clear()

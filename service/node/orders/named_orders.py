@@ -79,7 +79,7 @@ class NamedOrders:
         self._use(orders.named)
         self._names = {one.digest_id: one.name for one in orders.named}
         self._stale &= self._names.keys()
-        self.tasks.receive(orders.tasks)
+        self.tasks.receive([task for task in orders.tasks if not task.HasField("evict") or self.tasks.has(task)])
         if self._getting:
             self._getting.cancel()
         self._getting = asyncio.get_running_loop().create_task(self._get(orders))
@@ -109,7 +109,7 @@ class NamedOrders:
         await self.tasks.close()
 
     async def _get(self, orders: coordinator_pb2.OrdersReply) -> None:
-        """First the digests: of what was removed the shards stay that a data set has which is not."""
+        """First the digests: of what is evicted, or was removed, the shards stay that another data set has."""
         here = set(self._here())
         for named in orders.named:
             while named.digest_id not in here:
@@ -122,4 +122,6 @@ class NamedOrders:
                 except errors.TfquiverError as error:  # removed meanwhile, or damaged: newer orders say so
                     logging.warning("data set %s: %s", named.name, error)
                     break
+        if any(task.HasField("evict") and not self.tasks.has(task) for task in orders.tasks):
+            self.tasks.receive(orders.tasks)
         self._removals(orders.removals)

@@ -1042,9 +1042,12 @@ class DatasetPlaces(_message.Message):
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
+    SAME_AS_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     moves: _builtins.bool
     """what is elsewhere is to move; else a rotation, or nobody, decides what is kept"""
+    same_as: _builtins.int
+    """Instead of `places`: 1 for those of the first one in this reply, 2 for those of the second, ..."""
     @_builtins.property
     def places(self) -> _types_pb2.Places: ...
     def __init__(
@@ -1053,10 +1056,11 @@ class DatasetPlaces(_message.Message):
         digest_id: _builtins.bytes = ...,
         places: _types_pb2.Places | None = ...,
         moves: _builtins.bool = ...,
+        same_as: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "moves", b"moves", "places", b"places"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "moves", b"moves", "places", b"places", "same_as", b"same_as"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

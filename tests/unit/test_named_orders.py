@@ -1,0 +1,72 @@
+"""Orders about data sets with names: in which order a node carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from tests.support.aio import on_loop
+from tests.support.digests import numbered_digest
+from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.node.orders.dataset_tasks import DatasetTasks, Report
+from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
+
+GOES, STAYS = numbered_digest(20), numbered_digest(10)
+
+
+class Node:
+    """It has GOES, and gets STAYS, which shares shards with it, when `may_get` is set."""
+
+    def __init__(self) -> None:
+        self.here = {GOES.digest_id}
+        self.may_get, self.over = asyncio.Event(), asyncio.Event()
+        self.had: set[bytes] = set()
+        self.evicted = 0
+        tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up).do, self.tell)
+        self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda _: None, lambda _: None, self.stale)
+
+    async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
+        raise NotImplementedError
+
+    async def warm(self, digest_id: bytes) -> AsyncGenerator[node_pb2.WarmProgress, None]:
+        yield node_pb2.WarmProgress(over=True)
+
+    async def give_up(self, digest_ids: Sequence[bytes]) -> None:
+        self.had = set(self.here)
+        self.evicted += 1
+
+    async def tell(self, request: pb.ReportTaskRequest) -> bool:
+        self.over.set()
+        return True
+
+    async def digest(self, digest_id: bytes) -> Digest:
+        await self.may_get.wait()
+        self.here.add(digest_id)
+        return STAYS
+
+    async def stale(self, digest_id: bytes, why: str) -> None:
+        raise NotImplementedError
+
+
+@on_loop
+async def test_nothing_is_evicted_before_the_digests_are_here_that_say_what_others_have_of_it() -> None:
+    node = Node()
+    orders = coordinator_pb2.OrdersReply()
+    orders.named.add(digest_id=STAYS.digest_id, name="stays")
+    orders.tasks.add(task_id="x/1", evict=pb.EvictTask(digest_ids=[GOES.digest_id]))
+    node.orders.receive(orders)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not node.evicted
+    node.may_get.set()
+    async with asyncio.timeout(10):
+        await node.over.wait()
+    assert (node.had, node.evicted) == ({GOES.digest_id, STAYS.digest_id}, 1)
+    node.over.clear()
+    node.orders.receive(orders)  # told again, not done again
+    async with asyncio.timeout(10):
+        await node.over.wait()
+    assert node.evicted == 1
+    await node.orders.close()
