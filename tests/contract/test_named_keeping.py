@@ -207,3 +207,15 @@ async def test_what_another_job_reads_is_not_told_by_its_name(tmp_path: Path) ->
                 calls._read_by("secret-run")
         finally:
             rpc._CALLER.reset(token)
+
+
+@on_loop
+async def test_who_only_reads_a_data_set_is_not_told_where_its_secret_lies(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        spec = of("train")
+        spec.credentials = "file:/secrets/train.json"
+        assert (await coordinator.named.create(EVERYBODY, spec)).spec.credentials
+        await coordinator.catalogue.share(DIGEST.digest_id, ["bob"], everybody=False)
+        for who, told in ((Identity(Role.JOB, "bob"), ""), (EVERYBODY, spec.credentials)):
+            [listed] = coordinator.named.listed(who)
+            assert (listed.spec.credentials, coordinator.named.find(who, "train").spec.credentials) == (told, told)

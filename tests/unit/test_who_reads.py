@@ -14,7 +14,11 @@ DIGEST = b"d" * 32
 
 def session(key: str, job: str, readers: int = 1, own_reader_id: str = "") -> Any:
     return SimpleNamespace(
-        session_key=key, reads=(job, DIGEST), readers=dict.fromkeys(range(readers)), own_reader_id=own_reader_id
+        session_key=key,
+        reads=(job, DIGEST),
+        readers=dict.fromkeys(range(readers)),
+        own_reader_id=own_reader_id,
+        sampled=False,
     )
 
 

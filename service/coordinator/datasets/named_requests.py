@@ -116,10 +116,10 @@ class NamedRequests(NamedKeeping):
 
     def listed(self, who: Identity) -> list[pb2.NamedDataset]:
         seen = [life for life in self._table if self._sees(who, life)]
-        return fitting([self._told(life) for life in sorted(seen, key=lambda life: life.spec.name)])
+        return fitting([self._shown(who, life) for life in sorted(seen, key=lambda life: life.spec.name)])
 
     def find(self, who: Identity, name: str) -> pb2.NamedDataset:
-        return self._told(self._visible(who, name))
+        return self._shown(who, self._visible(who, name))
 
     async def newer(self, who: Identity, name: str, seen: int, wait_s: float) -> pb2.NamedDataset:
         """As soon as something may have changed since `seen`."""
@@ -192,6 +192,13 @@ class NamedRequests(NamedKeeping):
         if who.role is not Role.JOB or self._owns(who, life):
             return True
         return bool(life.digest_id) and self._ownership.may_read(who, life.digest_id)
+
+    def _shown(self, who: Identity, life: Life) -> pb2.NamedDataset:
+        """Where its secret lies is nothing to those who only read it."""
+        shown = self._told(life)
+        if who.role is Role.JOB and not self._owns(who, life):
+            shown.spec.ClearField("credentials")
+        return shown
 
     def _told(self, life: Life) -> pb2.NamedDataset:
         dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
