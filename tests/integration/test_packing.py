@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import shutil
 import signal
 import struct
 import tarfile
+import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.as_user import as_user
 from tfquiver import errors
-from tfquiver.packing import pack, sources, targets
+from tfquiver.packing import examples, pack, sources, targets
 from tfquiver.packing.example import serialized
 from tfquiver.reader.example import parse_example
 from tfquiver.scanning import tfrecord
@@ -132,6 +137,83 @@ def test_another_source_is_not_mixed_in(tmp_path: Path) -> None:
     (tmp_path / "in" / "cat" / "1.png").write_bytes(b"other")
     with pytest.raises(errors.InvalidArgumentError, match="another --name"):
         packed(tmp_path / "in", tmp_path / "out")
+
+
+def test_of_two_at_once_one_is_refused(tmp_path: Path) -> None:
+    """Each has looked, and found nothing, before the other wrote."""
+    where, said = targets.target(str(tmp_path / "out")), [str(number).encode() for number in range(8)]
+    together = threading.Barrier(len(said))
+
+    def claim(content: bytes) -> bytes:
+        together.wait(30)
+        return where.claim("data.pack.json", content)
+
+    with ThreadPoolExecutor(len(said)) as pool:
+        there = list(pool.map(claim, said))
+    assert len(set(there)) == 1 and there[0] in said
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["data.pack.json"]
+
+
+def tar_of(path: Path, *names: str) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 700
+            tar.addfile(info, io.BytesIO(b"x" * info.size))
+    return path
+
+
+@pytest.mark.parametrize("number", [1, 5, 9])
+def test_a_damaged_header_in_a_tar_is_not_its_end(tmp_path: Path, number: int) -> None:
+    path = tar_of(tmp_path / "a.tar", *(f"{sample:03}.txt" for sample in range(10)))
+    assert len(packed(path, tmp_path / "whole")) == 10
+    data = bytearray(path.read_bytes())
+    at = number * 3 * 512
+    data[at + 3] ^= 255
+    for damaged in (data, data[: at + 100]):
+        path.write_bytes(damaged)
+        with pytest.raises(errors.DataLossError, match=f"a.tar: damaged at byte {at}"):
+            packed(path, tmp_path / f"out-{len(damaged)}")
+
+
+@pytest.mark.parametrize("names", [("a.txt", "a.txt"), ("a", "a.data"), ("a.__key__",), ("a.x\udcff",)])
+def test_no_file_of_a_tar_takes_anothers_place(tmp_path: Path, names: tuple[str, ...]) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"a\.tar: 'a"):
+        packed(tar_of(tmp_path / "a.tar", *names), tmp_path / "out")
+
+
+def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
+    (found,) = packed(tar_of(tmp_path / "a.tar", "\udcff.jpg"), tmp_path / "tar")
+    assert found["__key__"] == [b"\xff"]
+    folder = tmp_path / "in" / "\udcfe"
+    folder.mkdir(parents=True)
+    (folder / "\udcff.png").write_bytes(b"x")
+    (found,) = packed(tmp_path / "in", tmp_path / "images")
+    assert found["image/filename"] == [b"\xfe/\xff.png"] and found["image/class/text"] == [b"\xfe"]
+
+
+def test_numbers_too_large_for_a_float_are_infinite() -> None:
+    found = parse_example(serialized({"x": [1e300, -1e300, 0.5]}))
+    assert np.asarray(found["x"]).tolist() == [np.inf, -np.inf, 0.5]
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("needs root, to be another user")
+    root = images(Path(tempfile.mkdtemp(dir="/tmp")) / "in")
+    try:
+        root.parent.chmod(0o755)
+        (root / "ant").chmod(0o700)
+        with pytest.raises(RuntimeError, match=r"PermissionError_: .*/ant"):
+            as_user(65534, 65534, [], lambda: len(sources.parts([root], 1 << 20)))
+        gone = sources.parts([root], 1 << 20)
+        (root / "ant" / "0.png").unlink()
+        with pytest.raises(errors.NotFoundError, match=r"ant/0\.png"):
+            pack.pack(gone, targets.target(str(tmp_path / "out")), "data", 1)
+        with pytest.raises(errors.NotFoundError, match=r"ant/0\.png"):
+            list(examples.of_part(gone[0]))
+    finally:
+        shutil.rmtree(root.parent)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 Value = bytes | Sequence[bytes] | Sequence[int] | Sequence[float]
 
 
 def serialized(features: Mapping[str, Value]) -> bytes:
-    """Features in the order of their names. A sequence with a float in it is of floats; an empty one has no kind."""
+    """Features in the order of their names. A sequence with a float in it is of floats, of which those that are too
+    large for 32 bits become infinite, as in protobuf; an empty one has no kind."""
     entries = [_field(1, _field(1, name.encode()) + _field(2, _feature(features[name]))) for name in sorted(features)]
     return _field(1, b"".join(entries))
 
@@ -22,8 +24,13 @@ def _feature(value: Value) -> bytes:
         return _field(1, b"".join(_field(1, item) for item in values if isinstance(item, bytes)))
     numbers = [item for item in values if isinstance(item, int | float)]
     if any(isinstance(number, float) for number in numbers):
-        return _field(2, _field(1, struct.pack(f"<{len(numbers)}f", *numbers)))
+        return _field(2, _field(1, _floats(numbers)))
     return _field(3, _field(1, b"".join(_varint(int(number) & (1 << 64) - 1) for number in numbers)))
+
+
+def _floats(numbers: Sequence[float]) -> bytes:
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, np.float64).astype("<f4").tobytes()
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,20 @@ from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
 
 _MOST_RECORD_BYTES = 1 << 30
 _ROWS = 256
+_TAR_BLOCK_BYTES = 512
 
 
 def of_part(part: Part) -> Iterator[bytes]:
-    """Raises DataLossError (a damaged file), InvalidArgumentError (a column that no feature can hold)."""
+    """Raises DataLossError (a damaged file), InvalidArgumentError (what no feature can hold), PermissionError_ and
+    others of its files."""
     kinds = {IMAGES: _of_images, TAR: _of_tar, PARQUET: _of_parquet, ARROW: _of_arrow}
-    return kinds[part.kind](part)
+    try:
+        yield from kinds[part.kind](part)
+    except OSError as error:
+        file = error.filename if isinstance(error.filename, str) else str(part.files[0])
+        if error.errno is None:  # pyarrow's of a damaged file
+            raise errors.DataLossError(f"{file}: {error}") from error
+        raise errors.from_os_error(error, file) from error
 
 
 def _of_images(part: Part) -> Iterator[bytes]:
@@ -28,11 +37,11 @@ def _of_images(part: Part) -> Iterator[bytes]:
         name = path.relative_to(part.root)
         features: dict[str, Value] = {
             "image/encoded": path.read_bytes(),
-            "image/filename": str(name).encode(),
+            "image/filename": os.fsencode(name),
             "image/format": path.suffix[1:].lower().encode(),
         }
         if len(name.parts) > 1:
-            features |= {"image/class/text": name.parts[0].encode(), "image/class/label": [labels[name.parts[0]]]}
+            features |= {"image/class/text": os.fsencode(name.parts[0]), "image/class/label": [labels[name.parts[0]]]}
         yield serialized(features)
 
 
@@ -45,23 +54,42 @@ def _of_tar(part: Part) -> Iterator[bytes]:
             for member in tar:
                 if not member.isfile():
                     continue
-                folder, _, last = member.name.rpartition("/")
-                stem, _, extension = last.partition(".")
-                key = f"{folder}/{stem}" if folder else stem
-                if sample and sample["__key__"] != key.encode():
+                key, feature = _sample_of(path, member.name)
+                if sample and sample["__key__"] != key:
                     yield serialized(sample)
                     sample = {}
                 if member.size > _MOST_RECORD_BYTES:
                     raise errors.InvalidArgumentError(
-                        f"{path}: {member.name} has {member.size} bytes; 1 GiB is the most"
+                        f"{path}: {member.name!r} has {member.size} bytes; 1 GiB is the most"
                     )
+                if feature in sample or feature == "__key__":
+                    raise errors.InvalidArgumentError(f"{path}: {member.name!r}: its sample has a {feature!r} already")
                 content = tar.extractfile(member)
                 assert content is not None
-                sample |= {"__key__": key.encode(), extension or "data": content.read()}
+                sample |= {"__key__": key, feature: content.read()}
+            end = tar.offset
+        _check_is_end(path, end)
     except tarfile.TarError as error:
         raise errors.DataLossError(f"{path}: {error}") from error
     if sample:
         yield serialized(sample)
+
+
+def _sample_of(path: Path, member: str) -> tuple[bytes, str]:
+    """Its key, and the feature's name."""
+    folder, _, last = member.rpartition("/")
+    stem, _, extension = last.partition(".")
+    if not extension.isprintable():
+        raise errors.InvalidArgumentError(f"{path}: {member!r}: what is behind the dot cannot be a feature's name")
+    return os.fsencode(f"{folder}/{stem}" if folder else stem), extension or "data"
+
+
+def _check_is_end(path: Path, offset: int) -> None:
+    """tarfile takes a damaged header behind the first one for the end."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        if file.read(_TAR_BLOCK_BYTES).strip(b"\0"):
+            raise errors.DataLossError(f"{path}: damaged at byte {offset}: that is no header of a file")
 
 
 def _of_parquet(part: Part) -> Iterator[bytes]:

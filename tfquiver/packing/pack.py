@@ -67,15 +67,16 @@ def _claim(parts: Sequence[Part], target: Target, name: str) -> None:
     digest = hashlib.sha256()
     for part in parts:
         for path in part.files:
-            digest.update(f"{part.kind}\0{path.absolute()}\0{path.stat().st_size}\0".encode())
+            try:
+                said_of_it = f"{part.kind}\0{path.absolute()}\0{path.stat().st_size}\0"
+            except OSError as error:
+                raise errors.from_os_error(error, str(path)) from error
+            digest.update(said_of_it.encode(errors="surrogateescape"))
         digest.update(b"\0")
     said = json.dumps(
         {"version": _VERSION, "files": len(parts), "sources": digest.hexdigest()}, sort_keys=True
     ).encode()
-    before = target.read(manifest)
-    if before is None:
-        target.write(manifest, [said])
-    elif before != said:
+    if target.claim(manifest, said) != said:
         raise errors.InvalidArgumentError(
             f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
             "delete that one"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def _of(source: Path, part_bytes: int) -> list[Part]:
         if source.suffix not in _KINDS:
             raise errors.InvalidArgumentError(f"{source}: must be a folder, or end in {', '.join(sorted(_KINDS))}")
         return [Part(_KINDS[source.suffix], (source,))]
-    files = sorted(path for path in source.rglob("*") if path.is_file())
+    files = sorted(_files_in(source))
     for suffix, kind in _KINDS.items():
         found = [path for path in files if path.suffix == suffix and not path.name.startswith("cache-")]
         if found:
@@ -48,6 +49,16 @@ def _of(source: Path, part_bytes: int) -> list[Part]:
         endings = ", ".join(sorted(_KINDS))
         raise errors.InvalidArgumentError(f"{source}: has neither images nor files that end in {endings}")
     return _images(source, images, part_bytes)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Of it and all below. Raises PermissionError_ and others: a folder that cannot be read is not left out."""
+
+    def refuse(error: OSError) -> None:
+        raise errors.from_os_error(error, str(error.filename)) from error
+
+    for root, _, names in os.walk(folder, onerror=refuse):
+        yield from (path for path in (Path(root, name) for name in names) if path.is_file())
 
 
 def _images(root: Path, images: Sequence[Path], part_bytes: int) -> list[Part]:

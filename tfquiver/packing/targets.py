@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,8 +20,8 @@ class Target(Protocol):
         """Of the files that are there."""
         ...
 
-    def read(self, name: str) -> bytes | None:
-        """None: it is not there."""
+    def claim(self, name: str, content: bytes) -> bytes:
+        """Writes a file unless there is one; what is in it now. Of several who claim at once, one writes."""
         ...
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None: ...
@@ -41,14 +43,28 @@ class _Folder:
     def names(self) -> set[str]:
         return {path.name for path in self._path.iterdir()} if self._path.is_dir() else set()
 
-    def read(self, name: str) -> bytes | None:
+    def claim(self, name: str, content: bytes) -> bytes:
         path = self._path / name
-        return path.read_bytes() if path.is_file() else None
+        with self._written(name):
+            own = path.with_name(f".{name}.{secrets.token_hex(8)}.claim")
+            durable.write(own, [content], 0o644)
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.link(own, path)
+                durable.sync_directory(self._path)
+            finally:
+                own.unlink()
+            return path.read_bytes()
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self._written(name):
+            durable.write(self._path / name, pieces, 0o644)
+
+    @contextlib.contextmanager
+    def _written(self, name: str) -> Iterator[None]:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            durable.write(self._path / name, pieces, 0o644)
+            yield
         except OSError as error:
             raise errors.from_os_error(error, str(self._path / name)) from error
 
@@ -73,10 +89,14 @@ class _Bucket:
             blobs = self._bucket().list_blobs(prefix=self._prefix, timeout=_UPLOAD_S)
             return {blob.name.removeprefix(self._prefix) for blob in blobs}
 
-    def read(self, name: str) -> bytes | None:
+    def claim(self, name: str, content: bytes) -> bytes:
         with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
-            blob = self._bucket().get_blob(self._prefix + name, timeout=_UPLOAD_S)
-            return None if blob is None else bytes(blob.download_as_bytes(timeout=_UPLOAD_S))
+            from google.api_core.exceptions import PreconditionFailed
+
+            blob = self._bucket().blob(self._prefix + name)
+            with contextlib.suppress(PreconditionFailed):  # somebody has been there
+                blob.upload_from_string(content, if_generation_match=0, timeout=_UPLOAD_S)
+            return bytes(blob.download_as_bytes(timeout=_UPLOAD_S))
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         with TemporaryFile() as spool, _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
