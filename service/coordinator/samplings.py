@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
@@ -39,6 +40,7 @@ class Samplings:
         self._made: dict[_Key, _Made] = {}  # oldest first
         self._stuck: set[str] = set()  # schemes of which a thread draws that cannot be ended
         self._one_at_a_time = asyncio.Lock()
+        self._drawing: asyncio.Task[_Made] | None = None  # whose turn it is
 
     async def ask(self, request: pb2.AskSamplingRequest) -> DrawnShards:
         """Returns the first epoch, which is drawn to see that the scheme can. Errors as of the call."""
@@ -80,13 +82,25 @@ class Samplings:
 
     async def _draw(self, asked: SamplingAsked, epoch: Epoch) -> _Made:
         key = asked.scheme, asked.arguments, asked.digest_id, epoch.seed, epoch.epoch
-        async with self._one_at_a_time:  # of threads that are in the interpreter together the loop has to wait for each
-            if key not in self._made:
-                if asked.scheme in self._stuck:
-                    raise _endless(asked.scheme)
-                digest = await self._registry.digest(asked.digest_id)
-                return await self._in_time(key, asked, digest, epoch)
-            return self._made[key]
+        # Of threads that are in the interpreter together the loop has to wait for each.
+        async with AsyncExitStack() as turn:
+            await turn.enter_async_context(self._one_at_a_time)
+            if key in self._made:
+                return self._made[key]
+            if asked.scheme in self._stuck:
+                raise _endless(asked.scheme)
+            digest = await self._registry.digest(asked.digest_id)
+            drawing = asyncio.get_running_loop().create_task(self._in_turn(turn.pop_all(), key, asked, digest, epoch))
+        self._drawing = drawing
+        drawing.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe nobody is there for it
+        return await asyncio.shield(drawing)
+
+    async def _in_turn(
+        self, turn: AsyncExitStack, key: _Key, asked: SamplingAsked, digest: Digest, epoch: Epoch
+    ) -> _Made:
+        """Also when whoever asked has left: the thread would still be there, and beside the next one's."""
+        async with turn:
+            return await self._in_time(key, asked, digest, epoch)
 
     async def _in_time(self, key: _Key, asked: SamplingAsked, digest: Digest, epoch: Epoch) -> _Made:
         """What others wrote may never end: then it must not hold up the end of the process, nor take a thread that

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,9 @@ from tfquiver import CutPolicy, errors
 from tfquiver.dataset_arguments.samplings import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator import samplings
+from tfquiver.service.coordinator.sampling import registry
+from tfquiver.service.coordinator.sampling.chance import Chance
+from tfquiver.service.coordinator.sampling.interface import Draws, Population
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
@@ -271,6 +277,44 @@ async def test_nodes_that_do_not_know_draws_are_refused(tmp_path: Path) -> None:
         asking.seed = 0
         with pytest.raises(errors.InvalidArgumentError, match="seed: "):
             await client.call("AskSampling", asking)
+
+
+_ENDED = threading.Event()
+
+
+class WaitsForIt:
+    def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:
+        _ENDED.wait(60)
+        return Draws([0])
+
+
+@on_loop
+async def test_those_who_ask_and_leave_fill_no_process_with_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [EntryPoint("slow", f"{__name__}:WaitsForIt", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(samplings, "DRAW_S", 60.0)
+    server, digest = CoordinatorServer(), numbered_digest(20)
+    await server.start(tmp_path / "work", "localhost:0")
+    _ENDED.clear()
+    try:
+        async with server, CoordinatorClient.connected(f"localhost:{server.bound_port}") as client:
+            await client.upload([digest.to_bytes()])
+            asking = pb.AskSamplingRequest(
+                session_key="key~slow", digest_id=digest.digest_id, scheme="slow", arguments="{}", seed=3
+            )
+            for seed in (3, 4, 5):
+                asking.seed = seed
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await client.call("AskSampling", asking)
+                assert [thread.name for thread in threading.enumerate()].count("sampling slow") == 1
+            _ENDED.set()
+            asking.seed = 3
+            assert (await client.call("AskSampling", asking)).draws == 1
+    finally:
+        _ENDED.set()
 
 
 def test_calls_that_wait_for_a_draw_have_time_for_it() -> None:

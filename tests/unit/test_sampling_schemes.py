@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -188,6 +189,28 @@ def test_arguments_that_cannot_be(name: str, arguments: Mapping[str, object], wh
 def test_arguments_that_do_not_fit_the_data_set(name: str, arguments: Mapping[str, object], what: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=f"^sampling scheme {name}, epoch 0: {what}"):
         drawn(name, registry.make(name, arguments), EVEN, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("weighted", {"shards": [1.0] + [0.0] * 2000, "epoch_share": 100.0}),
+        ("curriculum", {"pacing": [[0, 1e-9]]}),
+        ("curriculum", {"pacing": [[0, 1e-9]], "replacement": False}),
+        ("curriculum", {"pacing": [[0.0, 1e-9], *([step / 999, 1e-9] for step in range(1, 999))]}),
+    ],
+)
+def test_an_epoch_that_is_too_large_is_refused_before_there_is_memory_for_it(
+    name: str, arguments: Mapping[str, object]
+) -> None:
+    one_and_many = population([1] + [20_000] * 2000, [2001])
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.InvalidArgumentError, match=r"draws.*; an epoch has 1 to 4194304"):
+            drawn(name, registry.make(name, arguments), one_and_many, 1, 0)
+        assert tracemalloc.get_traced_memory()[1] < 400 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_files_that_have_a_weight_but_no_shards() -> None:

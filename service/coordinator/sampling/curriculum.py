@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tfquiver.service.coordinator.sampling import pacing as exponential
 from tfquiver.service.coordinator.sampling.chance import Chance
 from tfquiver.service.coordinator.sampling.interface import Draws, Population
-from tfquiver.service.coordinator.sampling.numbers import number, truth
+from tfquiver.service.coordinator.sampling.numbers import checked_draws, number, truth
 
 _LEAST_STEP_EPOCHS, _MOST_EPOCHS = 1e-3, 1e6
 _MOST_STAIRS = 1000
@@ -42,8 +42,8 @@ class Curriculum:
             shown = _shown(population, self._pace.part(start))
             mean_records = max(1.0, population.records_before[shown] / shown)
             count = max(1, round((end - start) * population.all_records / mean_records))
+            ends.append(checked_draws((ends[-1] if ends else 0) + count))
             drawn.append(chance.below(shown, count) if self._replacement else _in_rounds(shown, count, chance))
-            ends.append((ends[-1] if ends else 0) + count)
         return Draws(np.concatenate(drawn), ends)
 
 

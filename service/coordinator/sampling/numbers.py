@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.drawn_shards import MOST_DRAWS
+
 _MOST = 1e300
 
 
@@ -15,6 +17,13 @@ def number(name: str, value: object, least: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ValueError(f"{name}={value!r}: must be a number from {least:g} to {most:g}")
     return float(value)
+
+
+def checked_draws(count: int) -> int:
+    """So many of an epoch, known before there is memory for them. Raises ValueError."""
+    if count > MOST_DRAWS:
+        raise ValueError(f"{count} draws; an epoch has 1 to {MOST_DRAWS}")
+    return count
 
 
 def truth(name: str, value: object) -> bool:

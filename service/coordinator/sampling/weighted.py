@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tfquiver.service.coordinator.sampling.chance import Chance
 from tfquiver.service.coordinator.sampling.interface import Draws, Population
-from tfquiver.service.coordinator.sampling.numbers import number, weights
+from tfquiver.service.coordinator.sampling.numbers import checked_draws, number, weights
 from tfquiver.service.coordinator.sampling.patterns import check_all_used, first_matches
 
 MOST_EPOCH_SHARE = 100.0
@@ -70,5 +70,5 @@ def drawn_by_weight(
     """So many draws that their records are expected to be `epoch_share` times those of the data set."""
     of_shards = of_shards / of_shards.max()  # no sum is too large then
     mean_records = float((of_shards * population.records).sum() / of_shards.sum())
-    count = max(1, round(epoch_share * population.all_records / max(mean_records, 1e-9)))
+    count = checked_draws(max(1, round(epoch_share * population.all_records / max(mean_records, 1e-9))))
     return chance.weighted(of_shards, count)
