@@ -116,6 +116,17 @@ def test_what_one_node_cannot_scan_another_does_and_what_the_store_does_not_answ
     assert progress.all_refused(["a", "b", "c"]) == "", "one that has come may do it"
 
 
+def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
+    """As one of a version that knows nothing of tasks, while nodes are replaced one by one."""
+    progress = TaskProgress()
+    assert progress.scanner(["old", "new"], "old", "life", 0.0) == "old"
+    assert progress.scanner(["old", "new"], "old", "life", 59.0) == "old"
+    assert progress.scanner(["old", "new"], "old", "life", 61.0) == "new"
+    progress.reports["new"] = pb.ReportTaskRequest(node_id="new")
+    assert progress.scanner(["old", "new"], "old", "life", 6000.0) == "new", "it has begun; a listing takes its time"
+    assert "node old does not answer" in progress.all_refused(["old"])
+
+
 def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None:
     old, new, empty = Candidate("old", 60, 1), Candidate("new", 60, 2), Candidate("empty", 0, 0)
     assert to_evict("manual", "x", 100, 100, [old]) == []

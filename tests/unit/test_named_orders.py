@@ -24,10 +24,12 @@ class Node:
         self.may_get, self.over = asyncio.Event(), asyncio.Event()
         self.had: set[bytes] = set()
         self.evicted = 0
+        self.scanning, self.told = asyncio.Event(), list[pb.ReportTaskRequest]()
         tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up).do, self.tell)
         self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda _: None, lambda _: None, self.stale)
 
     async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
+        await self.scanning.wait()
         raise NotImplementedError
 
     async def warm(self, digest_id: bytes) -> AsyncGenerator[node_pb2.WarmProgress, None]:
@@ -38,6 +40,7 @@ class Node:
         self.evicted += 1
 
     async def tell(self, request: pb.ReportTaskRequest) -> bool:
+        self.told.append(request)
         self.over.set()
         return True
 
@@ -69,4 +72,16 @@ async def test_nothing_is_evicted_before_the_digests_are_here_that_say_what_othe
     async with asyncio.timeout(10):
         await node.over.wait()
     assert node.evicted == 1
+    await node.orders.close()
+
+
+@on_loop
+async def test_that_a_task_has_begun_is_told_at_once() -> None:
+    node = Node()
+    orders = coordinator_pb2.OrdersReply()
+    orders.tasks.add(task_id="x/1", scan=pb.ScanTask(node_id="n"))
+    node.orders.receive(orders)
+    async with asyncio.timeout(10):
+        await node.over.wait()
+    assert not node.told[-1].over
     await node.orders.close()

@@ -12,6 +12,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 _OF_THE_NODE = frozenset(
     {3, 5, 7, 9, 16}
 )  # invalid, not found, denied, precondition, unauthenticated: another may do it
+SILENT_S = 60.0  # a node says at once that it has begun; one that knows nothing of tasks never does
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
 
@@ -22,6 +23,7 @@ class TaskProgress:
     reports: dict[str, pb2.ReportTaskRequest] = field(default_factory=dict)  # the last one, by node
     refused: dict[str, str] = field(default_factory=dict)  # nodes that cannot scan it, and why
     node_id: str = ""  # that scans it
+    asked_s: float = 0.0  # when it was chosen
     failures: int = 0
     not_before_s: float = 0.0
     seen: set[str] = field(default_factory=set)  # nodes that were there since it was ordered
@@ -47,6 +49,8 @@ class TaskProgress:
 
         Another one for each data set, where nothing says which one knows its files already.
         """
+        if self.node_id in node_ids and not self.reports and now - self.asked_s > SILENT_S:
+            self.refused[self.node_id] = f"node {self.node_id} does not answer: is it of an older version?"
         if self.node_id in node_ids and self.node_id not in self.refused:
             return self.node_id if now >= self.not_before_s else ""
         left = [node_id for node_id in sorted(node_ids) if node_id not in self.refused]
@@ -55,6 +59,7 @@ class TaskProgress:
         at = int.from_bytes(life.encode()[:8], "big") % len(left)
         self.node_id = preferred if preferred in left else left[at]
         self.reports.clear()
+        self.asked_s = now
         return self.node_id
 
     def failed(self, report: pb2.ReportTaskRequest, now: float) -> None:

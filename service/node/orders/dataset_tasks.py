@@ -70,6 +70,7 @@ class _Running:
         self._task, self._work, self._tell = task, work, tell
         self._last = pb.ReportTaskRequest(task_id=task.task_id)
         self._news = asyncio.Event()
+        self._news.set()  # that it has begun
         self.told_end = False
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._do()), loop.create_task(self._tell_on())]
