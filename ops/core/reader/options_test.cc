@@ -47,6 +47,7 @@ TEST(Options, NamesTheKeyThatIsWrong) {
     EXPECT_NE(message((std::string(R"({"files":true,)") + more + "}").c_str()).find("files is an"),
               std::string::npos);
   }
+  options = Options();
   EXPECT_TRUE(ParseOptions(R"({"sampling":"weighted:0","seed":1})", &options).ok());
   EXPECT_EQ(options.sampling, "weighted:0");
   for (const char* more :
