@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.prefixes import Prefixes, of_rows
 from tfquiver.placement import labels
-from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.places import suggestions
+from tfquiver.service.coordinator.places.held_bytes import held_of
 from tfquiver.service.coordinator.places.placed import held_bits, message
 from tfquiver.wire import addresses
 from tfquiver.wire.rpc import caller, handled
@@ -94,7 +91,7 @@ class PlaceCalls(Callers):
             await asyncio.sleep(0)
         held = self._coordinator.residency.held()
         places = self._coordinator.caching.placed.places(digest_id)
-        return await asyncio.to_thread(_look, digest, held, racks, places)
+        return await asyncio.to_thread(held_of, digest, held, racks, places)
 
     def _placement(self, digest_id: bytes) -> pb2.PlacementReply:
         placed = self._coordinator.caching.placed
@@ -108,24 +105,6 @@ class PlaceCalls(Callers):
             moves=placed.reports.of(digest_id),
             settled=placed.reports.settled(digest_id, nodes, version),
         )
-
-
-def _look(
-    digest: Digest, held: Mapping[str, Prefixes], racks: Mapping[str, str], places: Places | None
-) -> suggestions.Held:
-    """Takes a second for millions of shards."""
-    contents, lengths = of_rows(digest.hashes), np.asarray(digest.lengths)
-    on_any = np.zeros(len(contents), np.bool_)
-    on_rack: dict[str, npt.NDArray[np.bool_]] = {}
-    by_node = {}
-    for name, values in held.items():
-        there = np.isin(contents, values)
-        by_node[name] = int(lengths[there].sum())
-        on_any |= there
-        rack = racks.get(name, "")
-        on_rack[rack] = on_rack[rack] | there if rack in on_rack else there
-    by_rack = {rack: int(lengths[there].sum()) for rack, there in on_rack.items() if rack}
-    return suggestions.Held(int(lengths.sum()), int(lengths[on_any].sum()), by_node, by_rack, racks, places)
 
 
 def _host(address: str) -> str:
