@@ -134,7 +134,7 @@ def test_from_a_data_set_to_a_job_that_is_over(place: Place) -> None:
     assert rule.selector == "host=machine"
     place.api.delete("datasets", "train")
     wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
-    assert place.names() == []
+    wait_until(lambda: not place.names(), "its data set goes, when nodes have deleted what they keep", SOON_S)
 
 
 def test_killed_and_started_again_in_the_middle(place: Place) -> None:
@@ -162,7 +162,7 @@ def test_killed_and_started_again_in_the_middle(place: Place) -> None:
     place.api.delete("datasets", "train")
     restart()
     wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
-    assert place.names() == []
+    wait_until(lambda: not place.names(), "its data set goes, when nodes have deleted what they keep", SOON_S)
 
 
 def test_a_watch_that_is_too_old_is_begun_anew(place: Place) -> None:
@@ -222,7 +222,7 @@ def test_nothing_is_deleted_while_the_coordinator_is_away(place: Place) -> None:
     assert place.api.get("datasets", "train") is not None, "its data set would be nobody's"
     place.coordinator.restart()
     wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
-    assert place.names() == []
+    wait_until(lambda: not place.names(), "its data set goes, when nodes have deleted what they keep", SOON_S)
 
 
 def test_a_job_of_that_name_that_is_somebodys_is_left_alone(place: Place) -> None:
