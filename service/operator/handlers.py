@@ -14,6 +14,7 @@ from tfquiver.service.operator.wishes.job_manifest import GROUP, VERSION
 
 FINALIZER = f"{GROUP}/operator"
 _AGAIN_S = 10.0
+_ROUND_ENDS_S = 1.0
 
 
 def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: float) -> kopf.OperatorRegistry:
@@ -41,6 +42,8 @@ def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: flo
         settings.watching.server_timeout = 240
         settings.watching.client_timeout = 300  # one that says nothing for so long is gone
         settings.networking.request_timeout = 30
+        # An object that is deleted while a round looks at it is looked at again so soon; by default, after a minute.
+        settings.background.cancellation_polling = _ROUND_ENDS_S
 
     @kopf.timer(GROUP, VERSION, "datasets", interval=every_s, backoff=_AGAIN_S, registry=made)
     async def dataset(meta: kopf.Meta, spec: Any, status: Any, patch: kopf.Patch, **_: Any) -> None:
