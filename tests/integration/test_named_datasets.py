@@ -66,6 +66,8 @@ class TestOnOneMachine:
         assert code == 1 and "train is taken" in said
 
         assert command("prefetch", "train", "--check")[0] == 0, "the scan has cached it"
+        [listed] = command("list")[1]["datasets"]
+        assert listed["resident_bytes"] == SIZE_BYTES, "looked at, though nobody has read it yet"
         read = tfquiver.dataset("train", cache_dir=tmp_path / "cache").as_numpy_iterator()
         numbered.assert_each_once(numbered.read(read), TOTAL)
         with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.support import numbered
 from tests.support.cluster import Server
 from tests.support.trusted import Trusted
 from tfquiver import CutPolicy, errors
+from tfquiver.cli.main import main
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
@@ -46,6 +48,22 @@ def test_a_job_reads_with_its_token_and_its_sessions_are_its_own(cluster: Truste
         "blue": [("blue/train", 1), ("blue/train", 0)],
         "green": [("green/train", 0)],
     }
+
+
+def test_the_token_may_be_named_by_the_environment(
+    cluster: Trusted, paths: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As an operator's pods have it: a trainer that says nothing of tokens, and a person's commands beside it."""
+    monkeypatch.setenv("TFQUIVER_SERVICE", cluster.coordinator.address)
+    monkeypatch.setenv("TFQUIVER_AUTH_TOKEN_FILE", str(cluster.token_file("blue")))
+    dataset = tfquiver.dataset(paths, service=cluster.coordinator.address, cache_dir=cluster.root / "a", job="train")
+    assert len(set(dataset.as_numpy_iterator())) == FILES * RECORDS
+    capsys.readouterr()
+    assert main(["status", "--json"]) == 0
+    assert [one["job"] for one in json.loads(capsys.readouterr().out)["sessions"]] == ["blue/train"]
+    monkeypatch.setenv("TFQUIVER_AUTH_TOKEN_FILE", str(cluster.root / "nothing"))
+    assert main(["status"]) == 1
+    assert "TFQUIVER_AUTH_TOKEN_FILE=" in capsys.readouterr().err
 
 
 def test_workers_of_a_cluster_with_tokens_deliver_exactly_once(cluster: Trusted, paths: list[Path]) -> None:

@@ -71,7 +71,7 @@ def test_a_secret_is_no_reference_and_is_not_repeated(reference: str) -> None:
 
 def test_names_that_are_near_are_said() -> None:
     assert "near it there are imagenet-train" in str(unknown("imagnet-train", ["imagenet-train", "coco"]))
-    assert "none has a name yet" in str(unknown("x", []))
+    assert "dataset share" in str(unknown("x", []))
 
 
 def test_a_new_version_keeps_the_old_one_for_those_who_read_it() -> None:

@@ -73,6 +73,16 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
 
+def test_labels_take_no_room_from_figures() -> None:
+    out, most = io.StringIO(), told("j")
+    sizes = dict.fromkeys(("used_bytes", "quota_bytes", "store_bytes"), 999 * 10**9)
+    most["nodes"][0] |= sizes | {"labels": {"rack": "r1", "disk": "nvme", "host": "gpu-17"}}
+    status_view.show(most, calls.console(file=out, width=80))
+    shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert "01234567 10.100.200.100 999 GB 999 GB 1 100.0M 0 2 999 GB" in shown
+    assert "01234567 disk=nvme,host=gpu-17,rack=r1" in shown
+
+
 @pytest.mark.parametrize(
     ("acked", "readers", "ended", "state"), [(10, 0, False, "ended"), (10, 1, False, "open"), (9, 0, False, "open")]
 )

@@ -170,3 +170,17 @@ def test_other_machines_need_a_token_or_words(host: str, caplog: pytest.LogCaptu
     with warnings(caplog) as said:
         serving.check_exposure(host, "--tokens_file", False, True)
     assert any("--allow_unauthenticated" in line for line in said)
+
+
+def test_a_user_shows_what_is_named_and_else_what_the_environment_names(tmp_path: Path) -> None:
+    for name in ("given", "set"):
+        (tmp_path / name).write_text(f"token of {name}\n")
+        (tmp_path / name).chmod(0o600)
+    environment = {"TFQUIVER_AUTH_TOKEN_FILE": str(tmp_path / "set")}
+    assert own_token.of_user(tmp_path / "given", environment) == "token of given"
+    assert own_token.of_user("", environment) == own_token.of_user(None, environment) == "token of set"
+    assert own_token.of_user(None, {}) == own_token.of_user(None, {"TFQUIVER_AUTH_TOKEN_FILE": ""}) == ""
+    with pytest.raises(errors.InvalidArgumentError, match=r"^TFQUIVER_AUTH_TOKEN_FILE=/no/such/file: No such file"):
+        own_token.of_user(None, {"TFQUIVER_AUTH_TOKEN_FILE": "/no/such/file"})
+    with pytest.raises(errors.InvalidArgumentError, match=r"^--auth_token_file=/no/such/file: "):
+        own_token.of_user("/no/such/file", environment)

@@ -37,7 +37,13 @@ def add_where(
         named = parser.add_mutually_exclusive_group()
         named.add_argument("where", nargs="?", metavar="WHERE", help=what)
     named.add_argument("--service", default="", metavar="WHERE", help="the same" if positional else what)
-    parser.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+    add_token(parser)
+
+
+def add_token(parser: argparse.ArgumentParser) -> None:
+    """`--auth_token_file`."""
+    what = f"file whose first line is the token; default: what {own_token.VARIABLE} names, if anything"
+    parser.add_argument("--auth_token_file", default="", metavar="FILE", help=what)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +61,7 @@ def where(arguments: argparse.Namespace) -> str:
 
 def token(arguments: argparse.Namespace) -> str:
     """Raises InvalidArgumentError naming the file."""
-    return own_token.read_token(arguments.auth_token_file)
+    return own_token.of_user(arguments.auth_token_file)
 
 
 @contextmanager

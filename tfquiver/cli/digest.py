@@ -63,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
         "--service", default="", metavar="WHERE",
         help="register it there, so that tfquiver.dataset finds it by its files: a coordinator, or a cache directory",
     )  # fmt: skip
-    build.add_argument("--auth_token_file", default="", metavar="FILE", help="file whose first line is the token")
+    calls.add_token(build)
     build.set_defaults(run=_build)
 
     show = commands.add_parser("show", help="what a digest says")

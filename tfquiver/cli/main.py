@@ -15,12 +15,15 @@ from tfquiver.cli.showing import explain, health, status
 from tfquiver.cli.simulating import plan, sim, trace
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.demo import run as demo
+from tfquiver.trust import own_token
 from tfquiver.version import VERSION
 
 _ABOUT = f"""A cache for training data that many jobs share.
 
-Every command that asks a cluster takes its coordinator's address (host:port) or a cache directory of this machine, as
---service WHERE or as what {VARIABLE} names."""
+Every command that asks a cluster takes its coordinator's address (host:port)
+or a cache directory of this machine, as --service WHERE or as what
+{VARIABLE} names; and a token, where the cluster asks for one, as
+--auth_token_file FILE or as what {own_token.VARIABLE} names."""
 _LONGEST = 6000  # a path may have 4096 characters
 
 

@@ -109,7 +109,7 @@ def dataset(
         raise errors.InvalidArgumentError(
             'order="files" needs cache_dir=: workers of tf.data service cannot keep one order, records are read here'
         )
-    token = own_token.read_token(os.fspath(connection.auth_token_file or ""))
+    token = own_token.of_user(connection.auth_token_file)
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described, accesses = describe(source, first_use, options.files)
 

@@ -83,7 +83,8 @@ class Connection(OptionGroup):
     """How servers are reached. `tfquiver.dataset(..., connection=tfquiver.Connection(...))`.
 
     Args:
-      auth_token_file: file whose first line is the cluster's token; None: there is none.
+      auth_token_file: file whose first line is the cluster's token; None: the one that the environment's
+        TFQUIVER_AUTH_TOKEN_FILE names, if it names one.
       connect_timeout_s: seconds until a server that does not answer is an error when the data set is made: one that is
         just starting is waited for. A warning says so after two seconds, with the address and the reason.
       reconnect_timeout_s: seconds that an iterator waits for a node that is gone before it fails.

@@ -165,7 +165,7 @@ def records(
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
     quota_bytes = None if quota is None else size("quota", quota, 1)
-    token = own_token.read_token(os.fspath(connection.auth_token_file or ""))
+    token = own_token.of_user(connection.auth_token_file)
     where = Where(directory("cache_dir", cache_dir), service, quota_bytes)
     native.library()
     described, accesses = describe(source, first_use, options.files)

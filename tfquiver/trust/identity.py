@@ -168,7 +168,9 @@ def wrong_token(token: str) -> errors.UnauthenticatedError:
             "wrong token, none of this cluster's: is the file of auth_token_file= (in commands, --auth_token_file) the "
             "right one?"
         )
-    return errors.UnauthenticatedError("no token was shown: give auth_token_file= (in commands, --auth_token_file)")
+    return errors.UnauthenticatedError(
+        "no token was shown: give auth_token_file= (in commands, --auth_token_file), or TFQUIVER_AUTH_TOKEN_FILE"
+    )
 
 
 def _refusal(identity: Identity, what: str, roles: frozenset[Role]) -> str:

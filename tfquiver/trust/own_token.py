@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from absl import logging
 
 from tfquiver import errors
 
+VARIABLE = "TFQUIVER_AUTH_TOKEN_FILE"
 _MAX_TOKEN_BYTES = 4096
 
 
-def read_token(path: str) -> str:
+def of_user(path: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
+    """What a person's command or a training process shows: of the file `path`, else of the one that the environment's
+    TFQUIVER_AUTH_TOKEN_FILE names; "": neither names one. Servers go by their flag alone.
+
+    Raises InvalidArgumentError naming what named the file.
+    """
+    if path:
+        return read_token(os.fspath(path))
+    return read_token(environment.get(VARIABLE, ""), VARIABLE)
+
+
+def read_token(path: str, named_by: str = "--auth_token_file") -> str:
     """What this process shows: first line of the file, or "" when no file is named. Raises InvalidArgumentError."""
     if not path:
         return ""
@@ -22,16 +35,16 @@ def read_token(path: str) -> str:
             mode = os.fstat(file.fileno()).st_mode
             line = file.readline(_MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except UnicodeDecodeError as error:
-        raise errors.InvalidArgumentError(f"--auth_token_file={path}: the first line is not ASCII text") from error
+        raise errors.InvalidArgumentError(f"{named_by}={path}: the first line is not ASCII text") from error
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or str(error)
-        raise errors.InvalidArgumentError(f"--auth_token_file={path}: {what}") from error
+        raise errors.InvalidArgumentError(f"{named_by}={path}: {what}") from error
     if not line:
-        raise errors.InvalidArgumentError(f"--auth_token_file={path}: the first line is empty")
+        raise errors.InvalidArgumentError(f"{named_by}={path}: the first line is empty")
     if len(line) > _MAX_TOKEN_BYTES or not line.isprintable():
         raise errors.InvalidArgumentError(
-            f"--auth_token_file={path}: the first line is longer than {_MAX_TOKEN_BYTES} characters, or not printable"
+            f"{named_by}={path}: the first line is longer than {_MAX_TOKEN_BYTES} characters, or not printable"
         )
     if mode & stat.S_IROTH:
-        logging.warning("--auth_token_file=%s can be read by every user of this machine: chmod 600", path)
+        logging.warning("%s=%s can be read by every user of this machine: chmod 600", named_by, path)
     return line

@@ -91,5 +91,9 @@ class NamedTable:
 def unknown(name: str, names: list[str]) -> errors.NotFoundError:
     """`names`: those that whoever asks may know of."""
     near = difflib.get_close_matches(name, names, _NEAR, 0.5) or sorted(names)[:_NEAR]
-    there = f"near it there are {', '.join(near)}" if near else "none has a name yet (tfquiver dataset create)"
+    there = (
+        "none that you may read has a name yet (tfquiver dataset create; its owner shares one: tfquiver dataset share)"
+    )
+    if near:
+        there = f"near it there are {', '.join(near)}"
     return errors.NotFoundError(f"name: no data set is called {shortened(name)}; {there}")

@@ -18,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 _GONE_S = 30.0
 _WAIT_MS = 1000
+_LOOKED_AT = 32
 
 Ask = Callable[..., Any]
 
@@ -53,6 +54,18 @@ def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) ->
         first.append({**its, "name": one.spec.name, **states.plain(one), "phrase": states.phrase(one)})
     versions = {one["digest_id"] for one in first if "digest_id" in one}
     return [*first, *(one for one in told if one["digest_id"] not in versions)]
+
+
+def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of those that have names and of which the coordinator follows nothing, because nobody has read them since its
+    start, what is there: of the first `_LOOKED_AT`, for it takes the coordinator a look at each shard."""
+    unknown = [one for one in told if "state" in one and "digest_id" in one and "resident_bytes" not in one]
+    there = {}
+    for one in unknown[:_LOOKED_AT]:
+        found = find(ask, stub, one["name"])
+        if found and found.HasField("resident_bytes") and found.dataset.digest_id.hex() == one["digest_id"]:
+            there[one["name"]] = found.resident_bytes
+    return [one | {"resident_bytes": there[one["name"]]} if one.get("name") in there else one for one in told]
 
 
 def table(told: Sequence[dict[str, Any]]) -> Table:

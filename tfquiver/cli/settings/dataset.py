@@ -73,8 +73,12 @@ def _list(arguments: argparse.Namespace) -> int:
         told = calls.settings(stub, _all(ask, stub), calls.token(arguments), whom)
     with named.service(arguments) as (ask_named, stub, _):
         told = names.joined(names.all_named(ask_named, stub), told)
+        told = names.with_residents(ask_named, stub, told)
     if arguments.json:
         print(json.dumps({"datasets": told}))
+        return 0
+    if not told:
+        print("no data set yet: tfquiver dataset create makes one with a name, the first use of files one without")
         return 0
     calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
     return 0

@@ -26,8 +26,9 @@ what there is. SELECTOR: {selector.SYNTAX}, several with commas between; of labe
 _SUGGEST = """Says how much of a data set a job would find on each machine, in its rack, elsewhere; the best first. A
 candidate is a node's id, its `host` label, or the host of its address; all nodes when none is named."""
 _SCORES_LEGEND = (
-    "score: 1: all of it is on the node itself; 0: all of it has to come from the store. planned: of the missing, what "
-    "the node or its rack is to keep once it is read."
+    "node: none: no node runs there. score: 1: all of it is on the node itself; 0: all of it has to come from the "
+    "store. rack: on other nodes of its rack. elsewhere: on nodes outside of it. missing: on no node. planned: of the "
+    "missing, what the node or its rack is to keep once it is read."
 )
 
 
@@ -129,7 +130,7 @@ def progress(placed: dict[str, Any]) -> str:
     going, no_room = (sum(int(one[key]) for one in reports) for key in ("to_go_shards", "no_room_shards"))
     said = []
     if shards:
-        said.append(f"{shards} shards ({decimal(size_bytes)}) to move")
+        said.append(f"{shards} shard{'s' * (shards > 1)} ({decimal(size_bytes)}) to move")
     if no_room:
         said.append(f"{no_room} of them find no room")
     if going:

@@ -21,6 +21,7 @@ _NODES_LEGEND = (
     "ratio: hits and peers, of all three. store: all bytes read there, those of a first use's scan, too. A shard is a "
     "run of records, about 2 MB."
 )
+_LABELS_LEGEND = "What each node was started with (tfquiver-node --labels): placements choose nodes by them."
 _DATASETS_LEGEND = (
     "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read; -: "
     "nobody has read it since the coordinator was started. cache: full: what comes first is kept until the quota is "
@@ -125,23 +126,25 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     console.print(_saved(status["saved"], silent))
     if store := words.store(status.get("store") or {}):
         console.print(store)
-    labelled = any(node.get("labels") for node in status["nodes"])
-    headings = ("node", "host", *(("labels",) if labelled else ()), "used", "quota", "readers", "hits", "peers")
-    nodes = table(*headings, "misses", "store")
+    nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
-    if labelled:
-        nodes.columns[2].no_wrap, nodes.columns[2].overflow, nodes.columns[2].justify = False, "fold", "left"
     for node in status["nodes"]:
         if "error" in node:
             continue
         counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = size(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
         read = size(node["store_bytes"])
-        its_labels = (cut(nodes_view.labels(node), 40),) if labelled else ()
-        which = (short(node["node_id"]), cut(node["host"], 40), *its_labels)
-        nodes.add_row(*which, size(node["used_bytes"]), quota, *counts, read)
+        figures = (short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]))
+        nodes.add_row(*figures, quota, *counts, read)
     _print(console, nodes, _NODES_LEGEND, status["nodes"])
+    # Beside the figures there is no room for them in 80 columns.
+    labels = table("node", "labels")
+    labels.columns[1].justify, labels.columns[1].overflow = "left", "ellipsis"
+    labelled = [node for node in status["nodes"] if node.get("labels")]
+    for node in labelled:
+        labels.add_row(short(node["node_id"]), cut(nodes_view.labels(node), 68))
+    _print(console, labels, _LABELS_LEGEND, labelled)
     _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     for line in nodes_view.moves(status["datasets"]):
         console.print(line)

@@ -72,7 +72,7 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         if cache_dir is not None or service is not None:
             directory, address = naming.cluster(cache_dir, service)
             self._subject.where = address or absolute("cache_dir", directory)
-            self._subject.token = own_token.read_token(os.fspath(connection.auth_token_file or ""))
+            self._subject.token = own_token.of_user(connection.auth_token_file)
         self._writer: Any = None
         self._shown: step_reports.Told | None = None
         self._totals = StepTotals()
