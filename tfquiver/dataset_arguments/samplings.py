@@ -130,7 +130,8 @@ class Weighted(Sampled):
         slash with its path or any end of it. Or a list: a weight for each shard of the digest. None is below 0, some
         are above.
       epoch_share: above 0, to 100.
-      shuffle_bytes, seed: as in `Curriculum`.
+      shuffle_bytes: as in `Shuffled`.
+      seed: as in `Curriculum`.
 
     Raises InvalidArgumentError naming what cannot be right.
     """
@@ -173,7 +174,8 @@ class WithReplacement(Sampled):
 
     Args:
       epoch_share: above 0, to 100.
-      shuffle_bytes, seed: as in `Curriculum`.
+      shuffle_bytes: as in `Shuffled`.
+      seed: as in `Curriculum`.
 
     Raises InvalidArgumentError naming what cannot be right.
     """
@@ -202,7 +204,8 @@ class ClassBalanced(Sampled):
       classes: of each class the pattern of its files, or a list of them, such as {"cat": "cat-*", "dog": ["dog-*",
         "puppy-*"]}; as in `Weighted`, and each file is of one.
       epoch_share: above 0, to 100.
-      shuffle_bytes, seed: as in `Curriculum`.
+      shuffle_bytes: as in `Shuffled`.
+      seed: as in `Curriculum`.
 
     Raises InvalidArgumentError naming what cannot be right.
     """
@@ -238,7 +241,8 @@ class Reservoir(Sampled):
     Args:
       records: as many whole shards are taken as have so many on the average; at least one.
       redraw: another sample each epoch; False: always that of the first.
-      shuffle_bytes, seed: as in `Curriculum`.
+      shuffle_bytes: as in `Shuffled`.
+      seed: as in `Curriculum`.
 
     Raises InvalidArgumentError naming what cannot be right.
     """
@@ -265,7 +269,8 @@ class Sampling(Sampled):
     Args:
       scheme: its name among the entry points `tfquiver.sampling_schemes`.
       arguments: of the scheme: plain values, at most 1 MiB as JSON.
-      shuffle_bytes, seed: as in `Curriculum`.
+      shuffle_bytes: as in `Shuffled`.
+      seed: as in `Curriculum`.
 
     Raises InvalidArgumentError naming what cannot be right.
     """
