@@ -1,4 +1,4 @@
-"""Readers without TensorFlow: batches of records as buffers, for NumPy, JAX, PyTorch and whatever takes memory.
+"""Readers without TensorFlow: batches of records as buffers, for NumPy, PyTorch and whatever takes memory.
 
 Called by users (`tfquiver.reader.records`) and by `tfquiver.torch` and `tfquiver.grain`. Never imports TensorFlow, nor
 what reads with it. The work is done by the same C++ core as the op's, in `libtfquiver_reader.so`, without the
