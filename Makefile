@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 
-.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package clean
+.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package supply clean
 
 # The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
 $(VENV)/bin/python:
@@ -67,6 +67,10 @@ bench-quick: $(VENV)/.test
 # Wheel and sdist, left in dist/, then the wheel tried with this TensorFlow and others.
 package: $(VENV)/.test
 	PATH="$(abspath $(BIN)):$$PATH" .ci/package dist
+
+# After `make package`: all wheels of our images, their list of components, known vulnerabilities.
+supply: $(VENV)/.test
+	PATH="$(abspath $(BIN)):$$PATH" .ci/supply dist
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache ops/lib
