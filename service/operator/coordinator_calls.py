@@ -10,13 +10,14 @@ import grpc.aio
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
-from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
+from tfquiver.proto.tfquiver.v1.types_pb2 import DatasetFormat, PlacementRule
 from tfquiver.service.operator.wishes.dataset_plan import Action, Observed
 from tfquiver.service.operator.wishes.dataset_wish import DatasetWish, Rule
 from tfquiver.service.operator.wishes.job_manifest import NodeScore
 from tfquiver.wire import rpc
 
 _CALL_S = 10.0
+_FORMAT = "DATASET_FORMAT_"
 
 
 class CoordinatorCalls:
@@ -97,6 +98,7 @@ def _spec(wish: DatasetWish) -> named_datasets_pb2.DatasetSpec:
     return named_datasets_pb2.DatasetSpec(
         name=wish.name,
         sources=wish.sources,
+        format=DatasetFormat.Value(f"{_FORMAT}{wish.format.upper()}"),
         credentials=wish.credentials,
         pin=wish.pin,
     )
@@ -116,6 +118,7 @@ def _observed(one: named_datasets_pb2.NamedDataset, rule: Rule) -> Observed:
         reason=one.reason,
         version=one.version,
         sources=tuple(one.spec.sources),
+        format=DatasetFormat.Name(one.spec.format).removeprefix(_FORMAT).lower(),
         credentials=one.spec.credentials,
         pin=one.spec.pin,
         digest_id=one.dataset.digest_id.hex(),

@@ -112,6 +112,26 @@ async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Pat
 
 
 @on_loop
+async def test_what_was_cut_as_another_format_is_no_version(tmp_path: Path) -> None:
+    """By a node that is older, and knows of TFRecords only."""
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        spec = pb.DatasetSpec(name="images", sources=["/x/"], format=types_pb2.DATASET_FORMAT_BYTES)
+        await named.create(EVERYBODY, spec)
+        await until_done(coordinator, "images")
+        [task] = named.tasks
+        over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=DIGEST.digest_id)
+        assert await named.report(over)
+        failed = await until_done(coordinator, "images")
+        assert (failed.state, failed.version) == (pb.NamedDataset.STATE_FAILED, 0)
+        assert "another format" in failed.reason
+        of_digest = of("records")
+        of_digest.format = types_pb2.DATASET_FORMAT_BYTES
+        with pytest.raises(errors.InvalidArgumentError, match="format: it is not that of the digest"):
+            await named.create(EVERYBODY, of_digest)
+
+
+@on_loop
 async def test_orders_and_lists_of_the_longest_sources_fit_a_reply(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:
         sources = [f"/{number:03}{'x' * 2000}" for number in range(specs.MAX_SOURCES_BYTES // 2010)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,17 @@ class Place:
 
     def names(self) -> list[str]:
         """Of the data sets that the coordinator has."""
+        return [one.spec.name for one in self._listed()]
+
+    def _listed(self) -> Sequence[named_datasets_pb2.NamedDataset]:
         with rpc.channel(self.coordinator.address) as channel:
             stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
             reply = stub.List(named_datasets_pb2.ListNamedDatasetsRequest(), timeout=20, wait_for_ready=True)
-        return [one.spec.name for one in reply.datasets]
+        return list(reply.datasets)
+
+    def formats(self) -> dict[str, str]:
+        """What the coordinator has cut, by name."""
+        return {one.spec.name: "tfrecord" if one.dataset.records else "bytes" for one in self._listed()}
 
 
 def said(status: dict[str, Any], condition: str) -> tuple[str, str]:
@@ -174,8 +181,9 @@ def test_a_watch_that_is_too_old_is_begun_anew(place: Place) -> None:
         lambda: any("watch=true" in path and "/datasets" in path for _, path in place.api.requests[before:]),
         "it watches again", SOON_S,
     )  # fmt: skip
-    place.dataset("other")
+    place.dataset("other", sources=[f"{place.root}/train-0"], format="bytes")
     place.until("datasets", "other", is_ready)
+    assert place.formats() == {"default.train": "tfrecord", "default.other": "bytes"}
     assert any("allowWatchBookmarks" in path for _, path in place.api.requests if "watch=true" in path)
 
 
@@ -199,7 +207,13 @@ def test_what_cannot_be_is_said_and_mended(place: Place) -> None:
 
 
 def test_the_schemas_refuse_what_the_operator_would(place: Place) -> None:
-    for spec in ({}, {"sources": []}, {"sources": ["x"], "pin": "yes"}, {"sources": ["x"], "credentials": "AKIA"}):
+    for spec in (
+        {},
+        {"sources": []},
+        {"sources": ["x"], "pin": "yes"},
+        {"sources": ["x"], "format": "csv"},
+        {"sources": ["x"], "credentials": "AKIA"},
+    ):
         with pytest.raises(ApiError, match="is invalid"):
             place.api.create("datasets", {"metadata": {"name": "wrong"}, "spec": spec})
     for spec in (

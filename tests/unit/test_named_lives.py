@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
@@ -53,6 +54,7 @@ def test_garbage_is_no_name(name: str) -> None:
         (pb.DatasetSpec(name="x", sources=["/x\0"]), r"sources\[0\]"),
         (pb.DatasetSpec(name="x", sources=["/x"] * 1001), "sources"),
         (pb.DatasetSpec(name="x", digest_id=b"1"), "digest_id"),
+        (pb.DatasetSpec.FromString(spec(name="x").SerializeToString() + b"\x38\x07"), "format: 7"),
     ],
 )
 def test_what_is_wrong_is_named(wrong: pb.DatasetSpec, field: str) -> None:
@@ -67,6 +69,15 @@ def test_a_secret_is_no_reference_and_is_not_repeated(reference: str) -> None:
     with pytest.raises(errors.InvalidArgumentError) as raised:
         specs.check(spec(credentials=reference))
     assert reference not in str(raised.value)
+
+
+def test_files_cut_otherwise_are_another_data_set() -> None:
+    assert not specs.is_same(spec(), spec(format=types_pb2.DATASET_FORMAT_BYTES))
+    of_digest = spec(digest_id=b"1" * 32)
+    assert specs.is_same(of_digest, spec(digest_id=b"1" * 32, format=types_pb2.DATASET_FORMAT_BYTES)), "it says it"
+    scanning = lifecycle.made(spec(format=types_pb2.DATASET_FORMAT_BYTES), "life", "", False, 1)
+    task = tasks.task(scanning, "node", [])
+    assert task is not None and task.scan.format == types_pb2.DATASET_FORMAT_BYTES
 
 
 def test_names_that_are_near_are_said() -> None:

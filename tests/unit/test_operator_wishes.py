@@ -36,7 +36,8 @@ RULE = Rule("rack=r1")
 
 def observed(state: str = "ready", **other: Any) -> Observed:
     plain: dict[str, Any] = {
-        "reason": "", "version": 1, "sources": ("gs://b/train-*",), "credentials": "", "pin": False, "digest_id": "ab",
+        "reason": "", "version": 1, "sources": ("gs://b/train-*",), "format": "tfrecord", "credentials": "",
+        "pin": False, "digest_id": "ab",
         "size_bytes": 100, "done_bytes": 0, "total_bytes": 0, "resident_bytes": 40, "rule": RULE,
     }  # fmt: skip
     return Observed(state=state, **(plain | other))
@@ -68,6 +69,8 @@ class TestDatasets:
             ({"sources": ["a\nb"]}, "spec.sources[0]"),
             ({"sources": ["a"] * 1001}, "spec.sources"),
             (SPEC | {"pin": "yes"}, "spec.pin"),
+            (SPEC | {"format": "parquet"}, "spec.format"),
+            (SPEC | {"format": ["bytes"]}, "spec.format"),
             (SPEC | {"credentials": "AKIA-a-secret"}, "spec.credentials"),
             (SPEC | {"credentials": "k8s:Secret"}, "spec.credentials"),
             (SPEC | {"deletionPolicy": "Orphan"}, "spec.deletionPolicy"),
@@ -111,6 +114,7 @@ class TestDatasets:
             (observed("scanning", pin=True, rule=Rule(), version=0, digest_id=""), 0, []),
             (observed("deleting"), 0, []),
             (observed(sources=("gs://other",)), 0, []),
+            (observed(format="bytes"), 0, []),
         ],
     )
     def test_what_is_done(self, there: Observed | None, prefetched: int, done: list[Action]) -> None:

@@ -20,6 +20,7 @@ from tfquiver.registering.listed import accesses_of, default_name, listed
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.directories import beneath
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
 from tfquiver.wire import rpc
@@ -56,7 +57,7 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
         return Named(lambda registrar, _progress, _client_id: registrar.digest(path), accesses)
     if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
         return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
-    files, accesses = listed([_beneath(source) for source in sources])
+    files, accesses = listed([beneath(source) for source in sources])
     if format == AUTO:
         format = _format_of(files, accesses)
     terms = ListingTerms(CutPolicy(format=format), place_of(accesses))
@@ -65,13 +66,6 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
         return registrar.files(files, terms, name or _name_of(sources[0]), progress, client_id)
 
     return Named(register, accesses)
-
-
-def _beneath(source: str) -> str:
-    """Of a directory all files in and under it."""
-    if source.endswith("/") or ("://" not in source and Path(source).expanduser().is_dir()):
-        return f"{source.rstrip('/')}/**"
-    return source
 
 
 def _format_of(files: Sequence[FileEntry], accesses: Sequence[Access]) -> str:

@@ -18,7 +18,18 @@ _FORMATS = {
     formats.TFRECORD: types_pb2.DATASET_FORMAT_TFRECORD,
     formats.BYTES: types_pb2.DATASET_FORMAT_BYTES,
 }
-_NAMES = {number: name for name, number in _FORMATS.items()}
+_NAMES: dict[int, str] = {number: name for name, number in _FORMATS.items()}
+
+
+def format_number(name: str) -> types_pb2.DatasetFormat.ValueType:
+    return _FORMATS[name]
+
+
+def format_name(number: int) -> str:
+    """Raises InvalidArgumentError: it is not known here."""
+    if number not in _NAMES:
+        raise errors.InvalidArgumentError(f"format: {number} is not known; is this server older?")
+    return _NAMES[number]
 
 
 def listing_key(files: Sequence[FileEntry], policy: CutPolicy, place: str = "") -> bytes:
@@ -59,7 +70,7 @@ class ListingTerms:
             target_shard_bytes=policy.target_bytes,
             max_shard_bytes=policy.max_bytes,
             place=self.place,
-            format=_FORMATS[policy.format],
+            format=format_number(policy.format),
         )
 
     @classmethod
@@ -67,11 +78,12 @@ class ListingTerms:
         """Raises InvalidArgumentError naming the field."""
         if len(message.place) > _MAX_PLACE:
             raise errors.InvalidArgumentError(f"terms.place: longer than {_MAX_PLACE} characters")
-        if message.format not in _NAMES:
-            raise errors.InvalidArgumentError(f"terms.format: {message.format} is not known; is this server older?")
         try:
             policy = CutPolicy(
-                message.min_shard_bytes, message.target_shard_bytes, message.max_shard_bytes, _NAMES[message.format]
+                message.min_shard_bytes,
+                message.target_shard_bytes,
+                message.max_shard_bytes,
+                format_name(message.format),
             )
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(f"terms: {error}") from error

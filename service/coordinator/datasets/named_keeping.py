@@ -24,7 +24,7 @@ from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
-from tfquiver.service.coordinator.named_datasets import lifecycle, tasks
+from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
 from tfquiver.service.coordinator.named_datasets.room import PARTIAL
@@ -52,6 +52,8 @@ _PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many tim
 _SCANS_BYTES = 1 << 20
 _WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
 _UNAVAILABLE = errors.code_number(errors.UnavailableError())
+_PRECONDITION = errors.code_number(errors.InUseError())
+_OTHER_FORMAT = "it was cut as another format than was asked for: is the node of an older version?"
 _REMOVED_MEANWHILE = "what was scanned has been removed since: it is scanned again"
 
 
@@ -105,6 +107,9 @@ class NamedKeeping:
             progress.failed(request, self._clock.now())
         elif request.over and request.digest_id not in self._registry:  # with another name, which had it too
             again = pb2.ReportTaskRequest(node_id=request.node_id, error_code=_UNAVAILABLE, trouble=_REMOVED_MEANWHILE)
+            progress.failed(again, self._clock.now())
+        elif request.over and not specs.has_format(self._registry.find(request.digest_id), life.spec.format):
+            again = pb2.ReportTaskRequest(node_id=request.node_id, error_code=_PRECONDITION, trouble=_OTHER_FORMAT)
             progress.failed(again, self._clock.now())
         elif request.over:
             await self._scanned(life, request)

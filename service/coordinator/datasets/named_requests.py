@@ -47,7 +47,9 @@ class NamedRequests(NamedKeeping):
                 f"name: {who} has given {MAX_OF_JOB} names already: delete some (tfquiver dataset delete)"
             )
         if spec.digest_id:
-            self._registry.find(spec.digest_id)
+            registered = self._registry.find(spec.digest_id)
+            if spec.format and not specs.has_format(registered, spec.format):
+                raise errors.InvalidArgumentError("format: it is not that of the digest, which says it: leave it out")
         if spec.HasField("placement"):
             rules.check(spec.placement, spec.digest_id, self._membership.labelled)
         life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))

@@ -7,6 +7,7 @@ import re
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
 
 MAX_NAME = 63
 MAX_SOURCES = 1000
@@ -44,8 +45,16 @@ def check(spec: pb2.DatasetSpec) -> None:
             raise errors.InvalidArgumentError(
                 f"sources[{at}]: {shortened(source)} is neither a URI nor a whole path: nodes have no current directory"
             )
+    if spec.format not in types_pb2.DatasetFormat.values():
+        raise errors.InvalidArgumentError(f"format: {spec.format} is not known; is this coordinator older?")
     if spec.credentials:
         check_credentials(spec.credentials)
+
+
+def has_format(dataset: types_pb2.Dataset, format: int) -> bool:
+    """Whether it was cut so. Bytes have no records; of no bytes at all nothing can be told."""
+    is_bytes = format == types_pb2.DATASET_FORMAT_BYTES
+    return not dataset.size_bytes or (not dataset.records) == is_bytes
 
 
 def check_credentials(reference: str) -> None:
@@ -63,4 +72,5 @@ def is_same(one: pb2.DatasetSpec, other: pb2.DatasetSpec) -> bool:
         and sorted(one.sources) == sorted(other.sources)
         and one.digest_id == other.digest_id
         and one.placement == other.placement
+        and (one.format == other.format or bool(one.digest_id))
     )

@@ -22,6 +22,7 @@ def task(life: Life, scanner: str, alone: Sequence[bytes]) -> pb2.DatasetTask | 
                 sources=life.spec.sources,
                 credentials=life.spec.credentials,
                 before_digest_id=life.digest_id,
+                format=life.spec.format,
             )
             return pb2.DatasetTask(task_id=task_id(life), scan=scan)
         case Life.PHASE_WARMING:

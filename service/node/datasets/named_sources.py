@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
@@ -13,7 +13,8 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.scanning.directories import beneath
+from tfquiver.scanning.listing_terms import ListingTerms, format_name
 from tfquiver.service.node.datasets.ensure import MAX_FILES, DatasetScans
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.origin.named_access import NamedAccess, Way
@@ -42,13 +43,12 @@ class NamedSources:
     async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
         """The registered data set of its files as they are now. Raises TfquiverError, which says whose credentials
         were refused."""
+        policy = CutPolicy(format=format_name(task.format))
         way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
-        files = await asyncio.get_running_loop().run_in_executor(
-            self._threads, listing.expand, list(task.sources), way.store_for
-        )
+        files = await asyncio.get_running_loop().run_in_executor(self._threads, _listed, list(task.sources), way)
         if len(files) > MAX_FILES:
             raise errors.InvalidArgumentError(f"sources: {len(files)} files; at most {MAX_FILES} make a data set")
-        terms = ListingTerms(CutPolicy(), await asyncio.to_thread(way.place, [file.uri for file in files]))
+        terms = ListingTerms(policy, await asyncio.to_thread(way.place, [file.uri for file in files]))
         key = await asyncio.to_thread(terms.key, files)
         if (found := await self._scans.found(terms, key)) is not None:
             return found
@@ -76,3 +76,8 @@ class NamedSources:
         except errors.TfquiverError:
             return  # then what this node has scanned itself has to do
         await asyncio.to_thread(self._scanner.remember, before, files, terms)
+
+
+def _listed(sources: Sequence[str], way: Way) -> list[FileEntry]:
+    """Of directories, as this node sees them, all files in and under them."""
+    return listing.expand([beneath(source) for source in sources], way.store_for)

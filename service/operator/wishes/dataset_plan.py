@@ -18,6 +18,7 @@ class Observed:
     reason: str
     version: int
     sources: tuple[str, ...]
+    format: str
     credentials: str
     pin: bool
     digest_id: str  # hexadecimal; empty: not scanned yet
@@ -63,7 +64,8 @@ def actions(wish: DatasetWish, observed: Observed | None, prefetched_version: in
 
 def is_another(wish: DatasetWish, observed: Observed) -> bool:
     """It was made of something else: only who deletes it makes it anew."""
-    return (wish.sources, wish.credentials) != (observed.sources, observed.credentials)
+    asked = (wish.sources, wish.format, wish.credentials)
+    return asked != (observed.sources, observed.format, observed.credentials)
 
 
 def status(
@@ -84,7 +86,7 @@ def status(
     """
     if observed is not None and wish is not None and is_another(wish, observed) and trouble is None:
         trouble = Trouble(
-            "SpecChanged", "sources and credentials of a data set stay: delete this object, and make another"
+            "SpecChanged", "sources, format and credentials of a data set stay: delete this object, and make another"
         )
     were = before.get("conditions") if isinstance(before, dict) else None
     made = {

@@ -11,6 +11,7 @@ from tfquiver import errors
 from tfquiver.service.operator.wishes.fields import Fields
 
 MAX_SOURCES = 1000
+FORMATS = ("tfrecord", "bytes")
 MAX_NAME = 63  # of a data set that has a name
 _CREDENTIALS = re.compile(r"(?:file:/.+|env:\w+|k8s:[a-z0-9][a-z0-9.-]*/[-._a-zA-Z0-9]+)?")
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
@@ -40,6 +41,7 @@ class DatasetWish:
 
     name: str
     sources: tuple[str, ...]
+    format: str  # as in FORMATS
     credentials: str
     pin: bool
     prefetch: bool
@@ -70,6 +72,7 @@ def parse(namespace: str, name: str, spec: Any) -> DatasetWish:
     return DatasetWish(
         name=name_of(namespace, name),
         sources=sources,
+        format=fields.one_of("format", FORMATS),
         credentials=credentials,
         pin=fields.flag("pin"),
         prefetch=fields.flag("prefetch"),

@@ -15,9 +15,11 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls, warm
 from tfquiver.cli.datasets import states, waiting
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
+from tfquiver.scanning.listing_terms import format_number
 
 NOT_ALL = 3
 _CHANGE_S = 60.0  # a pin of millions of shards takes a while
@@ -47,7 +49,15 @@ def add_parsers(commands: Any) -> None:
         ("--nodes", "SELECTOR", "keep it on nodes with these labels: rack=r1,disk=nvme"),
     ):
         create.add_argument(flag, default="", metavar=metavar, help=what)
-    create.add_argument("--source", nargs="+", default=[], metavar="URI", help="paths, globs, URIs, as nodes see them")
+    create.add_argument(
+        "--source",
+        nargs="+",
+        default=[],
+        metavar="URI",
+        help="paths, globs, URIs, as nodes see them; with a slash at the end, or a directory: all files beneath",
+    )
+    calls.add_format(create)
+    create.set_defaults(format=None)  # a digest has its own
     create.add_argument("--pin", action="store_true", help="keep all of it, whatever else needs room")
     create.add_argument("--stripe", type=_count, default=0, metavar="K", help="keep it on at most so many nodes")
     create.add_argument("--rack-local", action="store_true", help="keep a copy in each rack")
@@ -99,6 +109,8 @@ def _create(arguments: argparse.Namespace) -> int:
     rule = types_pb2.PlacementRule(
         selector=arguments.nodes, stripe=arguments.stripe, rack_local=arguments.rack_local, replicas=arguments.replicas
     )
+    if arguments.format and not arguments.digest:
+        spec.format = format_number(arguments.format)
     if rule != types_pb2.PlacementRule():
         spec.placement.CopyFrom(rule)
     if arguments.digest and arguments.source:
@@ -107,14 +119,28 @@ def _create(arguments: argparse.Namespace) -> int:
         where, token = calls.where(arguments), calls.token(arguments)
         address = warm.cluster(where, token, [], stack).coordinator
         if arguments.digest:
+            _check_format(arguments)
             with Registrar(address, None, token, _UPLOAD_S) as registrar:
                 spec.digest_id = registrar.digest(Path(arguments.digest).expanduser()).digest_id
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(stack.enter_context(calls.channel(address)))
         whom = f"coordinator {address}"
         named = calls.ask(stub.Create, spec, token, whom)
+        if named.spec.format != spec.format:
+            raise errors.InvalidArgumentError(
+                f"--format: {whom} is of an older version, and takes {arguments.name} for TFRecord files: delete it "
+                "(tfquiver dataset delete), and make it when the coordinator is as new as this command"
+            )
         if arguments.wait:
             named = waiting.until_done(stub, arguments.name, token, whom)
     return _say(named, arguments.json)
+
+
+def _check_format(arguments: argparse.Namespace) -> None:
+    digest = Digest.open(Path(arguments.digest).expanduser())
+    if arguments.format not in (None, digest.format):
+        raise errors.InvalidArgumentError(
+            f"--format {arguments.format}: {arguments.digest} has format {digest.format}: leave out --format"
+        )
 
 
 def _prefetch(arguments: argparse.Namespace) -> int:
@@ -174,8 +200,11 @@ def service(
 
 
 def _whole(source: str) -> str:
-    """Nodes have no current directory of ours."""
-    return source if "://" in source else str(Path(source).expanduser().absolute())
+    """Nodes have no current directory of ours. A slash at the end stays: it says that all files beneath are meant."""
+    if "://" in source:
+        return source
+    whole = str(Path(source).expanduser().absolute())
+    return f"{whole.rstrip('/')}/" if source.endswith("/") else whole
 
 
 def _is_resident(named: pb2.NamedDataset) -> bool:

@@ -6,7 +6,10 @@ import time
 from typing import Any
 
 from tfquiver.cli.showing import words
+from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.scanning.listing_terms import format_name
 
 State = pb2.NamedDataset
 UNDER_WAY = (State.STATE_SCANNING, State.STATE_WARMING, State.STATE_EVICTING, State.STATE_DELETING)
@@ -29,6 +32,7 @@ def plain(named: pb2.NamedDataset) -> dict[str, Any]:
         "done_bytes": named.done_bytes,
         "total_bytes": named.total_bytes,
         "sources": list(named.spec.sources),
+        "format": format_name(_format(named)),
         "credentials": named.spec.credentials,
         "pinned": named.spec.pin,
         "old_versions": named.old_versions,
@@ -46,6 +50,8 @@ def lines(told: dict[str, Any], state: str) -> dict[str, str]:
     said = {"state": f"{state}: {told['reason']}" if told["reason"] else state}
     if told["sources"]:
         said["source"] = ", ".join(told["sources"])
+    if told["format"] != formats.TFRECORD:
+        said["format"] = told["format"]
     if told["credentials"]:
         said["read with"] = told["credentials"]
     old = f"; {told['old_versions']} before it are read still" if told["old_versions"] else ""
@@ -55,6 +61,12 @@ def lines(told: dict[str, Any], state: str) -> dict[str, str]:
         said["here"] = words.size(told["resident_bytes"])
     said["last read"] = _when(told["used_s"])
     return said
+
+
+def _format(named: pb2.NamedDataset) -> int:
+    """One that was made of a digest has the digest's."""
+    made_of_bytes = named.dataset.size_bytes and not named.dataset.records
+    return types_pb2.DATASET_FORMAT_BYTES if made_of_bytes else named.spec.format
 
 
 def _when(unix_s: int) -> str:

@@ -37,6 +37,7 @@ class DatasetSpec(_message.Message):
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     PIN_FIELD_NUMBER: _builtins.int
     PLACEMENT_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """a letter or digit, then letters, digits and . _ -; at most 63 in all"""
     digest_id: _builtins.bytes
@@ -44,9 +45,15 @@ class DatasetSpec(_message.Message):
     credentials: _builtins.str
     """file:PATH, env:NAME or k8s:SECRET/KEY, looked up by the node that reads; empty: the node's own. No secret itself."""
     pin: _builtins.bool
+    format: _types_pb2.DatasetFormat.ValueType
+    """What its files are cut as. With digest_id: unset, or the digest's own. A coordinator that is older leaves it out of its
+    reply.
+    """
     @_builtins.property
     def sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """URIs, or globs of them, as nodes see them; at most 1000. Empty: digest_id must be set."""
+        """URIs, or globs of them, as nodes see them; at most 1000. One that ends in a slash, or is a directory of the node that
+        reads: all files in and under it. Empty: digest_id must be set.
+        """
 
     @_builtins.property
     def placement(self) -> _types_pb2.PlacementRule:
@@ -61,10 +68,11 @@ class DatasetSpec(_message.Message):
         credentials: _builtins.str = ...,
         pin: _builtins.bool = ...,
         placement: _types_pb2.PlacementRule | None = ...,
+        format: _types_pb2.DatasetFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "name", b"name", "pin", b"pin", "placement", b"placement", "sources", b"sources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "format", b"format", "name", b"name", "pin", b"pin", "placement", b"placement", "sources", b"sources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -334,12 +342,15 @@ class ScanTask(_message.Message):
     SOURCES_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     BEFORE_DIGEST_ID_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """whose it is"""
     name: _builtins.str
     credentials: _builtins.str
     before_digest_id: _builtins.bytes
     """of the version before: files that are as they were then are not read; empty: none"""
+    format: _types_pb2.DatasetFormat.ValueType
+    """a node that is older scans TFRecords: what it registers is refused"""
     @_builtins.property
     def sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -350,10 +361,11 @@ class ScanTask(_message.Message):
         sources: _abc.Iterable[_builtins.str] | None = ...,
         credentials: _builtins.str = ...,
         before_digest_id: _builtins.bytes = ...,
+        format: _types_pb2.DatasetFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_digest_id", b"before_digest_id", "credentials", b"credentials", "name", b"name", "node_id", b"node_id", "sources", b"sources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_digest_id", b"before_digest_id", "credentials", b"credentials", "format", b"format", "name", b"name", "node_id", b"node_id", "sources", b"sources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,29 @@
+"""Directories as sources of data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfquiver.scanning.directories import beneath
+from tfquiver.scanning.listing import expand
+
+
+@pytest.mark.parametrize("called", ["plain", "a[1]", "what?", "all*", "a]b[", "[!x]"])
+def test_a_directorys_name_means_itself(tmp_path: Path, called: str) -> None:
+    wanted = tmp_path / called / "in" / "file"
+    wanted.parent.mkdir(parents=True)
+    wanted.write_bytes(b"x")
+    for other in ("a1", "whatx", "all of it"):
+        (tmp_path / other).mkdir(exist_ok=True)
+        (tmp_path / other / "file").write_bytes(b"y")
+    for source in (str(tmp_path / called), f"{tmp_path / called}/", f"file://{tmp_path / called}/"):
+        assert [file.uri for file in expand([beneath(source)])] == [f"file://{wanted}"], source
+
+
+def test_what_ends_in_a_slash_is_a_directory_everywhere_and_all_else_is_itself(tmp_path: Path) -> None:
+    assert beneath("gs://bucket/images/") == "gs://bucket/images/**"
+    assert beneath("gs://bucket/*/") == "gs://bucket/*/**"
+    for itself in ("gs://bucket/images", "gs://bucket/*.jpg", str(tmp_path / "not-there"), f"{tmp_path}/*"):
+        assert beneath(itself) == itself
