@@ -120,6 +120,7 @@ async def play(events: list[Event], folder: Path) -> None:
             world.beat()
         assert world.picture == world.held
         assert not world.told.waiting
+        assert world.told.told == world.told.made
         assert world.told.report().version == 0
 
 
@@ -143,3 +144,30 @@ def test_a_change_is_told_at_once() -> None:
     woken: list[bool] = []
     InventoryReports(lambda: (), lambda: woken.append(True)).add(b"\0" * 32)
     assert woken
+
+
+def test_what_has_arrived_is_known_and_a_list_that_is_asked_for_again_has_not() -> None:
+    held: list[bytes] = []
+    told = InventoryReports(lambda: held, lambda: None)
+
+    def change(n: int) -> int:
+        held.append(n.to_bytes(32, "little"))
+        told.add(held[-1])
+        return told.made
+
+    def beat(resend: bool = False) -> None:
+        told.report()
+        told.arrived(resend)
+
+    first = change(1)
+    beat()  # the whole list
+    assert told.told < first, "changes are told after the list that was drawn with them"
+    beat()
+    assert told.told == first
+    second = change(2)
+    told.report()
+    assert told.told < second, "it is under way"
+    beat(resend=True)
+    assert told.told < second, "the coordinator has lost track"
+    beat()
+    assert told.told == second

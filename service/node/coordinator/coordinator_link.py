@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
 from tfquiver.service.node.coordinator.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator.reader_reports import ReaderReports
@@ -79,7 +79,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
-        self._news = asyncio.Event()
+        self._news, self._beaten = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def members(self) -> Sequence[types_pb2.NodeInfo]:
@@ -93,6 +93,12 @@ class CoordinatorLink(CoordinatorCalls):
     def wake(self) -> None:
         """There is news: do not wait for the next heartbeat to be due. On the loop only."""
         self._news.set()
+
+    async def report_task(self, request: named_datasets_pb2.ReportTaskRequest) -> bool:
+        """That it is over is told after what it has brought or taken away: who waits for a task looks at that next."""
+        if request.over:
+            await self._all_held_told()
+        return await super().report_task(request)
 
     async def connect(self) -> None:
         """The first heartbeat. Raises UnavailableError when the coordinator cannot be reached in time."""
@@ -124,6 +130,15 @@ class CoordinatorLink(CoordinatorCalls):
         await self.leave()
         await self._channel.close()
 
+    async def _all_held_told(self) -> None:
+        made = self.inventory.made
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                while self.inventory.told < made:
+                    await self._beaten.wait()
+        except TimeoutError as error:
+            raise errors.UnavailableError(f"--coordinator={self.address}: no answer to heartbeats") from error
+
     # Heartbeats.
 
     async def _beat(self) -> None:
@@ -145,6 +160,8 @@ class CoordinatorLink(CoordinatorCalls):
             self._on_return()
         if not reply.members_version or reply.members_version != self._members_version:
             self._members, self._members_version = tuple(reply.nodes), reply.members_version
+        self._beaten.set()
+        self._beaten = asyncio.Event()
         self._on_members()
         self._interval_ms = min(max(reply.heartbeat_interval_ms, 50), _LONGEST_INTERVAL_MS)
         was, self._coordinator = self._coordinator, reply.coordinator_incarnation

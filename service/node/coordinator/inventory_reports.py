@@ -28,6 +28,8 @@ class InventoryReports:
         self._full_next = True
         self._version = 0
         self._report: pb.Inventory | None = None
+        self._taken = 0  # changes that reports were made of
+        self.told = 0  # changes that have arrived
 
     def add(self, hash: bytes) -> None:
         self._changes.append((hash, True))
@@ -36,6 +38,11 @@ class InventoryReports:
     def remove(self, hash: bytes) -> None:
         self._changes.append((hash, False))
         self._on_change()
+
+    @property
+    def made(self) -> int:
+        """Changes so far. When `told` is as many, all of them have arrived."""
+        return self._taken + len(self._changes)
 
     @property
     def waiting(self) -> bool:
@@ -53,6 +60,8 @@ class InventoryReports:
         self._report = None
         if resend:
             self._full_next, self._snapshot = True, None
+        elif self._snapshot is None:
+            self.told = self._taken
 
     def _next(self) -> pb.Inventory:
         full = self._full_next
@@ -70,6 +79,7 @@ class InventoryReports:
         while self._changes and len(last) < MAX_HASHES:
             hash, held = self._changes.popleft()
             last[hash] = held
+            self._taken += 1
         if not last:
             return pb.Inventory()
         self._version += 1
