@@ -67,6 +67,10 @@ class Library:
         """Says where the node called `name` in graphs listens; "" is used for names that this process does not know."""
         self._c.tfq_set_endpoint(name.encode(), socket_path.encode())
 
+    def set_epoch(self, session_key: str, epoch: int) -> None:
+        """The next iterator of the data set with this key reads that epoch, where it is `Deterministic`."""
+        self._c.tfq_set_epoch(session_key.encode(), ctypes.c_int64(epoch))
+
     def set_label(self, label: str) -> None:
         """Names this process to nodes (the address of its tf.data worker)."""
         self._c.tfq_set_label(label.encode())

@@ -18,6 +18,10 @@ TFQUIVER_EXPORT void tfq_set_endpoint(const char* name, const char* socket_path)
   Process::Get().SetEndpoint(name, socket_path);
 }
 
+TFQUIVER_EXPORT void tfq_set_epoch(const char* session_key, int64_t epoch) {
+  Process::Get().SetEpoch(session_key, epoch);
+}
+
 TFQUIVER_EXPORT void tfq_set_label(const char* label) { Process::Get().SetLabel(label); }
 
 TFQUIVER_EXPORT void tfq_set_restoring(int restoring) {

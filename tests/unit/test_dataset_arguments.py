@@ -56,6 +56,8 @@ def test_public_names() -> None:
         ("job", "\ud800"),
         ("job", "a\nb"),
         ("job", 7),
+        ("stream", ""),
+        ("stream", 7),
         ("order", "sorted"),
         ("order", None),
         ("order", tfquiver.Shuffled),

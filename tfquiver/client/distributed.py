@@ -124,7 +124,7 @@ def distribute(
 
     @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        exactly_once.check_not_in_order_of_files(dataset)
+        exactly_once.check_not_read_here(dataset)
         if guarantee == EXACTLY_ONCE:
             whole = exactly_once.deliver(dataset, distributed, transform, batch_size, takeover_timeout_s)
             made = whole.with_options(options)

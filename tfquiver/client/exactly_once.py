@@ -28,6 +28,10 @@ _ORDERS = {  # of SourceOptions
     "replay": "Replay()",
     "sampling": "a sampling scheme",
 }
+_READ_HERE = {  # of SourceOptions
+    "files": 'order="files" is the order of one reader: workers of tf.data service would mix theirs',
+    "joins": "stream= is for those who read in their own process",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +128,18 @@ def deliver(
     return once.apply(tf.data.experimental.assert_cardinality(elements))
 
 
-def check_not_in_order_of_files(dataset: tf.data.Dataset) -> None:
-    """Raises InvalidArgumentError where something that it is made of was asked for with `order="files"`."""
+def check_not_read_here(dataset: tf.data.Dataset) -> None:
+    """Raises InvalidArgumentError where something that it is made of is for the process that made it."""
     found = [dataset]
     while found:
         one = found.pop()
         origin = getattr(one, "_tfquiver_origin", None)
-        if isinstance(origin, Origin) and origin.options.files:
-            raise errors.InvalidArgumentError(
-                'order="files" is the order of one reader: workers of tf.data service would mix theirs. Leave '
-                "distribute() away: read in this process, with map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
-            )
+        for option, why in _READ_HERE.items():
+            if isinstance(origin, Origin) and getattr(origin.options, option):
+                raise errors.InvalidArgumentError(
+                    f"{why}. Leave distribute() away: read in this process, with "
+                    "map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
+                )
         found += one._inputs()
 
 

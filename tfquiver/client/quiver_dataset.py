@@ -53,6 +53,7 @@ def dataset(
     drop_remainder: bool = False,
     order: Order = Shuffled(),
     job: str | None = None,
+    stream: str | None = None,
     resume: bool = False,
     reading: Reading = Reading(),
     first_use: FirstUse = FirstUse(),
@@ -60,14 +61,13 @@ def dataset(
 ) -> tf.data.Dataset:
     """The records of TFRecord files, each exactly once an epoch, read through a cache that many jobs share.
 
-    The result is a `tf.data.Dataset` of known length; iterating it once is one epoch. Its elements are the records'
-    bytes: `tf.string` scalars, or with `batch_size=B` vectors of B, which for small records is much faster than
-    `.batch(B)` behind it. The first use of files scans them once, and caches them on the way.
+    A `tf.data.Dataset` of known length; iterating it once is one epoch. Its elements are the records' bytes:
+    `tf.string` scalars, or with `batch_size=B` vectors of B, which for small records is much faster than `.batch(B)`
+    behind it. The first use of files scans them once, and caches them on the way.
 
-    With `cache_dir` alone: one machine, one daemon for all processes that name the directory; it starts and leaves by
-    itself. With `service` too: a cluster, read through the node that runs here with that cache directory. With
-    `service` alone only the workers of tf.data service can read: for `tfquiver.distribute`. Without either: what the
-    environment's TFQUIVER_SERVICE names.
+    With `cache_dir` alone: one machine, one daemon for all who name the directory; it starts and leaves by itself. With
+    `service` too: a cluster, read through the node that runs here with that cache directory. With `service` alone: for
+    `tfquiver.distribute`, whose workers read. Without either: what the environment's TFQUIVER_SERVICE names.
 
     Args:
       source: a path, glob or URI ("gs://b/train-*"), a sequence of them, a digest (`.tfqd`), or a data set's name.
@@ -79,6 +79,7 @@ def dataset(
       order: `tfquiver.Shuffled(...)`; "files": as in the files, sorted by name, every time, for validation, `take`;
         `Deterministic(seed)`; `Replay(log)`; or a sampling scheme, such as `Weighted(...)`: the length is unknown then.
       job: name of the training run, for accounting and display; None: a random one.
+      stream: a name; all who give it, here or to `tfquiver.reader` and `tfquiver.torch`, read one epoch between them.
       resume: go on with the epoch that the last run of `job` left in the middle (docs/resume.md).
       reading: `tfquiver.Reading(...)`: how much is read ahead, and when a record counts as read.
       first_use: `tfquiver.FirstUse(...)`: name, cutting and progress where nobody has used the files before.
@@ -87,14 +88,13 @@ def dataset(
     Raises, all also of the class of `tf.errors` of that kind:
       InvalidArgumentError: an argument that cannot be right; names it.
       NotFoundError: a pattern of `source` matches nothing, nor has a data set that name, or no node runs; names it.
-      CorruptDigestError, DataLossError: a damaged digest or TFRecord file; names file and offset.
-      StaleDigestError: a file changed while it was scanned.
+      CorruptDigestError, DataLossError, StaleDigestError: a damaged digest or file, or a file that changed; names it.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
       TensorFlowError (an ImportError): no TensorFlow here, or no op for it and none can be compiled; says what to do.
     Iterators raise `tf.errors.UnavailableError` (the node stays away), `FailedPreconditionError` (a file changed) and
     `DataLossError` (a file is damaged); each names it.
     """
-    options = checked_options(batch_size, drop_remainder, order, job, reading, connection)
+    options = checked_options(batch_size, drop_remainder, order, job, reading, connection, stream)
     check_group("first_use", first_use, FirstUse)
     cache_dir, service = naming.cluster(cache_dir, service)
     if quota is not None and service is not None:
@@ -105,6 +105,10 @@ def dataset(
         raise errors.InvalidArgumentError("resume=True: not with log_dir= or Replay(), which are of whole epochs")
     if resume and job is None:
         raise errors.InvalidArgumentError("resume=True needs job=: the name that the interrupted run had")
+    if resume and stream is not None:
+        raise errors.InvalidArgumentError("resume=True: not with stream=, whose epochs are gone on with by who is left")
+    if stream is not None and cache_dir is None:
+        raise errors.InvalidArgumentError("stream= needs cache_dir=: it is read in this process, not by workers")
     if options.files and cache_dir is None:
         raise errors.InvalidArgumentError(
             'order="files" needs cache_dir=: workers of tf.data service cannot keep one order, records are read here'
@@ -125,7 +129,8 @@ def dataset(
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         reaching = store_access.of(endpoint_name, token) if accesses else None
     sampled = order if isinstance(order, Sampled) else None
-    session_key = naming.session_key(sampled.asked()[0] if sampled else "")
+    alone = naming.session_key(sampled.asked()[0] if sampled else "")
+    session_key = alone if stream is None else naming.stream_key(stream)
     try:
         assert coordinator is not None
         if reaching is not None:

@@ -74,6 +74,11 @@ def session_key(scheme: str = "") -> str:
     return f"{key}{KEY_MARK}{scheme}" if scheme else key
 
 
+def stream_key(stream: str) -> str:
+    """The session key of all who name this stream, whatever they read with."""
+    return "stream-" + stream.encode().hex()
+
+
 def program(started_as: str) -> str:
     """`train` of `/home/ann/train.py`."""
     path = Path(started_as)

@@ -41,6 +41,7 @@ class SourceOptions:
     with_position: bool = False
     order_log: str = ""
     replay: str = ""
+    joins: bool = False  # the epochs of a stream, which others read, too
     sampling: str = ""  # names the scheme and what it was asked for
 
     def of_data(self, records: int, size_bytes: int) -> SourceOptions:
@@ -52,10 +53,9 @@ class SourceOptions:
     def for_op(self, endpoint: str) -> dict[str, object]:
         """`endpoint`: the short name under which the process knows its node."""
         told = {"endpoint": endpoint, **asdict(self)}
-        if not self.files:
-            del told["files"]
-        if not self.sampling:
-            del told["sampling"]
+        for rare in ("files", "joins", "sampling"):
+            if not told[rare]:
+                del told[rare]
         return told
 
 
@@ -66,6 +66,7 @@ def checked_options(
     job: str | None = None,
     reading: Reading = Reading(),
     connection: Connection = Connection(),
+    stream: str | None = None,
 ) -> SourceOptions:
     """The arguments of `tfquiver.dataset` of these names. Raises InvalidArgumentError naming the wrong one."""
     if batch_size is not None:
@@ -74,6 +75,7 @@ def checked_options(
     if drop_remainder and batch_size is None:
         raise errors.InvalidArgumentError("drop_remainder=True needs batch_size=")
     check_name("job", job)
+    check_name("stream", stream)
     check_group("reading", reading, Reading)
     check_group("connection", connection, Connection)
     options = SourceOptions(
@@ -82,11 +84,18 @@ def checked_options(
         shuffle_bytes=0,
         readahead_bytes=size("readahead_bytes", reading.readahead_bytes, 1),
         seed=NO_SEED,
-        job=job or "",  # the op calls it after its session key, which is not hashed
+        job=job or stream or "",  # the op calls it after its session key, which is not hashed
         hold_back=_UNSET if reading.hold_back is None else int(reading.hold_back),
         reconnect_ms=int(connection.reconnect_timeout_s * 1000),
     )
-    return _in_order(options, order)
+    options = _in_order(options, order)
+    if stream is None:
+        return options
+    if options.files or options.order_log or options.replay or options.sampling:
+        raise errors.InvalidArgumentError(
+            'stream=: not with order="files", log_dir= or Replay(), which one reader reads, nor with sampling schemes'
+        )
+    return replace(options, joins=True)
 
 
 def _in_order(options: SourceOptions, order: object) -> SourceOptions:

@@ -13,7 +13,7 @@ from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.cluster_address import naming
 from tfquiver.daemon import endpoints
-from tfquiver.dataset_arguments.checks import check_name, directory, size
+from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
@@ -113,11 +113,6 @@ class Records:
         return {**self.__dict__, "_pid": 0}
 
 
-def stream_key(stream: str) -> str:
-    """The session key of all who name this stream."""
-    return "stream-" + stream.encode().hex()
-
-
 def records(
     source: Source,
     *,
@@ -146,18 +141,13 @@ def records(
     The others, and what is raised, as for `tfquiver.dataset`; here errors are those of `tfquiver.errors` only, and
     ReaderLibraryError (an ImportError) says that there is no library for readers.
     """
-    options = checked_options(batch_size, drop_remainder, order, job, reading, connection)
+    options = checked_options(batch_size, drop_remainder, order, job, reading, connection, stream)
     check_group("first_use", first_use, FirstUse)
-    check_name("stream", stream)
     if options.with_position:
         raise errors.InvalidArgumentError("order=Deterministic(with_position=True): not for readers without TensorFlow")
     if options.sampling:
         raise errors.InvalidArgumentError(
             f"order={order!r}: sampling schemes are not for readers without TensorFlow yet"
-        )
-    if stream is not None and (options.files or options.order_log or options.replay):
-        raise errors.InvalidArgumentError(
-            'stream=: not with order="files", log_dir= or Replay(), which one reader reads'
         )
     cache_dir, service = naming.cluster(cache_dir, service)
     if cache_dir is None:
@@ -175,7 +165,7 @@ def records(
         if reaching is not None:
             reaching.use(accesses, endpoint)
         coordinator = service or endpoint.coordinator
-        session_key = (_session_key or naming.session_key()) if stream is None else stream_key(stream)
+        session_key = (_session_key or naming.session_key()) if stream is None else naming.stream_key(stream)
         with (
             Registrar(coordinator, endpoint.control, token, connection.connect_timeout_s) as registrar,
             ProgressBar(first_use.progress) as report,
@@ -188,8 +178,7 @@ def records(
         if reaching is not None:
             reaching.reads(registered.digest_id)
         options = options.of_data(registered.records, registered.size_bytes)
-        if not options.job:
-            options = replace(options, job=stream or f"job-{session_key[:12]}")
+        options = replace(options, job=options.job or f"job-{session_key[:12]}", joins=False)  # it is told otherwise
         return Records(
             where, options, registered.digest_id, registered.shards, registered.records, registered.size_bytes,
             session_key, stream is not None, coordinator, token,

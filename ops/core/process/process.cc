@@ -33,6 +33,20 @@ std::string Process::label() const {
   return label_;
 }
 
+void Process::SetEpoch(const std::string& session_key, int64_t epoch) {
+  std::lock_guard<std::mutex> lock(mu_);
+  epochs_[session_key] = epoch;
+}
+
+int64_t Process::EpochOf(const std::string& session_key, bool taken) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto found = epochs_.find(session_key);
+  if (found == epochs_.end()) return -1;
+  const int64_t epoch = found->second;
+  if (taken) epochs_.erase(found);
+  return epoch;
+}
+
 void Process::SetRestoring(bool restoring) {
   std::lock_guard<std::mutex> lock(mu_);
   restoring_ = restoring;

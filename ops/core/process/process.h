@@ -24,6 +24,12 @@ class Process {
   void SetLabel(const std::string& label);
   std::string label() const;
 
+  // The next iterator of the data set with this session key reads that epoch, where its order is
+  // one of the epoch's number.
+  void SetEpoch(const std::string& session_key, int64_t epoch);
+  // What was set; -1: nothing was. `taken`: by that iterator, which begins now.
+  int64_t EpochOf(const std::string& session_key, bool taken);
+
   // While a dispatcher restarts, split providers are told to adopt the session that is open.
   void SetRestoring(bool restoring);
   bool restoring() const;
@@ -49,6 +55,7 @@ class Process {
  private:
   mutable std::mutex mu_;
   std::map<std::string, std::string> endpoints_;
+  std::map<std::string, int64_t> epochs_;
   std::string label_;
   bool restoring_ = false;
   bool stopped_ = false;

@@ -157,6 +157,7 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "drop_remainder") return Set(key, value, "true or false", &options->drop_remainder);
   if (key == "tagged") return Set(key, value, "true or false", &options->tagged);
   if (key == "files") return Set(key, value, "true or false", &options->files);
+  if (key == "joins") return Set(key, value, "true or false", &options->joins);
   if (key == "deterministic") return Set(key, value, "true or false", &options->deterministic);
   if (key == "homogeneous") return Set(key, value, "true or false", &options->homogeneous);
   if (key == "with_position") return Set(key, value, "true or false", &options->with_position);
@@ -188,6 +189,11 @@ Status CheckOrder(const Options& options) {
   }
   if (options.with_position && (!options.deterministic || options.tagged)) {
     return Wrong("with_position needs deterministic, and not tagged");
+  }
+  if (options.joins && (options.files || options.tagged || logs || !options.sampling.empty())) {
+    return Wrong(
+        "joins: a stream has several readers: without files, tagged, order_log, replay and "
+        "sampling");
   }
   if (options.homogeneous && !options.replay.empty()) {
     return Wrong("replay has the order of its log: without homogeneous");

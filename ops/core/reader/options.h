@@ -26,6 +26,7 @@ struct Options {
   bool files = false;  // the stored order, whatever else: one reader
   bool deterministic = false;
   bool homogeneous = false;
+  bool joins = false;          // a stream: the session of its key that is open, whoever made it
   bool with_position = false;  // elements are (position, record); deterministic only
   std::string order_log;       // folder; empty: the order is not logged
   std::string replay;          // a log, or a folder of them; empty: none

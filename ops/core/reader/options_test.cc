@@ -57,6 +57,15 @@ TEST(Options, NamesTheKeyThatIsWrong) {
     const std::string json = std::string(R"({"sampling":"a",)") + more + "}";
     EXPECT_NE(message(json.c_str()).find("sampling needs a seed"), std::string::npos) << json;
   }
+  options = Options();
+  EXPECT_TRUE(ParseOptions(R"({"joins":true})", &options).ok());
+  EXPECT_TRUE(options.joins);
+  for (const char* more : {R"("files":true,"shuffle_bytes":0)", R"("tagged":true)",
+                           R"("order_log":"a")", R"("sampling":"a","seed":1)"}) {
+    options = Options();
+    const std::string json = std::string(R"({"joins":true,)") + more + "}";
+    EXPECT_NE(message(json.c_str()).find("joins: a stream"), std::string::npos) << json;
+  }
   for (const char* json : {"", "{", "[]", "{\"job\"}", "{\"job\":}", "{\"job\":\"a}", "{} x",
                            "{\"job\":\"\\ud83d\"}", "{\"job\":\"\\u12\"}", "{\"seed\":1.5}",
                            "{\"seed\":99999999999999999999}", "{\"job\":\"a\",}"}) {

@@ -67,6 +67,11 @@ absl::Status QuiverDataset::MakeSplitProviders(
         "tfquiver: order=\"files\" is the order of one reader: workers of tf.data service would "
         "mix theirs. Leave distribute() away, and read in the trainer");
   }
+  if (source_.options.joins) {
+    return absl::InvalidArgumentError(
+        "tfquiver: stream= is for those who read in their own process: leave distribute() away, or "
+        "stream=");
+  }
   split_providers->push_back(std::make_unique<TicketProvider>(
       source_.options.endpoint, source_.session_key, source_.digest_id, source_.options.job,
       WishOf(source_.options), OnceEach()));

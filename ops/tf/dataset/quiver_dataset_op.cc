@@ -37,7 +37,7 @@ session_key: unique for each time a pipeline is distributed; empty in a trainer 
 options: one flat JSON object: endpoint, job, batch_size, drop_remainder, tagged, shuffle_bytes, seed, readahead_bytes,
   hold_back (elements), reconnect_ms, connect_ms, files, deterministic, homogeneous, with_position (elements are then an int64
   tensor of the records' positions in the order, and the records), order_log, replay,
-  sampling.
+  sampling, joins (a stream: the session of session_key that is under way, whoever made it, or the next).
 num_records: in the data set, for the cardinality.
 )doc");
 

@@ -58,11 +58,11 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       return absl::InvalidArgumentError(kStaticShard);
     }
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
-    if (providers.empty()) {
-      position_.Inherit();
-    } else {
-      split_provider_ = providers[0];
+    if (!providers.empty()) split_provider_ = providers[0];
+    if (split_provider_ != nullptr || options().joins) {
       position_.Share();
+    } else {
+      position_.Inherit();
     }
     return absl::OkStatus();
   }
@@ -106,6 +106,11 @@ class Iterator : public DatasetIterator<QuiverDataset> {
       return absl::UnimplementedError(
           "tfquiver: an iterator that replays an order log cannot be saved");
     }
+    if (options().joins) {
+      return absl::UnimplementedError(
+          "tfquiver: an iterator of a stream= cannot be saved: the epoch is gone on with by those "
+          "who read it, too");
+    }
     if (!ctx->symbolic_checkpoint() && !drawn_.records.empty()) {
       return absl::FailedPreconditionError("tfquiver: the iterator was cancelled within a batch");
     }
@@ -114,6 +119,11 @@ class Iterator : public DatasetIterator<QuiverDataset> {
 
   absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
     std::lock_guard<std::mutex> lock(mu_);
+    if (options().joins) {
+      return absl::InvalidArgumentError(
+          "tfquiver: a checkpoint cannot be restored into a stream=, whose epoch others have part "
+          "in: restore it into a data set without stream=");
+    }
     if (reader_ != nullptr) {
       return absl::FailedPreconditionError("tfquiver: the iterator to restore is in use");
     }
@@ -161,8 +171,10 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     session.session_key = source.session_key;
     if (split_provider_ != nullptr) {
       TF_RETURN_IF_ERROR(TakeTicket(&session, &options));
-      if (ended_) return absl::OkStatus();
+    } else if (options.joins) {
+      TF_RETURN_IF_ERROR(Join(ctx, &session));
     }
+    if (ended_) return absl::OkStatus();
     session_id_ = session.session_id;
     session.digest_id = source.digest_id;
     session.reader_id = UniqueId();
@@ -182,6 +194,20 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     stopping_.Watch(reader_.get());
     thread_ = ctx->StartThread("tfquiver_reader", [reader = reader_.get()] { reader->Run(); });
     return absl::OkStatus();
+  }
+
+  // The stream's epoch that is under way: ended_ when there is none to have part in.
+  absl::Status Join(IteratorContext* ctx, SessionOptions* session) {
+    if (late_id_.empty()) late_id_ = UniqueId();
+    const auto pause = [this, ctx](std::chrono::milliseconds pause) {
+      const bool cancelled =
+          ctx->cancellation_manager() != nullptr && ctx->cancellation_manager()->IsCancelled();
+      return !cancelled && stopping_.Pause(pause);
+    };
+    const std::chrono::milliseconds patience(
+        std::max(options().connect_ms, options().reconnect_ms));
+    return JoinStream(dataset()->source(), late_id_, patience, pause, &session->session_id,
+                      &ended_);
   }
 
   // From the provider, or, after its end, from the node: ended_ when neither has one.
@@ -218,7 +244,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   bool told_failure_ = false;
   Drawn drawn_;
   std::string session_id_;  // of the ticket; empty: none
-  std::string late_id_;     // by which the coordinator knows how long this one has asked for one
+  std::string late_id_;     // by which the coordinator knows who asks for one
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
   Stopping stopping_;                           // destroyed first

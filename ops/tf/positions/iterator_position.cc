@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/core/process/process.h"
 #include "ops/tf/positions/live_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
@@ -37,7 +38,11 @@ void IteratorPosition::Inherit() {
 void IteratorPosition::Begin(ReaderParts* parts) {
   if (CountsEpochs()) {
     const std::shared_ptr<Epochs>& epochs = dataset_->epochs();
-    if (start_.marks.shards == 0 && start_.epoch < 0) start_.epoch = epochs->Next();
+    if (start_.marks.shards == 0 && start_.epoch < 0) {
+      start_.epoch = ToldEpoch(true);
+      if (start_.epoch >= 0) epochs->Restored(start_.epoch);
+      if (start_.epoch < 0) start_.epoch = epochs->Next();
+    }
     parts->opened = [epochs](int64_t epoch) { epochs->Opened(epoch); };
   }
   if (whereabouts_ != nullptr) parts->trail = whereabouts_->trail();
@@ -99,6 +104,11 @@ bool IteratorPosition::CountsEpochs() const {
   return dataset_->source().options.deterministic && !shared_;
 }
 
+// By whoever made the pipeline; -1: nothing was said.
+int64_t IteratorPosition::ToldEpoch(bool taken) const {
+  return Process::Get().EpochOf(dataset_->source().session_key, taken);
+}
+
 // The same for the iterators of one `repeat`, which number their names.
 std::string IteratorPosition::Kin() const {
   std::string kin;
@@ -115,7 +125,8 @@ std::string IteratorPosition::Kin() const {
 Checkpoint IteratorPosition::Beginning() const {
   Checkpoint checkpoint = start_;
   if (CountsEpochs() && checkpoint.marks.shards == 0 && checkpoint.epoch < 0) {
-    checkpoint.epoch = dataset_->epochs()->NextAsFarAsKnown();
+    checkpoint.epoch = ToldEpoch(false);
+    if (checkpoint.epoch < 0) checkpoint.epoch = dataset_->epochs()->NextAsFarAsKnown();
   }
   return checkpoint;
 }

@@ -48,6 +48,7 @@ class IteratorPosition {
 
  private:
   bool CountsEpochs() const;
+  int64_t ToldEpoch(bool taken) const;
   std::string Kin() const;
   Checkpoint Beginning() const;
   absl::Status SavePosition(const Reader* reader, bool ended,

@@ -6,6 +6,7 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/process/process.h"
+#include "ops/core/reader/reader.h"
 #include "ops/core/session/ticket_client.h"
 #include "ops/core/wire/frame.h"
 #include "ops/tf/status_conversion.h"
@@ -27,6 +28,23 @@ constexpr std::chrono::milliseconds kTicketCall{1000};
 constexpr std::chrono::milliseconds kTicketPause{100};
 constexpr std::chrono::milliseconds kLongestTicketPause{1000};
 constexpr std::chrono::seconds kLateTicket{15};
+
+// Until the node answers, or for `give_up`, or until `pause` says false.
+Status AskPatiently(const Source& source, const TicketFields& ticket,
+                    std::chrono::milliseconds give_up,
+                    const std::function<bool(std::chrono::milliseconds)>& pause,
+                    TicketReply* reply) {
+  const Process& process = Process::Get();
+  const auto give_up_at = Clock::now() + give_up;
+  std::chrono::milliseconds next_pause{0};
+  Status asked;
+  do {
+    asked = AskForTicket(process.SocketPath(source.options.endpoint), process.label(), ticket,
+                         kTicketCall, reply);
+    next_pause = std::clamp(2 * next_pause, kTicketPause, kLongestTicketPause);
+  } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && pause(next_pause));
+  return asked;
+}
 
 }  // namespace
 
@@ -54,24 +72,35 @@ absl::Status AskForLateTicket(const Source& source, const std::string& asker_id,
   ticket.asker = Asker::kLateReader;
   ticket.digest_id = source.digest_id;
   ticket.job = source.options.job;
-  const Process& process = Process::Get();
-  const auto give_up_at = Clock::now() + kLateTicket;
-  std::chrono::milliseconds next_pause{0};
   TicketReply reply;
-  Status asked;
-  do {
-    asked = AskForTicket(process.SocketPath(source.options.endpoint), process.label(), ticket,
-                         kTicketCall, &reply);
-    if (asked.ok()) {
-      *session_id = std::move(reply.session_id);
-      *late = !reply.end;
-      return absl::OkStatus();
-    }
-    next_pause = std::clamp(2 * next_pause, kTicketPause, kLongestTicketPause);
-  } while (asked.code() == Code::kUnavailable && Clock::now() < give_up_at && pause(next_pause));
+  const Status asked = AskPatiently(source, ticket, kLateTicket, pause, &reply);
+  if (asked.ok()) {
+    *session_id = std::move(reply.session_id);
+    *late = !reply.end;
+    return absl::OkStatus();
+  }
   if (asked.code() == Code::kUnavailable) return ToAbsl(asked);
   LOG(WARNING) << "tfquiver: what readers lost at the end of the epoch may be missing: "
                << asked.message();
+  return absl::OkStatus();
+}
+
+absl::Status JoinStream(const Source& source, const std::string& asker_id,
+                        std::chrono::milliseconds give_up,
+                        const std::function<bool(std::chrono::milliseconds)>& pause,
+                        std::string* session_id, bool* over) {
+  TicketFields ticket;
+  ticket.session_key = source.session_key;
+  ticket.provider_id = asker_id + ":0";
+  ticket.asker = Asker::kJoiner;
+  ticket.digest_id = source.digest_id;
+  ticket.job = source.options.job;
+  ticket.wish = WishOf(source.options);
+  TicketReply reply;
+  const Status asked = AskPatiently(source, ticket, give_up, pause, &reply);
+  if (!asked.ok()) return ToAbsl(asked);
+  *session_id = std::move(reply.session_id);
+  *over = reply.end;
   return absl::OkStatus();
 }
 

@@ -31,6 +31,13 @@ absl::Status AskForLateTicket(const Source& source, const std::string& asker_id,
                               const std::function<bool(std::chrono::milliseconds)>& pause,
                               std::string* session_id, bool* late);
 
+// Which session the reader of a stream has part in: the one that is under way, or the next; *over
+// when that has ended meanwhile. `pause` as above; `give_up`: after so long without an answer.
+absl::Status JoinStream(const Source& source, const std::string& asker_id,
+                        std::chrono::milliseconds give_up,
+                        const std::function<bool(std::chrono::milliseconds)>& pause,
+                        std::string* session_id, bool* over);
+
 // Asked once more after the end, so that the dispatcher learns of it and tells late workers.
 void TellOfTheEnd(tensorflow::data::SplitProvider* provider);
 
