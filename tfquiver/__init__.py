@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
+    from tfquiver.cli.showing.status import status as status
     from tfquiver.client.distributed import distribute as distribute
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
@@ -47,6 +48,7 @@ _HOMES = {
     "delivery_stats": "tfquiver.client.exactly_once",
     "distribute": "tfquiver.client.distributed",
     "iterators_stopped": "tfquiver.client.iterators",
+    "status": "tfquiver.cli.showing.status",
     "step": "tfquiver.client.step_times.steps",
 }
 __all__ = sorted(_HOMES)

@@ -387,9 +387,8 @@ class Node:
             served_bytes=self._sessions.served_bytes,
             totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()),
-            version=VERSION,
-            now_ms=int(1000 * time.time()),
-        )
+            version=VERSION, now_ms=int(1000 * time.time()), works=[*self._scans.works(), *self._warming.works()],
+        )  # fmt: skip
 
     def _coordinator_is_new(self) -> None:
         self._sessions.coordinator_is_new()

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
+import os
+import pty
+import select
 import socket
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support import status_schema
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import calls
@@ -22,10 +29,7 @@ from tfquiver.registering.registration import Registrar
 HANGING = 6
 
 
-def test_nodes_that_hang_and_names_that_look_like_markup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(calls, "CALL_S", 2.0)
+def test_nodes_that_hang_and_names_that_look_like_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Cluster(tmp_path / "cluster", workers=0) as cluster, ExitStack() as stack:
         address = cluster.coordinator.address
         numbered_digest(3, "set[/x]\x1b[31m").save(tmp_path / "one.tfqd")
@@ -39,9 +43,10 @@ def test_nodes_that_hang_and_names_that_look_like_markup(
             stub.Heartbeat(coordinator_pb2.HeartbeatRequest(node=info, incarnation="1"), timeout=10)
         began = time.monotonic()
         told = status.collect(address)
-        assert time.monotonic() - began < HANGING * calls.CALL_S / 2, "all were asked at once"
+        assert time.monotonic() - began < HANGING * calls.CONNECT_S / 2, "all were asked at once"
+        status_schema.check(told)
         assert sorted("error" in node for node in told["nodes"]) == [False] + [True] * HANGING
-        mute_at = f"at localhost:{mute.getsockname()[1]} does not answer within 2 s"
+        mute_at = f"at localhost:{mute.getsockname()[1]} does not answer within 1 s"
         assert any(mute_at in node.get("error", "") for node in told["nodes"]), "which machine it is, is said"
         assert {node["host"] for node in told["nodes"]} == {socket.gethostname()}
         for arguments in (
@@ -115,3 +120,41 @@ def test_a_server_of_another_kind(capsys: pytest.CaptureFixture[str]) -> None:
     finally:
         server.stop(None).wait()
     assert "what answers there is a server of another kind" in capsys.readouterr().err
+
+
+def test_a_watched_cluster_in_a_terminal_until_a_key_is_pressed(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        command = [sys.executable, "-m", "tfquiver.cli.main", "status", cluster.coordinator.address, "--watch", "0.5"]
+        terminal, theirs = pty.openpty()
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}
+        )
+        os.close(theirs)
+        try:
+            seen = b""
+            give_up_at = time.monotonic() + 60
+            while seen.count(b"any key ends") < 2:
+                assert select.select([terminal], [], [], max(give_up_at - time.monotonic(), 0))[0], seen
+                seen += os.read(terminal, 65536)
+            os.write(terminal, b"q")
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(terminal)
+        assert words.short(str(cluster.node.ready["node_id"]) if cluster.node else "").encode() in seen
+
+
+def test_a_watched_cluster_in_a_pipe(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        command = [sys.executable, "-m", "tfquiver.cli.main", "status", cluster.coordinator.address, "--watch=0.2"]
+        for more, right in (([], lambda line: "1 nodes, 0 bytes of " in line), (["--json"], _in_the_schema)):
+            with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                assert all(right(process.stdout.readline()) for _ in range(2))
+                process.kill()
+
+
+def _in_the_schema(line: str) -> bool:
+    status_schema.check(json.loads(line))
+    return True

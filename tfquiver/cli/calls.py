@@ -24,6 +24,7 @@ from tfquiver.trust import own_token
 from tfquiver.wire import reaching, rpc, unreached
 
 CALL_S = 5.0
+CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others
 _AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
@@ -73,6 +74,10 @@ def channel(address: str) -> Iterator[grpc.Channel]:
         yield made
 
 
+def node_channel(address: str) -> grpc.Channel:
+    return rpc.channel(address, CONNECT_S)
+
+
 def _say(line: str) -> None:
     print(f"tfquiver: {plain_text.plain(line)}", file=sys.stderr, flush=True)
 
@@ -100,11 +105,16 @@ def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str
 Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
 
 
-def ask_all(questions: Sequence[Asked], token: str) -> Iterator[Any]:
-    """The replies in order, each a message or the typed error; a few hundred are asked at once."""
+def ask_all(questions: Sequence[Asked], token: str, wait_for_ready: bool = True) -> Iterator[Any]:
+    """The replies in order, each a message or the typed error; a few hundred are asked at once.
+
+    `wait_for_ready` False: whom a channel's first attempt to connect does not reach (CONNECT_S, as `node_channel` has
+    it) is taken for silent; who is connected still has CALL_S.
+    """
+    metadata = rpc.metadata(token)
     for at in range(0, len(questions), _AT_ONCE):
         calls = [
-            (method.future(request, timeout=CALL_S, metadata=rpc.metadata(token), wait_for_ready=True), whom)  # type: ignore[attr-defined]
+            (method.future(request, timeout=CALL_S, metadata=metadata, wait_for_ready=wait_for_ready), whom)  # type: ignore[attr-defined]
             for method, request, whom in questions[at : at + _AT_ONCE]
         ]
         for call, whom in calls:
@@ -112,8 +122,10 @@ def ask_all(questions: Sequence[Asked], token: str) -> Iterator[Any]:
                 yield call.result()
             except grpc.RpcError as error:
                 # Why one is not reached takes a look at it: of hundreds that would add up.
-                silent = errors.UnavailableError(f"{whom} does not answer within {CALL_S:g} s")
-                yield silent if _is_silent(error) else rpc.from_rpc_error(error, whom)
+                not_connected = not wait_for_ready and error.code() is grpc.StatusCode.UNAVAILABLE
+                within_s = CONNECT_S if not_connected else CALL_S
+                silent = errors.UnavailableError(f"{whom} does not answer within {within_s:g} s")
+                yield silent if not_connected or _is_silent(error) else rpc.from_rpc_error(error, whom)
 
 
 def typed(error: grpc.RpcError, whom: str, timeout_s: float = 0.0) -> errors.TfquiverError:

@@ -57,8 +57,12 @@ def aio_channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=_OPTIONS)
 
 
-def channel(address: str) -> grpc.Channel:
-    return grpc.insecure_channel(address, options=_OPTIONS)
+def channel(address: str, connect_s: float = 0.0) -> grpc.Channel:
+    """`connect_s`: an attempt to connect may take so long; 0: a tenth of a second, and then another one is made."""
+    longer = [("grpc.min_reconnect_backoff_ms", int(1000 * connect_s))] if connect_s else []
+    named = {name for name, _ in longer}
+    options = [*longer, *(one for one in _OPTIONS if one[0] not in named)]
+    return grpc.insecure_channel(address, options=options)
 
 
 def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:

@@ -72,6 +72,7 @@ class ListingCalls(Callers):
             taken_over=session.taken_over,
             sampling=session.drawn.scheme,
             idle_ms=int(1000 * coordinator.sessions.idle_s(session)),
+            probed=session.reads in coordinator.probed,
         )
         if session.digest_id in coordinator.residency:
             info.disk_bytes = coordinator.residency.table(session.digest_id).disk_bytes

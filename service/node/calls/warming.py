@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
+MOST_TOLD = 64
 PARALLEL = 8  # of the fetcher's threads: readers have some left
 MOST_FAILED = 16  # in a row: whatever is wrong, it is not one object
 _ASKED_SHARDS = 65536
@@ -46,6 +48,11 @@ class Warming:
         self._known = known or KnownPlaces()
         self._node_id, self._disk, self._source = node_id, disk, source
         self._members, self._missing = members, missing
+        self._runs = set[_Run]()
+
+    def works(self) -> list[node_pb2.Work]:
+        """Those under way, for people; at most so many."""
+        return [run.told() for run in itertools.islice(self._runs, MOST_TOLD)]
 
     async def warm(self, digest: Digest) -> AsyncGenerator[node_pb2.WarmProgress, None]:
         """How far it is, now and then; the last one says `over`. A caller that stops asking ends it."""
@@ -61,12 +68,14 @@ class Warming:
             run.elsewhere = await self._held_elsewhere(digest, lacking)
             lacking = await asyncio.to_thread(run.count)
         work = asyncio.create_task(run.work(lacking))
+        self._runs.add(run)
         try:
             while not work.done():
                 await asyncio.wait([work], timeout=_PROGRESS_S)
                 yield run.progress()
             await work
         finally:
+            self._runs.discard(run)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
         await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
@@ -122,6 +131,12 @@ class _Run:
         self._resident = len(self._owned) - len(lacking)
         self._resident_bytes = self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking)
         return lacking
+
+    def told(self) -> node_pb2.Work:
+        return node_pb2.Work(
+            kind=node_pb2.WORK_KIND_WARM, digest_id=self._digest.digest_id, done_bytes=self._resident_bytes,
+            total_bytes=self._total_bytes, trouble=self._trouble,
+        )  # fmt: skip
 
     def progress(self) -> node_pb2.WarmProgress:
         return node_pb2.WarmProgress(

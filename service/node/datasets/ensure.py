@@ -35,7 +35,8 @@ Requests = AsyncIterator[node_pb2.EnsureDatasetRequest]
 class Scan:
     """One listing on its way to a registered data set; `task` ends with it, or with a typed error."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, name: str = "") -> None:
+        self.name = name
         self.done_bytes = 0
         self.total_bytes = total_bytes
         self.records = 0
@@ -75,6 +76,16 @@ class DatasetScans:
     @property
     def busy(self) -> bool:
         return bool(self._under_way)
+
+    def works(self) -> list[node_pb2.Work]:
+        """Those under way, for people."""
+        return [
+            node_pb2.Work(
+                kind=node_pb2.WORK_KIND_SCAN, name=scan.name, done_bytes=scan.done_bytes,
+                total_bytes=scan.total_bytes, trouble=scan.trouble,
+            )
+            for scan in self._under_way.values()
+        ]  # fmt: skip
 
     def under_way(self, header: node_pb2.EnsureDatasetRequest) -> Scan | None:
         return self._under_way.get(header.listing_key)
@@ -117,7 +128,7 @@ class DatasetScans:
         if scan is None:
             if len(self._under_way) >= _MAX_SCANS:
                 raise errors.ResourceExhaustedError(f"{_MAX_SCANS} data sets are being scanned: try again later")
-            scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files))
+            scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files), name)
             scan.task = asyncio.get_running_loop().create_task(self._scan(scan, name, files, terms, key, store_for))
             scan.task.add_done_callback(lambda task: self._done(key, task))
         scan.waiting += 1

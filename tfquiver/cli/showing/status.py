@@ -1,20 +1,26 @@
-"""`tfquiver status`: nodes, dispatchers, data sets, sessions of a cluster; of a directory without node its content."""
+"""`tfquiver status` and `tfquiver.status()`: nodes, dispatchers, data sets, sessions of a cluster; of a directory
+without node its content."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
-from tfquiver.cli.showing import cold, mounts_view, status_view, words
+from tfquiver.cli.showing import activity, cold, money, mounts_view, status_view, watching, words
 from tfquiver.cli.showing.status_view import saved
+from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.plain_text import plain as printable
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
@@ -23,18 +29,40 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.wire import pages, rpc
+from tfquiver.trust import own_token
+from tfquiver.wire import pages
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000
+_SESSIONS = 20
+_HELP_SESSIONS = f"how many, newest first; default: {_SESSIONS}"
+_FREE = money.Prices()
+_EVERY_S, _LEAST_S, _MOST_S = 2.0, 0.2, 86400.0
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
     calls.add_where(parser, positional=True)
-    parser.add_argument("--sessions", type=_count, default=20, metavar="N", help="how many, newest first; default: 20")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables (docs/format/status.md)")
+    parser.add_argument(
+        "--watch", nargs="?", type=_seconds, const=_EVERY_S, metavar="SECONDS",
+        help=f"again every so often, until a key is pressed; default: {_EVERY_S:g}; in a pipe a line each time",
+    )  # fmt: skip
+    money.add_flags(parser)
     parser.set_defaults(run=_run)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not _LEAST_S <= value <= _MOST_S:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a number of seconds from {_LEAST_S:g} to {_MOST_S:g}"
+        )
+    return value
 
 
 def _count(text: str) -> int:
@@ -44,20 +72,96 @@ def _count(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = calls.where(arguments)
-    if cold.is_cold(where):
-        told = cold.collect(where)
-        print(json.dumps(told) if arguments.json else status_view.cold(told))
-        return 0
-    status = collect(where, calls.token(arguments), arguments.sessions)
+    token, prices = calls.token(arguments), money.given(arguments)
+    found = named_or_running(arguments.where or arguments.service)
+    if arguments.watch is not None:
+        if found[1:]:
+            raise errors.InvalidArgumentError(f"--watch: which of these? {', '.join(map(printable, found))}")
+        return _watch(arguments, found[0], token, prices)
+    told = [_told(where, token, arguments.sessions, prices) for where in found]
     if arguments.json:
-        print(json.dumps(status))
-    else:
-        status_view.show(status, calls.console())
+        print(json.dumps(told[0] if not told[1:] else {"running": told}))
+        return 0
+    for where, one in zip(found, told, strict=True):
+        if told[1:]:
+            print(f"== {printable(where)}")
+        if one.get("running", True):
+            status_view.show(one, calls.console())
+        else:
+            print(status_view.cold(one))
     return 0
 
 
-def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
+def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.Prices) -> int:
+    if arguments.json:
+        return watching.as_json(lambda: _told(where, token, arguments.sessions, prices), arguments.watch)
+    return watching.watch(lambda: collect(where, token, arguments.sessions, prices), arguments.watch)
+
+
+def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
+    """What is named, here or in TFQUIVER_SERVICE; where nothing is, the cache directories of this machine in which
+    nodes of this user run, one for each cluster. Raises InvalidArgumentError: none does."""
+    if named := service_name.chosen(given):
+        return [named]
+    by_coordinator: dict[str, str] = {}
+    for directory in running_nodes.directories():
+        try:
+            by_coordinator.setdefault(coordinator_address(str(directory)), str(directory))
+        except errors.TfquiverError:  # it is just starting or leaving
+            continue
+    if not by_coordinator:
+        raise errors.InvalidArgumentError(
+            "no node of yours runs on this machine; of which cluster? give its coordinator (host:port) or a cache "
+            f"directory, here or in {service_name.VARIABLE}"
+        )
+    return list(by_coordinator.values())
+
+
+def status(
+    service: str | os.PathLike[str] | None = None,
+    *,
+    sessions: int = _SESSIONS,
+    auth_token_file: str | os.PathLike[str] | None = None,
+    store_price: float = 0.0,
+    request_price: float = 0.0,
+) -> dict[str, Any]:
+    """What `tfquiver status --json` says, as plain values; sizes are in bytes. TensorFlow is not imported.
+
+    ```python
+    told = tfquiver.status("~/tfquiver-cache")
+    print(told["hit_ratio"], told["saved"]["bytes"], *told["problems"])
+    ```
+
+    docs/format/status.md has its keys. Of a directory in which no node runs (`running` is False then): what it holds.
+
+    Args:
+      service: a coordinator's address, or a cache directory; None: what TFQUIVER_SERVICE names, or the node of this
+        user that runs on this machine.
+      sessions: how many, the newest first, from 1 to 100 000.
+      auth_token_file: file with the cluster's token; None: what TFQUIVER_AUTH_TOKEN_FILE names.
+      store_price: of a TB that leaves the store, in any currency; `saved` then has `money`.
+      request_price: of a million requests to the store.
+
+    Raises InvalidArgumentError (also: several nodes run, and none is named), UnavailableError, PermissionError_,
+    UnauthenticatedError.
+    """
+    if not 0 < sessions <= _MOST_SESSIONS:
+        raise errors.InvalidArgumentError(f"sessions={sessions}: must be from 1 to {_MOST_SESSIONS}")
+    found = named_or_running(service)
+    if found[1:]:
+        raise errors.InvalidArgumentError(f"service=None: which of these? {', '.join(map(printable, found))}")
+    token = own_token.of_user(os.fspath(auth_token_file) if auth_token_file else "")
+    return _told(found[0], token, sessions, money.Prices(store_price, request_price))
+
+
+def _told(where: str, token: str, sessions: int, prices: money.Prices) -> dict[str, Any]:
+    if not cold.is_cold(where):
+        return collect(where, token, sessions, prices)
+    told = cold.collect(where)
+    return told | {"saved": told["saved"] | {"money": prices.of(told["saved"])}}
+
+
+def collect(where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE) -> dict[str, Any]:
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
@@ -79,21 +183,24 @@ def collect(where: str, token: str = "", sessions: int = 20) -> dict[str, Any]:
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     given = totals["hits"] + totals["peer_hits"] + totals["misses"]
     names = {dataset.digest_id: dataset.name for dataset in datasets}
-    status = {
+    newest = [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos]
+    spared = saved([node["totals"] for node in told if node.get("totals")])
+    found = {
         "coordinator": address,
         "nodes": told,
         "lost_nodes": [{**plain(one.node), "silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "datasets": cached,
-        "sessions": [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos],
+        "sessions": newest,
+        "going_on": activity.going_on(told, cached, newest),
         "remote_io": [plain(one) for one in limits.jobs] if limits else [],
         "store": plain(limits.store) if limits and limits.HasField("store") else None,
         "mounts": mounts_view.collect(),
         **totals,
         "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
-        "saved": saved([node["totals"] for node in told if node.get("totals")]),
+        "saved": spared | {"money": prices.of(spared)},
     }
-    return {"problems": status_view.problems(status), **status}
+    return {"problems": status_view.problems(found), **found}
 
 
 def with_state(session: dict[str, Any]) -> dict[str, Any]:
@@ -108,10 +215,10 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str
         with ExitStack() as stack:
             questions: list[calls.Asked] = []
             for node in some:
-                stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
+                stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(calls.node_channel(node.control_address)))
                 whom = f"node {words.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
-            for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
+            for node, reply in zip(some, calls.ask_all(questions, token, wait_for_ready=False), strict=True):
                 where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
                     yield {**plain(node), **where, "error": str(reply)}

@@ -13,7 +13,7 @@ from rich.text import Text
 from tfquiver import plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import mounts_view, nodes_view, words, workers_view
+from tfquiver.cli.showing import activity, mounts_view, nodes_view, sessions_view, words, workers_view
 from tfquiver.cli.showing.words import count, job, short, size
 
 _NODES_LEGEND = (
@@ -36,13 +36,6 @@ _JOBS_LEGEND = (
 )
 _STEPS_LEGEND = (
     " step, between: of the average training step, and until the next, as the job itself says. acc.: its accelerators."
-)
-_SESSIONS_LEGEND = (
-    "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "
-    "something else, or is no more. read: of its shards, given to the job's pipeline. sure: known to have come "
-    "through it; the rest would be read again if a reader were lost. hits: of its shards, those that a node had when "
-    "they were handed out (those of a job are of bytes, and what was loaded in time counts). unread: shards whose "
-    "reader was lost after the end, perhaps not delivered. again: shards handed out more than once."
 )
 _REMOTE_IO_LEGEND = (
     "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. "
@@ -112,8 +105,12 @@ def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]]) ->
     return is_limited or node["used_bytes"] > _FULL * node["quota_bytes"]
 
 
-def show(status: Mapping[str, Any], console: Console) -> None:
+def show(status: Mapping[str, Any], console: Console, legends: bool = True) -> None:
     """As tables. Every name in them was chosen by somebody else."""
+
+    def tell(shown: Any, legend: str, rows: Sized) -> None:
+        _print(console, shown, legend if legends else "", rows)
+
     for line in status["problems"]:
         console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
@@ -126,6 +123,8 @@ def show(status: Mapping[str, Any], console: Console) -> None:
     console.print(_saved(status["saved"], silent))
     if store := words.store(status.get("store") or {}):
         console.print(store)
+    for line in activity.lines(status.get("going_on", ()), status["datasets"]):
+        console.print(line, soft_wrap=True)
     nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
@@ -137,17 +136,15 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         read = size(node["store_bytes"])
         figures = (short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
-    _print(console, nodes, _NODES_LEGEND, status["nodes"])
+    tell(nodes, _NODES_LEGEND, status["nodes"])
     # Beside the figures there is no room for them in 80 columns.
     labels = table("node", "labels")
     labels.columns[1].justify, labels.columns[1].overflow = "left", "ellipsis"
     labelled = [node for node in status["nodes"] if node.get("labels")]
     for node in labelled:
         labels.add_row(short(node["node_id"]), cut(nodes_view.labels(node), 68))
-    _print(console, labels, _LABELS_LEGEND, labelled)
-    _print(console, calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
-    for line in nodes_view.moves(status["datasets"]):
-        console.print(line)
+    tell(labels, _LABELS_LEGEND, labelled)
+    tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
     steps = any("step_ms" in info for info in jobs.values())
@@ -157,23 +154,13 @@ def show(status: Mapping[str, Any], console: Console) -> None:
         hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
         its = _steps(info) if steps else ()
         reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits, *its)
-    _print(console, reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
-    sessions = table("job", "data set", "epoch", "state", "read", "sure", "readers", "hits", "unread", "again")
-    for info in status["sessions"]:
-        leases = info["resident_leases"] + info["missing_leases"]
-        hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
-        done = (words.share(shards, info["shards"]) for shards in (info.get("read", info["acked"]), info["acked"]))
-        counts = (str(info[key]) for key in ("shortfall", "reread"))
-        dataset = cut(info["dataset"], 11) or info["digest_id"][:8]
-        readers = str(info["readers"])
-        which = (cut(job(info), 11), dataset, str(info["epoch"]), words.standing(info))
-        sessions.add_row(*which, *done, readers, hits, *counts)
-    _print(console, sessions, _SESSIONS_LEGEND, status["sessions"])
+    tell(reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
+    tell(sessions_view.sessions(status["sessions"], console.width), sessions_view.LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:
         rates = (f"{decimal(int(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
         remote_io.add_row(cut(one["job"], 28), *rates, "a person" if one["pinned"] else "a policy")
-    _print(console, remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
+    tell(remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
 
 
 def _steps(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -186,16 +173,18 @@ def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:
     if rows:
         console.print()
         console.print(shown)
-        console.print(legend)
+        if legend:
+            console.print(legend)
 
 
-def _saved(its: Mapping[str, int], silent: int = 0) -> str:
+def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
     """`silent`: nodes whose part nobody can tell."""
     since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
+    money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
     without = f" (not counted: {silent} node{'s' * (silent > 1)} that cannot be asked)" if silent else ""
     return (
-        f"saved {decimal(its['bytes'])} and {its['requests']:,} requests{since}: {decimal(its['served_bytes'])} given "
-        f"to readers, {decimal(its['store_bytes'])} read from the store{without}"
+        f"saved {money}{decimal(its['bytes'])} and {its['requests']:,} requests{since}: "
+        f"{decimal(its['served_bytes'])} given to readers, {decimal(its['store_bytes'])} read from the store{without}"
     )
 
 

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tfquiver.proto.tfquiver.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,27 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _WorkKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORK_KIND_UNSPECIFIED: _WorkKind.ValueType  # 0
+    WORK_KIND_SCAN: _WorkKind.ValueType  # 1
+    """files that nobody has read before are cut and hashed"""
+    WORK_KIND_WARM: _WorkKind.ValueType  # 2
+    """read into the cache before somebody needs it"""
+
+class WorkKind(_WorkKind, metaclass=_WorkKindEnumTypeWrapper): ...
+
+WORK_KIND_UNSPECIFIED: WorkKind.ValueType  # 0
+WORK_KIND_SCAN: WorkKind.ValueType  # 1
+"""files that nobody has read before are cut and hashed"""
+WORK_KIND_WARM: WorkKind.ValueType  # 2
+"""read into the cache before somebody needs it"""
+Global___WorkKind: _TypeAlias = WorkKind  # noqa: Y015
 
 @_typing.final
 class StatusRequest(_message.Message):
@@ -67,6 +89,7 @@ class StatusReply(_message.Message):
     MOVED_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    WORKS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
     entries: _builtins.int
@@ -123,6 +146,10 @@ class StatusReply(_message.Message):
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
     def totals(self) -> Global___Totals: ...
+    @_builtins.property
+    def works(self) -> _containers.RepeatedCompositeFieldContainer[Global___Work]:
+        """what it is at just now, at most 128; what orders bring is in `loads`"""
+
     def __init__(
         self,
         *,
@@ -155,14 +182,54 @@ class StatusReply(_message.Message):
         moved: _builtins.int = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
+        works: _abc.Iterable[Global___Work] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatusReply: _TypeAlias = StatusReply  # noqa: Y015
+
+@_typing.final
+class Work(_message.Message):
+    """Something long that somebody has asked a node for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    DONE_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    kind: Global___WorkKind.ValueType
+    name: _builtins.str
+    """of a scan: of the data set that it makes; for people"""
+    digest_id: _builtins.bytes
+    """of a data set that is warmed"""
+    done_bytes: _builtins.int
+    total_bytes: _builtins.int
+    trouble: _builtins.str
+    """for people: what is being tried again, or last went wrong; empty: nothing"""
+    def __init__(
+        self,
+        *,
+        kind: Global___WorkKind.ValueType = ...,
+        name: _builtins.str = ...,
+        digest_id: _builtins.bytes = ...,
+        done_bytes: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        trouble: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bytes", b"done_bytes", "kind", b"kind", "name", b"name", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Work: _TypeAlias = Work  # noqa: Y015
 
 @_typing.final
 class Totals(_message.Message):

@@ -1,0 +1,185 @@
+"""What `tfquiver status` says beside its tables: money, what is going on, lines of --watch; and its JSON schema."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_status_tables import told
+from tfquiver import durable, errors
+from tfquiver.cache_directory import running_nodes
+from tfquiver.cli import calls
+from tfquiver.cli.main import main
+from tfquiver.cli.showing import activity, sessions_view, status_view, watching
+from tfquiver.cli.showing.money import Prices
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "format" / "status.schema.json").read_text())
+CLUSTER = SCHEMA["$defs"]["cluster"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "other"),
+    [
+        ("nodes", node_pb2.StatusReply, {"node"}),
+        ("nodes", types_pb2.NodeInfo, set()),
+        ("datasets", types_pb2.Dataset, set()),
+        ("sessions", coordinator_pb2.SessionInfo, set()),
+        ("remote_io", coordinator_pb2.RemoteIO, set()),
+    ],
+)
+def test_every_field_that_servers_tell_is_in_the_schema(where: str, message: Any, other: set[str]) -> None:
+    described = CLUSTER[where]["items"]["properties"].keys()
+    assert {field.name for field in message.DESCRIPTOR.fields} - other <= described
+
+
+def test_the_page_names_every_key() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "format" / "status.md").read_text()
+    assert [key for key in CLUSTER if f"`{key}`" not in page] == []
+
+
+def test_money_is_what_the_prices_make_of_what_was_saved() -> None:
+    spared = {"bytes": 5 * 10**11, "requests": 2_000_000}
+    assert Prices().of(spared) is None
+    assert Prices(store_tb=90.0, million_requests=0.4).of(spared) == pytest.approx(45.8)
+    out, status = io.StringIO(), told("j")
+    status["saved"] |= spared | {"money": 45.8}
+    status_view.show(status, calls.console(file=out, width=200))
+    assert "saved 45.80: 500.0 GB and 2,000,000 requests" in out.getvalue()
+
+
+@pytest.mark.parametrize("flag", ["--store_price=-1", "--request_price=x", "--watch=0", "--watch=nan", "--sessions=0"])
+def test_figures_that_cannot_be_right_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["status", "localhost:1", flag])
+    assert flag.split("=")[0] in capsys.readouterr().err
+
+
+def at_work() -> dict[str, Any]:
+    status = told("run[/1]")
+    digest_id = status["datasets"][0]["digest_id"]
+    done = {"done_bytes": 10**9, "total_bytes": 4 * 10**9}
+    status["nodes"][0]["works"] = [
+        {"kind": "WORK_KIND_SCAN", "name": "new\x1b[2J", "digest_id": "", "trouble": "", **done},
+        {"kind": "WORK_KIND_WARM", "name": "", "digest_id": digest_id, "trouble": "503", **done},
+        {"kind": "WORK_KIND_UNSPECIFIED", "name": "of a later version", "digest_id": "", "trouble": "", **done},
+    ]
+    status["datasets"][0] |= {"moving_shards": 3, "moving_bytes": 9, "unmoved_shards": 0}
+    status["sessions"][0]["probed"] = True
+    status["going_on"] = activity.going_on(status["nodes"], status["datasets"], status["sessions"])
+    return status
+
+
+def test_what_is_going_on_is_said_before_the_tables() -> None:
+    status, out = at_work(), io.StringIO()
+    assert [one["kind"] for one in status["going_on"]] == ["scan", "warm", "move", "probe"]
+    status_view.show(status, calls.console(file=out, width=80))
+    printed = out.getvalue()
+    for line in (
+        "node 01234567 reads for the first time new\\x1b[2J: 25% of 4.0 GB\n",
+        "node 01234567 warms run[/1]: 25% of 4.0 GB; 503\n",
+        "job run[/1] is being measured without the cache, over run[/1], for about 100 mini-batches",
+        "data set run[/1] moves: 3 shards",
+    ):
+        assert line in printed
+    assert printed.index("is being measured") < printed.index("node      host")
+
+
+def test_a_watched_status_is_a_line_and_an_outage_too() -> None:
+    line = watching.line(at_work)
+    assert line.startswith("1 nodes, 5 bytes of 9 bytes; 0 jobs read 0.0 MB/s; scan new\\x1b[2J; warm run[/1]; ")
+    assert line.isprintable()
+
+    def gone() -> dict[str, Any]:
+        raise errors.UnavailableError("coordinator localhost:1 is\naway")
+
+    assert watching.line(gone) == "coordinator localhost:1 is\\naway"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_names_of_sessions_have_the_room_that_figures_leave(width: int) -> None:
+    (info,) = told("sweep-lr0.0003-bs256-seed17")["sessions"]
+    whole, out = info | {"shortfall": 0, "reread": 0, "dataset": "imagenet"}, io.StringIO()
+    calls.console(file=out, width=width).print(sessions_view.sessions([whole], width))
+    heads, _, row = out.getvalue().splitlines()
+    assert len(row.rstrip()) <= max(width, 60) and "unread" not in heads and "imagenet" in row
+    assert ("sweep-lr0.0003-bs256-seed17" in row) == (width > 60)
+
+
+def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) -> None:
+    """A process that calls itself a node, and one that only has a file of that name open."""
+    program = (
+        "import sys, os\n"
+        "from pathlib import Path\n"
+        "from tfquiver import durable\n"
+        "held = durable.lock_file(Path(sys.argv[2]) / 'node.lock')\n"
+        "if sys.argv[3] == 'holds': assert durable.try_lock(held); os.write(held, str(os.getpid()).encode())\n"
+        "print('ready', flush=True); sys.stdin.read()\n"
+    )
+    started = []
+    try:
+        for name, called, does in (
+            ("of-a-node", "tfquiver.service.node.main", "holds"),
+            ("open-only", "tfquiver.service.node.main", "opens"),
+            ("of-others", "somebody.else", "holds"),
+        ):
+            (tmp_path / name).mkdir()
+            command = [sys.executable, "-c", program, called, str(tmp_path / name), does]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            started.append(process)
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        here = [path for path in running_nodes.directories() if path.parent == tmp_path]
+        assert here == [tmp_path / "of-a-node"]
+        assert durable.holder(here[0] / "node.lock") == str(started[0].pid)
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    assert [path for path in running_nodes.directories() if path.parent == tmp_path] == []
+    assert running_nodes.directories(tmp_path / "no-proc") == []
+
+
+def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", str(tmp_path)]) == 1
+    assert "nothing has been logged there" in capsys.readouterr().err
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "node.log").write_bytes(
+        b"".join(b"line %d\n" % number for number in range(50)) + b"\x1b[2Jend\n"
+    )
+    assert main(["logs", str(tmp_path), "--lines", "2"]) == 0
+    assert capsys.readouterr().out == "line 49\n\\x1b[2Jend\n"
+    (tmp_path / "log" / "coordinator.log").write_text("joined\n")
+    assert main(["logs", str(tmp_path), "--lines", "1"]) == 0
+    assert capsys.readouterr().out == "coordinator: joined\nnode: \\x1b[2Jend\n"
+    assert main(["logs", "localhost:1"]) == 1
+    assert "run this on its machine" in capsys.readouterr().err
+
+
+def test_a_log_is_followed_into_the_file_that_takes_its_place(tmp_path: Path) -> None:
+    log = tmp_path / "log" / "node.log"
+    log.parent.mkdir()
+    log.write_text("first\n")
+    command = [sys.executable, "-m", "tfquiver.cli.main", "logs", str(tmp_path), "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "first\n"
+            with log.open("a") as out:
+                out.write("second\nthi")
+                out.flush()
+                assert process.stdout.readline() == "second\n"
+                out.write("rd\n")
+                out.flush()
+            assert process.stdout.readline() == "third\n"
+            log.replace(log.with_name("node.log.old"))
+            log.write_text("anew\n")
+            assert process.stdout.readline() == "anew\n"
+        finally:
+            process.kill()

@@ -1,0 +1,105 @@
+"""`tfquiver logs`: what the servers in a cache directory of this machine have written, and what they write."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.showing.status import named_or_running
+from tfquiver.cluster_address import service_name
+from tfquiver.plain_text import plain, shortened
+
+_ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
+node, and with `tfquiver up` coordinator, dispatcher and workers. Logs of other machines are there."""
+_LINES, _MOST_LINES = 40, 1_000_000
+_POLL_S = 0.3
+_MOST_LINE_BYTES = 1 << 16
+_MOST_FILES = 256
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("logs", help="print what servers of this machine have logged", description=_ABOUT)
+    calls.add_where(parser, positional=True, which="cache directory of this machine")
+    parser.add_argument("--lines", type=_count, default=_LINES, metavar="N", help=f"of each; default: {_LINES}")
+    parser.add_argument("--follow", action="store_true", help="go on with what is written, until Ctrl-C")
+    parser.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 7 and int(text) <= _MOST_LINES):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number from 0 to {_MOST_LINES}")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    followed = []
+    for where in named_or_running(arguments.where or arguments.service):
+        directory = service_name.directory_of(where)
+        if directory is None:
+            raise errors.InvalidArgumentError(f"logs: {shortened(where)} is no directory: run this on its machine")
+        found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
+        if not found:
+            raise errors.NotFoundError(f"{directory}: nothing has been logged there")
+        followed += [_Followed(path, f"{path.stem}: " if found[1:] else "") for path in found]
+    with ExitStack() as stack:
+        for one in followed:
+            stack.callback(one.close)
+            for line in one.last(arguments.lines):
+                print(line, flush=arguments.follow)
+        while arguments.follow:
+            lines = [line for one in followed for line in one.more()]
+            if lines:
+                print("\n".join(lines), flush=True)
+            else:
+                time.sleep(_POLL_S)
+    return 0
+
+
+class _Followed:
+    """A log that others append to, put aside and begin anew."""
+
+    def __init__(self, path: Path, mark: str) -> None:
+        self._path, self._mark = path, mark
+        self._file: BinaryIO | None = None
+        self._begun = b""  # a line that has no end yet
+
+    def last(self, most: int) -> list[str]:
+        return list(deque(self.more(), maxlen=most))
+
+    def more(self) -> list[str]:
+        """Whole lines that have come; never raises for a file that is away just now."""
+        try:
+            lines = self._read() if self._file is not None else []
+            if self._file is None or self._is_another():
+                self.close()
+                self._file, self._begun = self._path.open("rb"), b""
+                lines += self._read()
+        except OSError as error:
+            if self._file is None and not isinstance(error, FileNotFoundError):
+                raise errors.PermissionError_(f"{self._path}: {error.strerror}") from error
+            return []
+        return lines
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _is_another(self) -> bool:
+        assert self._file is not None
+        here, there = self._path.stat(), os.fstat(self._file.fileno())
+        return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
+
+    def _read(self) -> list[str]:
+        assert self._file is not None
+        *lines, self._begun = (self._begun + self._file.read()).split(b"\n")
+        if len(self._begun) > _MOST_LINE_BYTES:
+            lines, self._begun = [*lines, self._begun], b""
+        return [self._mark + plain(line.decode(errors="replace"), _MOST_LINE_BYTES) for line in lines]
