@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from math import inf
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bench.quiver_figure6 import PAPER, decisions, figure_6
 from tests.unit.policy_world import GB
-from tfquiver.service.coordinator.policies.choice import Option, choose_named
-from tfquiver.service.coordinator.policies.interface import ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.policies.choice import Option, _choose, _downs, choose, choose_named, tabled
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.quiver import QuiverPolicy
 
 
@@ -44,6 +46,16 @@ def test_one_job_alone_gains_nothing_of_two_chunks() -> None:
     assert QuiverPolicy().plan(two, 0.0).allocations["d"].mode == "cooperative"
     whole = QuiverPolicy().plan(replace(view, cache_bytes=100 * GB), 0.0).allocations["d"]
     assert (whole.mode, whole.cache_bytes) == ("uniform", 100 * GB)
+
+
+def test_a_guest_makes_nothing_worth_more() -> None:
+    jobs = (JobView("one", "d0", hit_bytes_per_s=2e8, miss_bytes_per_s=1e8), JobView("two", "d1"))
+    sets = tuple(DatasetView(f"d{at}", 100 * GB, 20 * GB) for at in range(2))
+    view = ClusterView(100 * GB, None, sets, jobs)
+    guest = JobView("guest", "d0", hit_bytes_per_s=9e8, miss_bytes_per_s=1e8, accelerators=8, irregular=True)
+    with_guest, policy = replace(view, jobs=(*jobs, guest)), QuiverPolicy()
+    for kept in ({"d0": Allocation("uniform", 100 * GB)}, {"d1": Allocation("uniform", 100 * GB)}):
+        assert policy.worth(with_guest, kept) == policy.worth(view, kept) > 0
 
 
 @st.composite
@@ -101,3 +113,26 @@ def test_nothing_that_fits_is_left_out(given_options: list[list[Option]], budget
             if option.gain > named[name][at].gain:
                 assert option.cost_bytes - named[name][at].cost_bytes > left_bytes
                 assert name in refused
+
+
+@given(st.lists(options(), max_size=12), st.integers(0, 400))
+def test_who_is_told_why_hears_of_the_choice_that_was_made(given_options: list[list[Option]], budget: int) -> None:
+    """Reasons are found by choosing again, more slowly."""
+    columns = tabled(given_options)
+    made, told = choose(columns, budget), _choose(columns, budget, {})
+    assert (made.chosen.tolist(), made.left_bytes) == (told.chosen.tolist(), told.left_bytes)
+    assert made.refused == told.refused
+
+
+@given(st.lists(options(), min_size=1, max_size=4), st.data())
+def test_nothing_is_freed_for_less_than_at_least(given_options: list[list[Option]], data: st.DataObject) -> None:
+    """Exchanges that are passed over for that would not have been made."""
+    chosen = [data.draw(st.integers(0, len(row) - 1)) for row in given_options]
+    ways = []
+    for levels in product(*(range(at + 1) for at in chosen)):
+        steps = [(row[high], row[low]) for row, high, low in zip(given_options, chosen, levels, strict=True)]
+        freed = sum(high.cost_bytes - low.cost_bytes for high, low in steps)
+        ways.append((freed, sum(high.gain - low.gain for high, low in steps)))
+    short = data.draw(st.integers(1, 300))
+    least = min((lost for freed, lost in ways if freed >= short), default=inf)
+    assert least >= _downs(tabled(given_options), np.array(chosen)).at_least(np.array([short]))[0]

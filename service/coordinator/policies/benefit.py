@@ -8,7 +8,7 @@ from statistics import fmean
 
 from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
-from tfquiver.service.coordinator.policies.irregular import counting, in_parts
+from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
 from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
@@ -67,7 +67,7 @@ class BenefitPolicy:
 
     def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
         """Bytes/s that the store is spared, of what jobs would read faster."""
-        demands = _demands(view)
+        demands = _demands(without_guests(view))
         return sum(
             demands[dataset.name].spared(allocations.get(dataset.name, Allocation()), dataset.size_bytes)
             for dataset in view.datasets
@@ -112,8 +112,7 @@ def _demands(view: ClusterView) -> dict[str, _Demand]:
         if job.hit_bytes_per_s and job.miss_bytes_per_s
     }
     neutral = fmean(measured.values()) if measured else 1.0
-    counted = {dataset.name: counting(jobs.get(dataset.name, ())) for dataset in view.datasets}
-    return {name: _demand(its, rates, measured, neutral) for name, its in counted.items()}
+    return {one.name: _demand(jobs.get(one.name, ()), rates, measured, neutral) for one in view.datasets}
 
 
 def _demand(

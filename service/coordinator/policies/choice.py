@@ -5,14 +5,18 @@ By column: thousands compete. What is looked at one by one is what is taken, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import Bools, Floats, Ints
+
+_AT_ONCE = 512  # steps
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,6 @@ class Options:
     there: Bools  # else it has fewer options than others
 
 
-@dataclass(slots=True)
-class Choice:
-    """Which option each has, by index, and what was tried and refused."""
-
-    chosen: Ints
-    left_bytes: int
-    refused: dict[int, Refusal] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     option: int
@@ -55,6 +50,27 @@ class Refusal:
         if self.rival is not None:
             return f"{name}: {rival} makes more of that room"
         return f"{name}: takes {of_bytes(self.more_bytes)} more, {of_bytes(self.left_bytes)} were left"
+
+
+@dataclass
+class Choice:
+    """Which option each has, by index."""
+
+    chosen: Ints
+    left_bytes: int
+    _again: Callable[[], dict[int, Refusal]] = field(repr=False)
+
+    @cached_property
+    def refused(self) -> dict[int, Refusal]:
+        """What was tried and refused. The choice is made again for whoever asks: of thousands few are asked about."""
+        return self._again()
+
+
+@dataclass(slots=True)
+class _Choosing:
+    chosen: Ints
+    left_bytes: int
+    refused: dict[int, Refusal] | None  # None: nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +106,47 @@ class _Downs:
     cost_bytes: Ints
     gain: Floats
 
+    def at_least(self, short_bytes: Ints) -> Floats:
+        """What is lost by freeing so many bytes: as little as if parts of steps could be taken back."""
+        some = self.cost_bytes > 0
+        freed, lost = (np.concatenate(([0.0], np.cumsum(column[some]))) for column in (self.cost_bytes, self.gain))
+        return np.interp(short_bytes, freed, lost, right=np.inf) * (1 - _ROUNDING)
+
 
 def choose_named(options: Mapping[str, Sequence[Option]], budget_bytes: int) -> tuple[dict[str, int], dict[str, str]]:
     """Of data sets by name: which option each has, and what was refused."""
     names, rows = [*options], [*options.values()]
-    most = max(map(len, rows), default=1)
-    shape = len(rows), most
-    cost, gain, there = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_)
-    for at, row in enumerate(rows):
-        cost[at, : len(row)] = [option.cost_bytes for option in row]
-        gain[at, : len(row)] = [option.gain for option in row]
-        there[at, : len(row)] = True
-    choice = choose(Options(cost, gain, there), budget_bytes)
+    choice = choose(tabled(rows), budget_bytes)
     refused = {
         names[at]: one.told(rows[at][one.option].name, names[one.rival or 0]) for at, one in choice.refused.items()
     }
     return dict(zip(names, choice.chosen.tolist(), strict=True)), refused
 
 
+def tabled(rows: Sequence[Sequence[Option]]) -> Options:
+    """A data set each."""
+    shape = len(rows), max(map(len, rows), default=1)
+    cost, gain, there = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_)
+    for at, row in enumerate(rows):
+        cost[at, : len(row)] = [option.cost_bytes for option in row]
+        gain[at, : len(row)] = [option.gain for option in row]
+        there[at, : len(row)] = True
+    return Options(cost, gain, there)
+
+
 def choose(options: Options, budget_bytes: int) -> Choice:
     """Steps from option to option by gain to cost, each charged its increment only; then one exchange for each that
     found no room: others step down where that loses less than the step gains. Half of the most is gained at least."""
-    choice = Choice(np.zeros(len(options.gain), np.int64), budget_bytes)
+
+    def again() -> dict[int, Refusal]:
+        return _choose(options, budget_bytes, {}).refused or {}
+
+    made = _choose(options, budget_bytes, None)
+    return Choice(made.chosen, made.left_bytes, again)
+
+
+def _choose(options: Options, budget_bytes: int, refused: dict[int, Refusal] | None) -> _Choosing:
+    choice = _Choosing(np.zeros(len(options.gain), np.int64), budget_bytes, refused)
     steps = _all_steps(options)
     _take(choice, steps)
     _exchange_all(options, choice, steps)
@@ -120,8 +155,31 @@ def choose(options: Options, budget_bytes: int) -> Choice:
     return choice
 
 
-def _take(choice: Choice, steps: _Steps) -> bool:
+def _take(choice: _Choosing, steps: _Steps) -> bool:
     """Whether any was taken."""
+    if choice.refused is not None:
+        return _take_and_tell(choice, steps, choice.refused)
+    taken = False
+    for at in range(0, len(steps), _AT_ONCE):
+        if choice.left_bytes < steps.least_after[at]:
+            break
+        part = slice(at, at + _AT_ONCE)
+        # Room only gets less, and nobody steps back here.
+        could = (steps.cost_bytes[part] <= choice.left_bytes) & (
+            steps.start[part] >= choice.chosen[steps.dataset[part]]
+        )
+        which = at + np.flatnonzero(could)
+        columns = (column[which].tolist() for column in (steps.dataset, steps.start, steps.end, steps.cost_bytes))
+        for dataset, start, end, cost_bytes in zip(*columns, strict=True):
+            if choice.chosen[dataset] == start and cost_bytes <= choice.left_bytes:
+                choice.chosen[dataset] = end
+                choice.left_bytes -= cost_bytes
+                taken = True
+    return taken
+
+
+def _take_and_tell(choice: _Choosing, steps: _Steps, refused: dict[int, Refusal]) -> bool:
+    """`_take`, looking at every step."""
     chosen, left_bytes, taken, at = choice.chosen, choice.left_bytes, False, 0
     rows = zip(steps.dataset.tolist(), steps.start.tolist(), steps.end.tolist(), steps.cost_bytes.tolist(), strict=True)
     for at, (dataset, start, end, cost_bytes) in enumerate(rows):
@@ -132,42 +190,38 @@ def _take(choice: Choice, steps: _Steps) -> bool:
         if cost_bytes <= left_bytes:
             chosen[dataset] = end
             left_bytes -= cost_bytes
-            choice.refused.pop(dataset, None)
+            refused.pop(dataset, None)
             taken = True
         else:
-            choice.refused.setdefault(dataset, Refusal(end, cost_bytes, left_bytes))
+            refused.setdefault(dataset, Refusal(end, cost_bytes, left_bytes))
     else:
         at = len(steps)
     choice.left_bytes = left_bytes
-    _refuse_from(at, choice, steps)
+    _refuse_from(at, choice, steps, refused)
     return taken
 
 
-def _refuse_from(at: int, choice: Choice, steps: _Steps) -> None:
+def _refuse_from(at: int, choice: _Choosing, steps: _Steps, refused: dict[int, Refusal]) -> None:
     """Of each data set its first step from there on that it could take."""
     open_to = at + np.flatnonzero(choice.chosen[steps.dataset[at:]] == steps.start[at:])
     datasets, first = np.unique(steps.dataset[open_to], return_index=True)
     which = open_to[first]
     more = zip(steps.end[which].tolist(), steps.cost_bytes[which].tolist(), strict=True)
-    refused = choice.refused
     for dataset, (end, cost_bytes) in zip(datasets.tolist(), more, strict=True):
         if dataset not in refused:
             refused[dataset] = Refusal(end, cost_bytes, choice.left_bytes)
 
 
-def _exchange_all(options: Options, choice: Choice, steps: _Steps) -> None:
-    at, downs = 0, _downs(options, choice)
+def _exchange_all(options: Options, choice: _Choosing, steps: _Steps) -> None:
+    at, downs = 0, _downs(options, choice.chosen)
     while downs.steps:
-        # What a step is short of would lose at least so much; so it is for nearly all of thousands.
-        least = downs.steps[0].gain / max(1, downs.steps[0].cost_bytes)
         short = steps.cost_bytes[at:] - choice.left_bytes
-        could = (
-            (choice.chosen[steps.dataset[at:]] == steps.start[at:]) & (short > 0) & (steps.gain[at:] > short * least)
-        )
+        could = (choice.chosen[steps.dataset[at:]] == steps.start[at:]) & (short > 0)
+        could &= steps.gain[at:] > downs.at_least(short)  # as few do of thousands
         for which in (at + np.flatnonzero(could)).tolist():
             at = which + 1
             if _exchange(choice, _step(steps, which), downs):
-                downs = _downs(options, choice)
+                downs = _downs(options, choice.chosen)
                 break
         else:
             return
@@ -178,30 +232,33 @@ def _step(steps: _Steps, at: int) -> _Step:
     return _Step(dataset, start, end, int(steps.cost_bytes[at]), float(steps.gain[at]))
 
 
-def _exchange(choice: Choice, step: _Step, downs: _Downs) -> bool:
+def _exchange(choice: _Choosing, step: _Step, downs: _Downs) -> bool:
     """Whether it was made."""
     short_bytes = step.cost_bytes - choice.left_bytes
-    enough = np.flatnonzero((downs.cost_bytes >= short_bytes) & (downs.dataset != step.dataset))
-    ways = [[downs.steps[enough[np.argmin(downs.gain[enough])]]]] if enough.size else []
-    ways.append(_several((down for down in downs.steps if down.dataset != step.dataset), short_bytes))
+    enough = (downs.cost_bytes >= short_bytes) & (downs.dataset != step.dataset)
+    alone = int(np.argmin(np.where(enough, downs.gain, np.inf)))
+    ways = [[downs.steps[alone]]] if enough[alone] else []
+    ways.append(_several(downs.steps, step.dataset, short_bytes))
     way = min((way for way in ways if way), key=_lost, default=None)
     if way is None or _lost(way) >= step.gain:
         return False
     for down in way:
         choice.chosen[down.dataset] = down.start
         choice.left_bytes += down.cost_bytes
-        choice.refused[down.dataset] = Refusal(down.end, rival=step.dataset)
+        if choice.refused is not None:
+            choice.refused[down.dataset] = Refusal(down.end, rival=step.dataset)
     choice.chosen[step.dataset] = step.end
     choice.left_bytes -= step.cost_bytes
-    choice.refused.pop(step.dataset, None)
+    if choice.refused is not None:
+        choice.refused.pop(step.dataset, None)
     return True
 
 
-def _several(downs: Iterable[_Step], short_bytes: int) -> list[_Step]:
-    """One of each data set, and no more than are needed; empty: all of them are too little."""
+def _several(downs: Sequence[_Step], but: int, short_bytes: int) -> list[_Step]:
+    """One of each data set `but` one, and no more than are needed; empty: all of them are too little."""
     taken, freed_bytes = dict[int, _Step](), 0
     for down in downs:
-        if down.dataset not in taken:
+        if down.dataset not in taken and down.dataset != but:
             taken[down.dataset] = down
             freed_bytes += down.cost_bytes
             if freed_bytes >= short_bytes:
@@ -219,19 +276,17 @@ def _lost(way: Sequence[_Step]) -> float:
     return sum(down.gain for down in way)
 
 
-def _downs(options: Options, choice: Choice) -> _Downs:
-    cost, gain, downs = options.cost_bytes, options.gain, list[_Step]()
-    for dataset in np.flatnonzero(choice.chosen).tolist():
-        high = int(choice.chosen[dataset])
-        costs, gains = cost[dataset].tolist(), gain[dataset].tolist()
-        downs += [_Step(dataset, low, high, costs[high] - costs[low], gains[high] - gains[low]) for low in range(high)]
-    downs.sort(key=lambda down: down.gain / max(1, down.cost_bytes))
-    return _Downs(
-        downs,
-        np.array([down.dataset for down in downs], np.int64),
-        np.array([down.cost_bytes for down in downs], np.int64),
-        np.array([down.gain for down in downs], np.float64),
-    )
+def _downs(options: Options, chosen: Ints) -> _Downs:
+    least, most = np.arange(options.gain.shape[1]), chosen[:, None]
+    datasets, low = np.nonzero(least < most)
+    high = chosen[datasets]
+    cost = options.cost_bytes[datasets, high] - options.cost_bytes[datasets, low]
+    gain = options.gain[datasets, high] - options.gain[datasets, low]
+    order = np.argsort(gain / np.maximum(1, cost), kind="stable")
+    datasets, cost, gain = datasets[order], cost[order], gain[order]
+    columns = datasets, low[order], high[order], cost, gain
+    steps = [_Step(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return _Downs(steps, datasets, cost, gain)
 
 
 def _all_steps(options: Options) -> _Steps:

@@ -44,9 +44,12 @@ def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> 
 _FIELDS = ("allocations", "remote_bytes_per_s", "reasons")
 
 
-def counting(jobs: Sequence[JobView]) -> Sequence[JobView]:
-    """Of a data set's jobs those that decide how it is cached: guests do not."""
-    return [job for job in jobs if not job.irregular] or jobs
+def without_guests(view: ClusterView) -> ClusterView:
+    """With the jobs that decide how data sets are cached: what a plan is worth is counted by those it was made for."""
+    if not any(job.irregular for job in view.jobs):
+        return view
+    regular = {job.dataset for job in view.jobs if not job.irregular}
+    return replace(view, jobs=tuple(job for job in view.jobs if not job.irregular or job.dataset not in regular))
 
 
 def partition(view: ClusterView) -> tuple[ClusterView, ClusterView]:

@@ -19,7 +19,7 @@ from tfquiver.service.coordinator.policies.interface import (
     Plan,
     ViewColumns,
 )
-from tfquiver.service.coordinator.policies.irregular import in_parts
+from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 
@@ -73,7 +73,7 @@ class QuiverPolicy:
 
     def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
         """Accelerators that caching adds."""
-        columns, total = columns_of(view), 0.0
+        columns, total = columns_of(without_guests(view)), 0.0
         options = _options(columns, np.arange(len(columns.datasets)), _benefits(columns)[0])
         for place, name in enumerate(columns.datasets):
             allocation = allocations.get(name, Allocation())

@@ -57,7 +57,7 @@ class Contents:
         self._share_pool()
 
     def _share_pool(self) -> None:
-        lru = self.mode == LRU
+        self._lru = lru = self.mode == LRU
         self.some_lru = bool(lru.any())
         left_bytes = self._cache_bytes - float((self.allocated * self.disk_bytes_each)[~lru].sum())
         # What all data sets under LRU have together, as bytes of records.
@@ -65,7 +65,7 @@ class Contents:
 
     def hold(self, resident: Floats) -> None:
         """What the LRU window says of its data sets."""
-        self.resident = np.where(self.mode == LRU, resident, self.resident)
+        np.copyto(self.resident, resident, where=self._lru)
 
     def begin_epoch(self, jobs: Ints, datasets: Ints) -> None:
         self.effective[jobs] = self.resident[datasets] / self.sizes[datasets]
@@ -86,9 +86,9 @@ class Contents:
             planned = ((mode == UNIFORM) | apart) & (by_others > 0)
             grown = 1 - (1 - self.effective[jobs]) * left**by_others
             self.effective[jobs] = np.where(planned, grown, self.effective[jobs])
-        lacked = self.sizes - self.resident
+        lacked = self.sizes - self.resident if shared and paused.size else None
         self.resident[datasets] = resident
-        if shared and paused.size:
+        if lacked is not None:
             planned = (self.mode == UNIFORM) | (self.mode == COOPERATIVE)
             left = np.where(planned, _part(self.sizes - self.resident, lacked), 1.0)
             self.effective[paused] = 1 - (1 - self.effective[paused]) * left[datasets_of_paused]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from math import inf
-
 import numpy as np
 
 from tfquiver.service.coordinator.job_schedulers.interface import (
@@ -14,10 +11,9 @@ from tfquiver.service.coordinator.job_schedulers.interface import (
     choose,
     first_that_fit,
 )
+from tfquiver.service.sim.flow.lines import ByKey, BySubmission
 from tfquiver.service.sim.flow.sharing import Ints
 from tfquiver.service.sim.workloads.workload import SimJob, Workload
-
-Waiting = tuple[float, float, str, int]
 
 
 class Jobs:
@@ -38,6 +34,7 @@ class Jobs:
         self.running: Ints = np.zeros(0, np.int64)
         self.paused: Ints = np.zeros(0, np.int64)  # begun, and stopped for another one's turn
         self.irregular = np.array([job.pacing is not None for job in self.all], np.bool_)
+        self._paced: list[int] = np.flatnonzero(self.irregular).tolist()
         self.parts = np.zeros(count)  # of the data set that an irregular job samples now
         self.pace()
 
@@ -46,8 +43,14 @@ class Jobs:
         """Running and paused."""
         return np.sort(np.concatenate((self.running, self.paused)))
 
+    def without(self, numbers: Ints, others: Ints) -> Ints:
+        """`numbers`, in their order."""
+        kept = np.ones(len(self.all), np.bool_)
+        kept[others] = False
+        return numbers[kept[numbers]]
+
     def pace(self) -> None:
-        for number in np.flatnonzero(self.irregular):
+        for number in self._paced:
             pacing = self.all[number].pacing
             assert pacing is not None
             self.parts[number] = pacing.part(pacing.step(float(self.done[number])))
@@ -65,49 +68,49 @@ class Queue:
 
     def __init__(self, jobs: Jobs, scheduler: Scheduler, capacity: Capacity) -> None:
         self._jobs, self._scheduler, self._capacity = jobs, scheduler, capacity
-        self._waiting: list[Waiting] = []
+        self._waiting: ByKey | BySubmission = BySubmission(jobs) if scheduler.round_s is not None else ByKey(jobs)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def submit(self, number: int, now: float) -> None:
-        key = inf  # of a scheduler with rounds the order is made in each
-        if self._scheduler.round_s is None:  # a waiting job's key stays
-            key = float(self._scheduler.keys(self._jobs.requests(np.array([number])), self._capacity, 1, now)[0])
-        job = self._jobs.all[number]
-        insort(self._waiting, (key, job.submit_s, job.name, number))
+        if isinstance(self._waiting, BySubmission):
+            self._waiting.add(number)
+        else:
+            one = self._jobs.requests(np.array([number]))
+            self._waiting.add(number, float(self._scheduler.keys(one, self._capacity, 1, now)[0]))
 
     def fill(self) -> bool:
         """Starts those that come next where accelerators are free; whether it has."""
         if not self._waiting:
             return False
-        free = self._capacity.accelerators - int(self._jobs.accelerators[self._jobs.running].sum())
+        jobs = self._jobs
+        free = self._capacity.accelerators - int(jobs.accelerators[jobs.running].sum())
         if not free:
             return False
         # Between rounds who was submitted first may have what is free.
-        next_of_all = [entry[3] for entry in self._waiting[:free]]
-        begun = len(first_that_fit(self._jobs.accelerators[next_of_all].tolist(), free, pass_over=False))
+        next_of_all = self._waiting.first(free)
+        begun = len(first_that_fit(jobs.accelerators[next_of_all].tolist(), free, pass_over=False))
         started = next_of_all[:begun]
-        del self._waiting[:begun]
-        if started:
-            self._jobs.running = np.sort(np.append(self._jobs.running, started))
-            self._jobs.paused = np.setdiff1d(self._jobs.paused, started)
-        return bool(started)
+        if begun:
+            self._waiting.remove(started)
+            jobs.running = np.sort(np.concatenate((jobs.running, started)))
+            jobs.paused = jobs.without(jobs.paused, started)
+        return bool(begun)
 
     def round(self, now: float) -> bool:
         """A new round of a scheduler that has them; whether anything changed."""
-        running = self._jobs.running
-        numbers = np.concatenate((running, np.array([entry[3] for entry in self._waiting], np.int64)))
+        jobs, running, waiting = self._jobs, self._jobs.running, self._waiting
+        assert isinstance(waiting, BySubmission)
+        numbers = np.concatenate((running, waiting.all()))
         runs = np.arange(len(numbers)) < len(running)
-        chosen = choose(self._scheduler, self._jobs.requests(numbers), runs, self._capacity, now)
+        chosen = choose(self._scheduler, jobs.requests(numbers), runs, self._capacity, now)
         kept = np.sort(numbers[chosen])
         if np.array_equal(kept, running):
             return False
-        stopped = np.setdiff1d(running, kept)
-        run = set(kept.tolist())
-        self._waiting = [entry for entry in self._waiting if entry[3] not in run]
-        self._jobs.paused = np.setdiff1d(np.union1d(self._jobs.paused, stopped), kept)
-        self._jobs.running = kept
-        for number in stopped.tolist():
-            self.submit(number, now)
+        stopped, begun = jobs.without(running, kept), jobs.without(kept, running)
+        waiting.remove(begun)
+        waiting.add(stopped)
+        jobs.paused = np.sort(np.concatenate((jobs.without(jobs.paused, begun), stopped)))
+        jobs.running = kept
         return True

@@ -37,8 +37,12 @@ class _Front:
     datasets: Ints
     paced: Bools | None  # None: none
     began: Floats  # epochs
+    began_bytes: Floats
     part: Floats  # of the present one
     window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and when the oldest row was
+    oldest: tuple[float, Floats, Floats] | None = (
+        None  # where they were then, and what they have read until the next row
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class LruWindow:
         self._rows: deque[tuple[float, Floats]] = deque([(0.0, np.zeros(len(sizes)))])  # when, how far each job was
         self._start = 0.0
         self._seen: Ints = np.zeros(0, np.int64)  # jobs that may have something resident
+        self._noticed: tuple[Ints, Ints] = self._seen, self._seen  # who was last, and what was seen then
         self._front: _Front | None = None
         self.full = False
         self.resident = np.zeros(datasets)  # bytes of each data set
@@ -98,23 +103,27 @@ class LruWindow:
 
     def epoch_counts(self, jobs: Ints, done: Floats) -> Bools:
         """Of which of `jobs` hits change when their epoch ends."""
-        back = self._at(self._start, jobs)
+        back = self._rows[0][1][jobs]
+        if len(self._rows) > 1:
+            back = back + (self._rows[1][1][jobs] - back) * self._part(self._start)
         begun = np.floor(done[jobs] / self._sizes[jobs]) * self._sizes[jobs]
         counts: Bools = (begun - back < self._sizes[jobs]) & ~self.curricula.paced[jobs]
         return counts
 
     def _notice(self, jobs: Ints) -> None:
         """`jobs`, in order, nearly always the same, may have something resident."""
-        at = np.searchsorted(self._seen, jobs)
-        if not at.size or (at[-1] < len(self._seen) and np.array_equal(self._seen[at], jobs)):
+        if self._noticed[0] is jobs and self._noticed[1] is self._seen:
             return
-        self._seen = np.union1d(self._seen, jobs)
+        at = np.searchsorted(self._seen, jobs)
+        if at.size and (at[-1] == len(self._seen) or (self._seen[at] != jobs).any()):
+            self._seen = np.union1d(self._seen, jobs)
+        self._noticed = jobs, self._seen
 
     def _at_front(self, done: Floats) -> _Front:
         front, there = self._front, done[self._seen]
-        if front is not None and front.seen is self._seen and np.array_equal(front.done, there):
-            return front
         if front is not None and front.seen is self._seen:
+            if (front.done == there).all():
+                return front
             sizes, datasets, paced = front.sizes, front.datasets, front.paced
         else:
             sizes, datasets = self._sizes[self._seen], self._dataset_of[self._seen]
@@ -122,7 +131,7 @@ class LruWindow:
             paced = some if some.any() else None
         progress = there / sizes
         began = np.floor(progress)
-        self._front = _Front(self._seen, there, sizes, datasets, paced, began, progress - began)
+        self._front = _Front(self._seen, there, sizes, datasets, paced, began, began * sizes, progress - began)
         return self._front
 
     def _move(self, front: _Front, capacity: float) -> None:
@@ -158,15 +167,20 @@ class LruWindow:
             if not kept.all():
                 self._seen = front.seen[kept]
 
-    def _at(self, when: float, jobs: Ints) -> Floats:
-        """How far `jobs` were at a moment between the two oldest rows."""
+    def _back(self, when: float, front: _Front) -> Floats:
+        """How far its jobs were at a moment between the two oldest rows, which is looked for among many."""
         (first, before) = self._rows[0]
         if len(self._rows) == 1:
-            return before[jobs]
-        (second, after) = self._rows[1]
-        part = min(1.0, (when - first) / (second - first))
-        read: Floats = before[jobs] + (after[jobs] - before[jobs]) * part
-        return read
+            return before[front.seen]
+        if front.oldest is None or front.oldest[0] != first:
+            there = before[front.seen]
+            front.oldest = first, there, self._rows[1][1][front.seen] - there
+        return front.oldest[1] + front.oldest[2] * self._part(when)
+
+    def _part(self, when: float) -> float:
+        """Of the way from the oldest row to the next."""
+        first, second = self._rows[0][0], self._rows[1][0]
+        return min(1.0, (when - first) / (second - first))
 
     def _bytes_since(self, when: float, front: _Front) -> float:
         window = self._since(when, front)
@@ -187,10 +201,10 @@ class LruWindow:
         oldest = self._rows[0][0]
         if front.window is not None and front.window[:2] == (when, oldest):
             return front.window[2]
-        back = self._at(when, front.seen)
-        former = np.clip(front.began - back / front.sizes, 0.0, 1.0)
+        back = self._back(when, front)
+        former = np.minimum(np.maximum(front.began - back / front.sizes, 0.0), 1.0)
         within = np.where(
-            back >= front.began * front.sizes,
+            back >= front.began_bytes,
             (front.done - back) / front.sizes,
             front.part + former * (1 - front.part),
         )

@@ -23,19 +23,22 @@ def rates(ideals: Floats, hits: Floats, promised: Floats, limit: float, datasets
     What a cooperative data set's jobs miss is fetched once, at the pace of the fastest: one flow with their weight.
     """
     missed = 1 - hits
-    flows = np.arange(len(ideals))
-    if cooperative.any():
-        _, flows = np.unique(np.where(cooperative, datasets, -1 - flows), return_inverse=True)
+    if not cooperative.any():
+        got = share(np.maximum(ideals * missed, 0.0), promised, limit, np.ones(len(ideals)))
+        read = _read(ideals, missed, got)
+        return Rates(read, read * missed)
+    _, flows = np.unique(np.where(cooperative, datasets, -1 - np.arange(len(ideals))), return_inverse=True)
     count = int(flows.max(initial=-1)) + 1
-    demands = np.zeros(count)
+    demands, most = np.zeros(count), np.zeros(count)
     np.maximum.at(demands, flows, ideals * missed)
     weights = np.bincount(flows, minlength=count).astype(np.float64)
     got = share(demands, np.bincount(flows, promised, count).astype(np.float64), limit, weights)[flows]
-    read = np.minimum(ideals, np.divide(got, missed, out=np.full_like(got, np.inf), where=missed > 0))
+    read = _read(ideals, missed, got)
     fetched = read * missed
-    if cooperative.any():
-        most = np.zeros(count)
-        np.maximum.at(most, flows, fetched)
-        total = np.bincount(flows, fetched, count)
-        fetched = fetched * np.divide(most, total, out=np.zeros_like(total), where=total > 0)[flows]
-    return Rates(read, fetched)
+    np.maximum.at(most, flows, fetched)
+    total = np.bincount(flows, fetched, count)
+    return Rates(read, fetched * np.divide(most, total, out=np.zeros_like(total), where=total > 0)[flows])
+
+
+def _read(ideals: Floats, missed: Floats, got: Floats) -> Floats:
+    return np.minimum(ideals, np.divide(got, missed, out=np.full_like(got, np.inf), where=missed > 0))

@@ -164,7 +164,7 @@ class _Simulation:
         self._queue.fill()
         self._to_round = False
         jobs = self._jobs
-        begun = before[:0] if jobs.running is before else np.setdiff1d(jobs.running, before)
+        begun = before[:0] if jobs.running is before else jobs.without(jobs.running, before)
         first = begun[jobs.done[begun] == 0]  # others go on where they were stopped
         self._contents.begin_epoch(first, jobs.dataset[first])
         self._to_plan |= bool(begun.size)

@@ -10,7 +10,7 @@ from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, NONE, UNIFORM, 
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.lru_window import LruWindow
 from tfquiver.service.sim.flow.rates import Rates
-from tfquiver.service.sim.flow.sharing import Floats, Ints
+from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
 
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
 _SAME = 1e-9
@@ -27,22 +27,10 @@ def next_change_s(
         return inf
     datasets, sizes, done = jobs.dataset[running], jobs.size[running], jobs.done[running]
     waits = [float(((jobs.total[running] - done) / read).min())]
-    to_epoch_s = (sizes - done % sizes) / read
     mode = contents.mode[datasets]
     planned = (mode == UNIFORM) | (mode == COOPERATIVE)
-    resident, allocated = contents.resident[datasets], contents.allocated[datasets]
-    room = np.where(mode == LRU, 0.0 if window.full else pool_bytes, allocated)
-    filling = (mode != NONE) & (resident < room * (1 - _SAME)) & (fetched > 0)
-    more = planned & (abs(resident / sizes - contents.effective[running]) > _SAME)
-    finds_more = ((filling & planned) | more) & ~jobs.irregular[running]
-    if finds_more.any():
-        waits.append(float(to_epoch_s[finds_more].min()))
-    if shared and filling.any():
-        brought = np.bincount(datasets, fetched, len(contents.sizes))[datasets]
-        several = filling & (brought > fetched * (1 + _SAME))
-        if several.any():
-            absent = np.maximum(sizes - resident, sizes * _SAME)
-            waits.append(float((absent[several] / brought[several]).min()) * PART_A_STEP)
+    if shared or planned.any():
+        waits += _planned_change_s(jobs, contents, window, running, read, fetched, planned, pool_bytes, shared)
     paced = jobs.irregular[running]
     if paced.any():
         waits.append(float((jobs.parts[running] * sizes / read)[paced].min()) * PART_A_STEP)
@@ -50,6 +38,27 @@ def next_change_s(
     if (mode == LRU).any():
         waits.append(_lru_change_s(jobs, contents, window, running, read, fetched, now, pool_bytes))
     return max(0.0, min(waits))
+
+
+def _planned_change_s(
+    jobs: Jobs, contents: Contents, window: LruWindow, running: Ints, read: Floats, fetched: Floats, planned: Bools,
+    pool_bytes: float, shared: bool,
+) -> list[float]:  # fmt: skip
+    datasets, sizes, done, waits = jobs.dataset[running], jobs.size[running], jobs.done[running], list[float]()
+    mode, resident, allocated = contents.mode[datasets], contents.resident[datasets], contents.allocated[datasets]
+    room = np.where(mode == LRU, 0.0 if window.full else pool_bytes, allocated)
+    filling = (mode != NONE) & (resident < room * (1 - _SAME)) & (fetched > 0)
+    more = planned & (abs(resident / sizes - contents.effective[running]) > _SAME)
+    finds_more = ((filling & planned) | more) & ~jobs.irregular[running]
+    if finds_more.any():
+        waits.append(float(((sizes - done % sizes) / read)[finds_more].min()))
+    if shared and filling.any():
+        brought = np.bincount(datasets, fetched, len(contents.sizes))[datasets]
+        several = filling & (brought > fetched * (1 + _SAME))
+        if several.any():
+            absent = np.maximum(sizes - resident, sizes * _SAME)
+            waits.append(float((absent[several] / brought[several]).min()) * PART_A_STEP)
+    return waits
 
 
 def _lru_change_s(
