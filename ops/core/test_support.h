@@ -7,8 +7,10 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/core/record_format/tfrecord.h"
@@ -40,9 +42,15 @@ constexpr Place PlaceInBlock(uint64_t position, uint32_t offset, uint32_t record
   return place;
 }
 
-// Blobs that are std::strings; counts those alive, so that a leak shows.
+// Blobs that are std::strings; counts those alive, so that a leak shows. Owners are counted by
+// hand.
 class StringBlobs : public BlobFactory {
  public:
+  struct Owner {
+    std::unique_ptr<SharedMemory> memory;
+    std::atomic<int> holders{1};
+  };
+
   ~StringBlobs() override { EXPECT_EQ(alive_, 0); }
   void* New(size_t size, char** data) override {
     ++alive_;
@@ -54,6 +62,22 @@ class StringBlobs : public BlobFactory {
     --alive_;
     delete static_cast<std::string*>(blob);
   }
+  bool shares() const override { return true; }
+  void* Share(std::unique_ptr<SharedMemory> memory) override {
+    ++alive_;
+    auto* owner = new Owner;
+    owner->memory = std::move(memory);
+    return owner;
+  }
+  void Unshare(void* owner) override {
+    auto* shared = static_cast<Owner*>(owner);
+    if (--shared->holders > 0) return;
+    --alive_;
+    delete shared;
+  }
+  // As a string that is made of a record does.
+  static void Hold(void* owner) { ++static_cast<Owner*>(owner)->holders; }
+
   std::string Text(const Record& record) {
     if (record.blob == nullptr) return std::string(record.data, record.size);
     std::string text = *static_cast<std::string*>(record.blob);

@@ -2,7 +2,11 @@
 
 #include <zlib.h>
 
+#include <memory>
+#include <utility>
+
 #include "absl/crc/crc32c.h"
+#include "ops/tf/shared_strings.h"
 #include "tensorflow/core/platform/tstring.h"
 
 namespace tfquiver {
@@ -40,6 +44,12 @@ class TstringFactory : public BlobFactory {
     return blob;
   }
   void Delete(void* blob) override { delete static_cast<tensorflow::tstring*>(blob); }
+
+  bool shares() const override { return SharedTstrings::kAreThere; }
+  void* Share(std::unique_ptr<SharedMemory> memory) override {
+    return SharedTstrings::Own(std::move(memory));
+  }
+  void Unshare(void* owner) override { SharedTstrings::LetGo(owner); }
 };
 
 }  // namespace

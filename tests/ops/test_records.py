@@ -41,6 +41,18 @@ def test_every_record_once(make_node: MakeNode, shape: str, options: dict[str, o
     assert len(node.sessions["s0"].acked) == len(node.shards)
 
 
+def test_records_stay_what_they_are_when_their_iterator_and_pool_are_gone(make_node: MakeNode) -> None:
+    shards = numbered(30, 400, size=300)  # several blocks of memory a shard, which are used again
+    make_node(shards)
+    batches = list(OpSource(batch_size=64).repeat(2))  # more than the second epoch's pool can reuse
+    singles = list(OpSource().batch(100))  # copies of strings that share memory
+    drop_iterators()
+    for held in (batches, singles):
+        found = Counter(record for batch in held for record in batch.numpy())
+        assert set(found) == set(flat(shards))
+        assert set(found.values()) == {2 if held is batches else 1}
+
+
 def test_shuffles_over_shards(make_node: MakeNode) -> None:
     make_node(MANY)
     found = records_of(OpSource())

@@ -95,7 +95,7 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       order_seed_(checkpoint.order_seed),
       epoch_(checkpoint.epoch),
       shuffled_(checkpoint.marks.shards > 0 ? checkpoint.shuffled : options.shuffle_bytes > 0),
-      blocks_(CreditBytes(options) / BlockPool::kBlockBytes + 64),
+      blocks_(CreditBytes(options) / BlockPool::kBlockBytes + 64, parts.blobs),
       pool_(PoolOptionsOf(options, session, checkpoint, seed_), checkpoint.marks, &blocks_,
             [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),

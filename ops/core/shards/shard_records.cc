@@ -10,8 +10,10 @@
 namespace tfquiver {
 namespace {
 
-// In a block every record is its size and its bytes.
+// In a block every record is its size, its bytes and a zero: who takes a string that shares them
+// for one of C does not run on.
 constexpr size_t kSizeBytes = sizeof(uint64_t);
+constexpr size_t kEndBytes = 1;
 
 }  // namespace
 
@@ -22,17 +24,18 @@ ShardRecords::~ShardRecords() {
 }
 
 void ShardRecords::AppendSmall(const char* data, size_t size) {
-  const size_t needed = kSizeBytes + size;
+  const size_t needed = kSizeBytes + size + kEndBytes;
   if (packed_.empty() || packed_.back().size - used_bytes_.back() < needed) {
     // A block no larger than the shard: there may be many thousand shards of one record here.
     const size_t room = std::min<uint64_t>(BlockPool::kBlockBytes, to_pack_bytes_);
     packed_.push_back(blocks_->Get(std::max(needed, room)));
     used_bytes_.push_back(0);
   }
-  char* to = packed_.back().bytes.get() + used_bytes_.back();
+  char* to = packed_.back().data + used_bytes_.back();
   const uint64_t stored_size = size;
   std::memcpy(to, &stored_size, kSizeBytes);
   if (size > 0) std::memcpy(to + kSizeBytes, data, size);
+  to[kSizeBytes + size] = '\0';
   used_bytes_.back() += needed;
   to_pack_bytes_ -= std::min<uint64_t>(to_pack_bytes_, needed);
   left_bytes_ += size + kRecordFramingBytes;
@@ -78,27 +81,28 @@ Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
   if (!large_.empty()) {
     const Large& large = large_[next_large_++];
     left_bytes_ -= large.size + kRecordFramingBytes;
-    return Record{large.blob, large.data, large.size, tag};
+    return Record{large.blob, nullptr, large.data, large.size, tag};
   }
   if (at_ == used_bytes_[block_]) {
     ++block_;
     at_ = 0;
   }
   BlockPool::Block& block = packed_[block_];
+  if (at_ == 0) blocks_->Share(&block);
+  const char* const here = block.data + at_;
   uint64_t size;
-  std::memcpy(&size, block.bytes.get() + at_, kSizeBytes);
-  const Record record{nullptr, block.bytes.get() + at_ + kSizeBytes, static_cast<size_t>(size),
+  std::memcpy(&size, here, kSizeBytes);
+  const Record record{nullptr, block.owner.get(), here + kSizeBytes, static_cast<size_t>(size),
                       tag};
-  at_ += kSizeBytes + size;
+  at_ += kSizeBytes + size + kEndBytes;
   left_bytes_ -= size + kRecordFramingBytes;
   if (at_ == used_bytes_[block_]) {
     retired->push_back(std::move(block));
+    block = BlockPool::Block();
   } else {
     // The shard's next turn comes after many other shards': have its record in the cache by then.
-    __builtin_prefetch(block.bytes.get() + at_);
-    __builtin_prefetch(block.bytes.get() + at_ + 64);
-    __builtin_prefetch(block.bytes.get() + at_ + 128);
-    __builtin_prefetch(block.bytes.get() + at_ + 192);
+    const char* const next = block.data + at_;
+    for (size_t line = 0; line < 4; ++line) __builtin_prefetch(next + 64 * line);
   }
   return record;
 }
@@ -106,7 +110,7 @@ Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
 void ShardRecords::Discard(std::vector<BlockPool::Block>* retired) {
   for (; next_large_ < large_.size(); ++next_large_) blobs_->Delete(large_[next_large_].blob);
   for (auto& block : packed_) {
-    if (block.bytes != nullptr) retired->push_back(std::move(block));
+    if (block.data != nullptr) retired->push_back(std::move(block));
   }
   packed_.clear();
   used_bytes_.clear();

@@ -6,24 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/shards/blobs.h"
 #include "ops/core/shards/block_pool.h"
 
 namespace tfquiver {
 
-// Makes the strings that large records are read into, so that emitting one is a move and not a
-// copy. The TensorFlow layer makes tstrings. Called from several threads.
-class BlobFactory {
- public:
-  virtual ~BlobFactory() = default;
-  // A string of `size` bytes, not initialised; *data is where they go.
-  virtual void* New(size_t size, char** data) = 0;
-  virtual void Delete(void* blob) = 0;
-};
-
 // A record on its way out. Either a blob, which the taker now owns, or bytes in a block, good until
-// the taker lets go of the blocks it got with them.
+// the taker lets go of the blocks it got with them, and with it whatever shares their owner.
 struct Record {
   void* blob = nullptr;
+  void* owner = nullptr;  // BlobFactory::Share; may be null
   const char* data = nullptr;
   size_t size = 0;
   uint64_t tag = 0;  // record_tag.h; meaningful when ShardRecords was told to keep them

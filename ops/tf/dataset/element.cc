@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "ops/tf/shared_strings.h"
 #include "ops/tf/tensor_parts.h"
 
 namespace tfquiver {
@@ -23,7 +24,11 @@ TensorShape Shape(const Options& options, size_t size) {
 // The record's blob, if it has one, is gone after this.
 void MoveOut(const Record& record, tstring* to) {
   if (record.blob == nullptr) {
-    to->assign(record.data, record.size);
+    if (record.owner == nullptr || record.size < kLeastSharedBytes) {
+      to->assign(record.data, record.size);
+    } else {
+      SharedTstrings::Assign(record.data, record.size, record.owner, to);
+    }
     return;
   }
   *to = std::move(*static_cast<tstring*>(record.blob));
