@@ -26,7 +26,7 @@ import tfquiver.keras
 from tests.support import numbered
 from tfquiver.cli import calls
 from tfquiver.cli.showing import explain, status, status_view
-from tfquiver.client.step_times import accelerators, step_reports
+from tfquiver.client.step_times import accelerators, step_monitor, step_reports
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.wire import rpc
@@ -83,11 +83,11 @@ class Until(keras.callbacks.Callback):  # type: ignore[misc]
             self.model.stop_training = True
 
 
-def fit(cache_dir: Path, paths: list[Path], until: Until, *callbacks: Any, **arguments: Any) -> None:
+def fit(cache_dir: Path, paths: list[Path], until: Until, *callbacks: Any, verbose: int = 0, **arguments: Any) -> None:
     data = tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=BATCH, **arguments).map(parsed).repeat()
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")
-    model.fit(data, steps_per_epoch=100, epochs=1000, callbacks=[*callbacks, until], verbose=0, shuffle=False)
+    model.fit(data, steps_per_epoch=100, epochs=1000, callbacks=[*callbacks, until], verbose=verbose, shuffle=False)
 
 
 def scalars(log_dir: Path) -> dict[str, list[tuple[int, float]]]:
@@ -120,6 +120,30 @@ def test_fit_tells_the_coordinator_and_tensorboard(cache_dir: Path, paths: list[
     steps = [step for step, _ in shown["step_ms"]]
     assert steps == sorted(steps)
     assert steps[-1] > 100, "the optimizer's"
+
+
+def test_the_progress_line_and_the_last_line_say_what_the_cache_does(
+    cache_dir: Path, paths: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = list[dict[str, Any]]()
+    looks = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(dict(logs or {})))
+    until = Until(lambda: bool(seen) and {"hit_ratio", "stall_ms"} <= seen[-1].keys())
+    fit(cache_dir, paths, until, tfquiver.keras.StepMonitor(), looks, verbose=1)
+    assert seen[-1]["hit_ratio"] == 1.0 and seen[-1]["stall_ms"] >= 0.0
+    shown = capsys.readouterr().out
+    assert "hit_ratio: 1.0" in shown and "stall_ms: " in shown
+    last = shown.strip().splitlines()[-1]
+    assert last.startswith("tfquiver: of the ") and "came from the cache (100 %), 0 B from the object store" in last
+
+
+def test_the_last_line_is_of_what_was_read() -> None:
+    reply = coordinator_pb2.ReportStepsReply(known=True)
+    assert step_monitor.saved_line(reply) == ""
+    reply.read_bytes, reply.store_bytes, reply.stall_share = 4 * 10**9, 10**9 + 1, 0.25
+    assert step_monitor.saved_line(reply) == (
+        "tfquiver: of the 4 GB that this job has read 3 GB came from the cache (74 %), 1 GB from the object "
+        "store; lately it waited for data for 25% of its time"
+    )
 
 
 def test_fit_goes_on_without_its_coordinator_and_tells_the_next_one(cache_dir: Path, paths: list[Path]) -> None:

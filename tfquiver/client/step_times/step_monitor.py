@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from tfquiver.amounts import of_bytes
 from tfquiver.client.step_times import accelerators as devices
 from tfquiver.client.step_times import step_reports
 from tfquiver.client.step_times.step_counts import MOST_RECORDS, StepTotals
@@ -19,6 +20,7 @@ from tfquiver.dataset_arguments.option_groups import Connection, check_group
 from tfquiver.trust import own_token
 
 _LAST_WORD_S = 2.0
+_IN_PROGRESS = ("hit_ratio", "stall_ms")  # scalars that the progress line of `fit` shows, too
 
 
 class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -33,6 +35,9 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
     processes: `tfquiver/hit_ratio` (of what it was handed, from the cache), `tfquiver/stall_ms` (of the average step:
     as long as the pipeline waited for records), `tfquiver/bytes_per_s` (what it reads), `tfquiver/store_bytes` (what
     it has read from the object store since the coordinator knows it).
+
+    `fit`'s progress line shows `hit_ratio` and `stall_ms`, too; at the end a line says what the cache has saved (in the
+    log where `verbose=0`).
 
     Args:
       job: as `tfquiver.dataset(..., job=)` has it; None: the data sets that this process has made.
@@ -78,6 +83,7 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._totals = StepTotals()
         self._steps = self._began = 0
         self._counts_by_numbers = False
+        self._progress: dict[str, float] = {}
 
     def on_train_begin(self, logs: Any = None) -> None:
         counts = self._subject.counts
@@ -85,7 +91,7 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._subject.resting = False
         counts.waits_inside = True
         counts.accelerators = self._accelerators or devices.of_process(getattr(self.model, "distribute_strategy", None))
-        self._shown, self._totals = self._subject.told, counts.totals
+        self._shown, self._totals, self._progress = self._subject.told, counts.totals, {}
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._subject.counts.pause()
@@ -102,6 +108,8 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._subject.counts.end(made, made * self._batch)
         if self._subject.told is not self._shown:
             self._show()
+        if self._progress and isinstance(logs, dict):  # which Keras's progress line, called after this, shows
+            logs.update(self._progress)
 
     def on_train_end(self, logs: Any = None) -> None:
         self._subject.counts.pause()
@@ -112,6 +120,11 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        if self._shown is not None and self._shown.reply is not None and (line := saved_line(self._shown.reply)):
+            if self.params.get("verbose"):
+                print(line)
+            else:
+                logging.info("%s", line)
 
     def _made(self, batch: int) -> int:
         """Steps since the last call. Keras says the number of the last one where several are made in one execution;
@@ -124,10 +137,14 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         """Never raises: training is more than its pictures."""
         told = self._shown = self._subject.told
         since, self._totals = self._totals, told.totals if told else self._totals
-        if not self._log_dir or told is None:
+        if told is None:
+            return
+        scalars = _scalars(since, told)
+        self._progress = {name: scalars[name] for name in _IN_PROGRESS if name in scalars} or self._progress
+        if not self._log_dir:
             return
         try:
-            self._write(_scalars(since, told))
+            self._write(scalars)
         except Exception as error:  # noqa: BLE001 - a full disk, a writer of another TensorFlow: training goes on
             logging.warning("log_dir=%r: no scalars from now on: %s", self._log_dir, error)
             self._log_dir = ""
@@ -144,6 +161,21 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             for name, value in scalars.items():
                 tf.summary.write(f"tfquiver/{name}", tf.constant(value, tf.float32), step=step, metadata=metadata)
         self._writer.flush()
+
+
+def saved_line(reply: step_reports.Reply) -> str:
+    """What the cache has done for the job, all its processes, since the coordinator first heard of it. Empty: nothing
+    was read."""
+    read, store = reply.read_bytes, min(reply.store_bytes, reply.read_bytes)
+    if not read:
+        return ""
+    waits = ""
+    if reply.HasField("stall_share"):
+        waits = f"; lately it waited for data for {reply.stall_share:.0%} of its time"
+    return (
+        f"tfquiver: of the {of_bytes(read)} that this job has read {of_bytes(read - store)} came from the cache "
+        f"({100 * (read - store) // read} %), {of_bytes(store)} from the object store{waits}"
+    )
 
 
 def _scalars(before: StepTotals, told: step_reports.Told) -> dict[str, float]:
