@@ -7,7 +7,6 @@ What a reply promises is durable before the reply: each method that decides (her
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import durable, errors
+from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
@@ -26,6 +25,7 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.durable.work_dir import WorkDir
 from tfquiver.service.coordinator.in_thread import InThread
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
@@ -48,6 +48,7 @@ from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0
+_HELD_S = 0.2
 
 
 class Coordinator:
@@ -61,12 +62,15 @@ class Coordinator:
         """
         self.options = options
         self.incarnation = uuid.uuid4().hex
+        self.replaced = ""  # by whom: nobody is to be served any more
+        self.on_replaced: Callable[[], None] = lambda: None
+        self._looking: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._lock = _locked(work_dir)
+        self._held = WorkDir(work_dir, self.incarnation)
         try:
             self._assemble(work_dir, options, clock or SystemClock())
         except BaseException:
-            os.close(self._lock)
+            self._held.release()
             raise
 
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
@@ -83,7 +87,7 @@ class Coordinator:
         # Jobs (or keys, of sessions that have none) and data sets: they are measured without the cache, read past it.
         self.probed: set[tuple[str, bytes]] = set()
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
-        self._log = CommitLog(work_dir / "commit.log", self._snapshot)
+        self._log = CommitLog(work_dir / "commit.log", self._snapshot, check=self._held.check)
         self._waiting, self._in_thread = Waiting(), InThread()
         self.sessions = Sessions(
             clock,
@@ -211,7 +215,7 @@ class Coordinator:
         await self.reading.stop()
         await self.registry.close()
         await self._log.close()
-        os.close(self._lock)
+        self._held.release()
 
     # Nodes.
 
@@ -265,6 +269,7 @@ class Coordinator:
             await asyncio.sleep(pause_s)
             try:
                 self._excuse(loop.time() - due)
+                await self._look_who_holds()
                 await self._give_up_lost()
                 self._look_after_all()
                 await self._log.synced()
@@ -272,6 +277,23 @@ class Coordinator:
                 logging.log_every_n_seconds(logging.ERROR, "%s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
                 logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+
+    async def _look_who_holds(self) -> None:
+        """One look at a time: on a network file system that hangs it lasts as long as that does."""
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._held.check))
+        await asyncio.wait([self._looking], timeout=_HELD_S)
+        if not self._looking.done():
+            return
+        looked, self._looking = self._looking, None
+        match looked.exception():
+            case errors.AlreadyRunningError() as error:
+                self.replaced = str(error)
+                self.on_replaced()
+            case None:
+                pass
+            case error:  # the log, which is there too, says it as well
+                logging.log_every_n_seconds(logging.WARNING, "%s", 60, error)
 
     def _excuse(self, late_s: float) -> None:
         """`late_s`: for so long the loop was held up, or the process stopped: what was sent meanwhile is yet unread."""
@@ -314,16 +336,3 @@ class Coordinator:
     def _wake_readers_of(self, digest_id: bytes) -> None:
         waiting = self._waiting.session_ids()
         self._waiting.wake_soon(one for one in waiting if self.sessions.session(one).digest_id == digest_id)
-
-
-def _locked(work_dir: Path) -> int:
-    """A descriptor that holds the directory for this process."""
-    try:
-        work_dir.mkdir(parents=True, mode=0o700, exist_ok=True)
-        lock = durable.lock_file(work_dir / "lock")
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"work_dir {work_dir}: {error.strerror}") from error
-    if not durable.try_lock(lock):
-        os.close(lock)
-        raise errors.AlreadyRunningError(f"work_dir {work_dir}: another coordinator holds it")
-    return lock

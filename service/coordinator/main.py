@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 
 from absl import flags, logging
 
-from tfquiver import sizes
+from tfquiver import errors, sizes
 from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.named_datasets.room import WHEN_FULL
@@ -20,6 +21,7 @@ from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
 
 _DEFAULTS = CoordinatorOptions()
+_STANDBY_LOOK_S = 0.2
 
 _PORT = flags.DEFINE_integer(
     "port", 5040, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
@@ -29,6 +31,12 @@ _BIND_HOST = flags.DEFINE_string(
 )
 _WORK_DIR = flags.DEFINE_string(
     "work_dir", "", "Directory for the commit log and the digests; made when missing. One coordinator a directory."
+)
+_STANDBY = flags.DEFINE_bool(
+    "standby",
+    False,
+    "Where another coordinator holds --work_dir, wait until it ends, and go on in its place; nothing is listened on "
+    "and no ready line printed before. Nodes and clients name both: --coordinator=a:5040,b:5040.",
 )
 _NODE_TIMEOUT_MS = flags.DEFINE_integer(
     "node_timeout_ms",
@@ -132,7 +140,10 @@ async def _serve() -> None:
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
     server = CoordinatorServer()
-    await server.start(Path(_WORK_DIR.value), f"{host}:{_PORT.value}", tokens, options)
+    while not await _started(server, f"{host}:{_PORT.value}", tokens, options):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _STANDBY_LOOK_S)
+            return
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         stack.enter_context(full_collections.now_and_then())
@@ -141,8 +152,23 @@ async def _serve() -> None:
         )
         where = stack.enter_context(told)
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
+        server.coordinator.on_replaced = stop.set
         await stop.wait()
+        if replaced := server.coordinator.replaced:
+            raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
+
+
+async def _started(server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions) -> bool:
+    """False: another one holds the directory, and this one stands by."""
+    try:
+        await server.start(Path(_WORK_DIR.value), address, tokens, options)
+    except errors.AlreadyRunningError as error:
+        if not _STANDBY.value:
+            raise
+        logging.log_first_n(logging.INFO, "standing by: %s", 1, error)
+        return False
+    return True
 
 
 def _tokens() -> Tokens | None:

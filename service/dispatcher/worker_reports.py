@@ -78,7 +78,7 @@ def own_address(coordinator: str, port: int) -> str:
     """Where others reach this dispatcher, as far as it can tell: its address on the way to the coordinator."""
     if coordinator.startswith("unix:"):
         return f"localhost:{port}"
-    host, its_port = addresses.split(coordinator)
+    host, its_port = addresses.split(addresses.each(coordinator)[0])
     if addresses.is_loopback(host):
         return f"localhost:{port}"
     try:

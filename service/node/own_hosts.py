@@ -60,7 +60,7 @@ def _elsewhere(coordinator: str) -> tuple[str, int]:
     """Host and port of one that other machines may reach; else ("", 0)."""
     if not coordinator or coordinator.startswith("unix:"):
         return "", 0
-    host, port = addresses.split(coordinator)
+    host, port = addresses.split(addresses.each(coordinator)[0])
     return ("", 0) if addresses.is_loopback(host) else (host, port)
 
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tfquiver.wire import addresses
+from tfquiver.wire import addresses, rpc
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,39 @@ def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.Monk
 )  # fmt: skip
 def test_which_addresses_may_lead_to_another_machine(address: str, elsewhere: bool) -> None:
     assert addresses.leads_elsewhere(address) is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("address", "each"),
+    [("a:1", ["a:1"]), ("a:1,[::1]:2", ["a:1", "[::1]:2"]), ("unix:/run/a,b", ["unix:/run/a,b"])],
+)
+def test_several_addresses_of_one_server(address: str, each: list[str]) -> None:
+    assert addresses.is_address(address)
+    assert addresses.each(address) == each
+
+
+@pytest.mark.parametrize("text", ["a:1,", ",a:1", "a:1,b", "a:1 ,b:2", ",".join(["a:1"] * 9), ""])
+def test_what_are_not_several_addresses(text: str) -> None:
+    assert not addresses.is_address(text)
+
+
+def test_one_elsewhere_is_enough_to_lead_there() -> None:
+    assert addresses.leads_elsewhere("localhost:1,head:1")
+    assert not addresses.leads_elsewhere("localhost:1,[::1]:1")
+
+
+def test_grpc_is_given_numbers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "fd00::2"], "six": ["fd00::6"]}
+
+    def look_up(host: str, port: int, family: int, kind: int) -> list[object]:
+        found = [n for n in known.get(host, []) if (":" in n) == (family == socket.AF_INET6)]
+        if not found:
+            raise OSError("no such name")
+        return [(family, kind, 6, "", (number, port)) for number in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert rpc._target("one:1,two:2") == "ipv4:10.0.0.1:1,10.0.0.2:2"
+    assert rpc._target("six:1,two:2") == "ipv4:10.0.0.2:2", "the other one cannot be reached then"
+    assert rpc._target("six:1,away:2") == "ipv6:[fd00::6]:1"
+    assert rpc._target("away:1,gone:2") == "away:1"
+    assert rpc._target("one:1") == "one:1", "gRPC looks it up itself"

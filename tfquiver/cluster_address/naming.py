@@ -60,7 +60,7 @@ def dispatcher(given: object) -> str:
     if isinstance(given, str | os.PathLike) and _is_directory(given):
         return up_file.dispatcher_address(given)
     address = given.removeprefix("grpc://") if isinstance(given, str) else ""
-    if address.startswith("unix:") or not addresses.is_address(address):
+    if not addresses.is_host_port(address):
         raise errors.InvalidArgumentError(
             f"dispatcher={given!r}: must be host:port, [IPv6 address]:port, or a cache directory of `tfquiver up`"
         )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 ALL = "[::]"  # as a host to listen on: every address of this machine, those of IPv4 too
 _ALL_IPV4 = "0.0.0.0"
 _PORTS_TRIED = 16
+_MOST_OF_ONE = 8  # addresses
 
 
 def is_host_port(text: str) -> bool:
@@ -20,8 +21,14 @@ def is_host_port(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """host:port, or unix:/path."""
-    return text.startswith("unix:/") or is_host_port(text)
+    """host:port, or several of them, `a:1,b:1`, of which one serves at a time (a coordinator and those that stand by);
+    or unix:/path."""
+    return text.startswith("unix:/") or (text.count(",") < _MOST_OF_ONE and all(map(is_host_port, text.split(","))))
+
+
+def each(address: str) -> list[str]:
+    """Where the server of an address may be: the parts of `a:1,b:1`."""
+    return [address] if address.startswith("unix:") else address.split(",")
 
 
 def split(address: str) -> tuple[str, int]:
@@ -63,10 +70,10 @@ def is_loopback(host: str) -> bool:
 def leads_elsewhere(address: str) -> bool:
     """Whether it is host:port that may be another machine's: each machine that connects to others reaches itself."""
     try:
-        host, _ = split(address)
+        hosts = [split(one)[0] for one in each(address)]
     except ValueError:
         return False
-    return not address.startswith("unix:") and not is_loopback(host)
+    return not address.startswith("unix:") and not all(map(is_loopback, hosts))
 
 
 def is_number(host: str) -> bool:
@@ -76,6 +83,16 @@ def is_number(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def numbers(address: str, family: socket.AddressFamily) -> list[str]:
+    """`host:port` with each of the host's addresses of a family; none where its name is not known."""
+    host, port = split(address)
+    try:
+        found = socket.getaddrinfo(bare(host), port, family, socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return list(dict.fromkeys(joined(str(where[0]), port) for *_, where in found))
 
 
 def towards(host: str, port: int) -> str:

@@ -25,13 +25,16 @@ def check_answers(address: str, timeout_s: float, what: str) -> None:
     At once where the connection is refused. A port that is open is not enough: the kernel keeps that of a stopped
     process open.
     """
-    try:
-        socket.create_connection(addresses.split(address), min(timeout_s, FIRST_S)).close()
-    except TimeoutError:
-        pass  # what follows says so
-    except (OSError, OverflowError) as error:
-        reason = unreached.why(address, str(error))
-        raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from error
+    for at, one in enumerate(several := addresses.each(address), 1):
+        try:
+            socket.create_connection(addresses.split(one), min(timeout_s, FIRST_S)).close()
+            break
+        except TimeoutError:
+            pass  # what follows says so
+        except (OSError, OverflowError) as error:
+            if at == len(several):
+                reason = unreached.why(address, str(error))
+                raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from error
     with rpc.channel(address) as channel:
         await_ready(channel, address, timeout_s, what, logging.warning)
 
@@ -77,6 +80,6 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
 
 def _silent(address: str) -> str:
     """Of a name: whether a name server knows it is not asked, which may take its time."""
-    host = "" if address.startswith("unix:") else addresses.split(address)[0]
+    host = "" if address.startswith("unix:") else addresses.split(addresses.each(address)[0])[0]
     is_name = bool(host) and not addresses.is_number(host) and not addresses.is_loopback(host)
     return "no server answers there" + (f", or no machine is called {host!r}" if is_name else "")

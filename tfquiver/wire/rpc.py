@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
@@ -53,8 +54,8 @@ def metadata(token: str) -> list[tuple[str, str]]:
 
 
 def aio_channel(address: str) -> grpc.aio.Channel:
-    """`address`: host:port or unix:/path."""
-    return grpc.aio.insecure_channel(address, options=_OPTIONS)
+    """`address`: host:port, several of them (`a:1,b:1`), or unix:/path."""
+    return grpc.aio.insecure_channel(_target(address), options=_OPTIONS)
 
 
 def channel(address: str, connect_s: float = 0.0) -> grpc.Channel:
@@ -62,7 +63,20 @@ def channel(address: str, connect_s: float = 0.0) -> grpc.Channel:
     longer = [("grpc.min_reconnect_backoff_ms", int(1000 * connect_s))] if connect_s else []
     named = {name for name, _ in longer}
     options = [*longer, *(one for one in _OPTIONS if one[0] not in named)]
-    return grpc.insecure_channel(address, options=options)
+    return grpc.insecure_channel(_target(address), options=options)
+
+
+def _target(address: str) -> str:
+    """As gRPC wants it, which tries several addresses in turn where they are numbers of one kind; names are looked up
+    once, here."""
+    several = addresses.each(address)
+    if not several[1:]:
+        return address
+    for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
+        found = [number for one in several for number in addresses.numbers(one, family)]
+        if found:
+            return f"{scheme}:{','.join(found)}"
+    return several[0]  # which gRPC looks up again and again
 
 
 def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:

@@ -17,11 +17,15 @@ def why(address: str, otherwise: str) -> str:
     Args:
       otherwise: what is said of all others, and where something listens.
     """
-    try:
-        _connect(address)
-    except (OSError, ValueError) as error:
-        return words(error) or otherwise
-    return otherwise
+    reasons = []
+    for one in addresses.each(address):
+        try:
+            _connect(one)
+        except (OSError, ValueError) as error:
+            reasons.append(words(error) or otherwise)
+        else:
+            return otherwise
+    return reasons[0]
 
 
 def words(error: Exception) -> str:

@@ -26,11 +26,18 @@ Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
 class CommitLog:
     """Lives on one event loop. What cannot be written stays pending and is tried again by the next caller."""
 
-    def __init__(self, path: Path, snapshot: Callable[[], Snapshot], compact_bytes: int = COMPACT_BYTES):
+    def __init__(
+        self,
+        path: Path,
+        snapshot: Callable[[], Snapshot],
+        compact_bytes: int = COMPACT_BYTES,
+        check: Callable[[], None] = lambda: None,
+    ):
         """`snapshot()`: asked for on the loop when the log has grown; what it gives is called in a thread later, and
-        gives records that stand together for everything appended before `snapshot()`."""
+        gives records that stand together for everything appended before `snapshot()`. `check`: called in a thread
+        before every write; raises TfquiverError when there must be none."""
         self._file = LogFile(path)
-        self._snapshot = snapshot
+        self._snapshot, self._check = snapshot, check
         self._compact_bytes = self._compact_at_bytes = compact_bytes
         self._pending: list[bytes] = []
         self._appended = 0
@@ -116,7 +123,7 @@ class CommitLog:
                 del self._pending[:count]
                 count, data = 0, b""
             with LOG_SYNC.time():
-                await loop.run_in_executor(self._thread, self._file.append, data)
+                await loop.run_in_executor(self._thread, self._append, data)
         except errors.TfquiverError as error:
             return errors.UnavailableError(f"{error}: what is asked for waits for that")
         except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush
@@ -130,8 +137,13 @@ class CommitLog:
             self.start_compaction()
         return None
 
+    def _append(self, data: bytes) -> None:
+        self._check()
+        self._file.append(data)
+
     def _switch(self, new: NewLog, tail: bytes) -> bool:
         try:
+            self._check()
             self._file.switch(new, tail)
         except errors.TfquiverError as error:
             logging.warning("commit log: not compacted, goes on growing: %s", error)

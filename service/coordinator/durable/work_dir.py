@@ -1,0 +1,75 @@
+"""Who has a coordinator's directory: one process, until it ends. Blocking.
+
+The kernel's lock says so on one machine. On a network file system a lock is lost when its holder has not been heard of
+for a while, though the process may live: so the lock's file also names its holder, and who finds another name there has
+been replaced, and writes nothing more (`check`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+from tfquiver import durable, errors
+
+_NAME = "lock"
+_MOST_BYTES = 4096
+
+
+class WorkDir:
+    """Held from now on, until `release`.
+
+    Raises AlreadyRunningError: another coordinator holds it; InvalidArgumentError: it cannot be used.
+    """
+
+    def __init__(self, path: Path, incarnation: str) -> None:
+        """`incarnation`: unlike that of every other process."""
+        self.path = path
+        own = {"pid": os.getpid(), "host": socket.gethostname(), "incarnation": incarnation}
+        self._own = json.dumps(own).encode()
+        try:
+            path.mkdir(parents=True, mode=0o700, exist_ok=True)
+            self._lock = durable.lock_file(path / _NAME)
+        except OSError as error:
+            raise errors.InvalidArgumentError(f"work_dir {path}: {error.strerror}") from error
+        try:
+            if not durable.try_lock(self._lock):
+                raise errors.AlreadyRunningError(f"work_dir {path}: another coordinator holds it{self._holder()}")
+            os.pwrite(self._lock, self._own, 0)
+            os.ftruncate(self._lock, len(self._own))
+            os.fsync(self._lock)
+        except OSError as error:
+            os.close(self._lock)
+            raise errors.InvalidArgumentError(f"work_dir {path}: lock: {error.strerror}") from error
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def check(self) -> None:
+        """Raises AlreadyRunningError: it is another's now; UnavailableError: nobody can tell just now."""
+        try:
+            # By its name: what an open file shows may be old where others write it through a network.
+            found = (self.path / _NAME).read_bytes()
+        except FileNotFoundError:
+            found = b""
+        except OSError as error:
+            raise errors.UnavailableError(f"work_dir {self.path}: lock: {error.strerror}") from error
+        if found != self._own:
+            raise errors.AlreadyRunningError(f"work_dir {self.path}: another coordinator has taken over{_named(found)}")
+
+    def release(self) -> None:
+        os.close(self._lock)
+
+    def _holder(self) -> str:
+        return _named(os.pread(self._lock, _MOST_BYTES, 0))
+
+
+def _named(text: bytes) -> str:
+    """For messages; of a file that does not say it, nothing."""
+    try:
+        holder = json.loads(text[:_MOST_BYTES])
+        return f" (pid {int(holder['pid'])} on {str(holder['host'])[:64]})"
+    except (ValueError, TypeError, KeyError):
+        return ""
