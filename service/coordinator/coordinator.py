@@ -20,6 +20,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.datasets.claims import Claims
 from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -132,6 +133,7 @@ class Coordinator:
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
             self.sessions, self.catalogue, options.when_full,
         )  # fmt: skip
+        self.claims = Claims(self.registry, self.named_table, self.membership, self.caching)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
         self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
+from tfquiver.service.node.datasets.leftovers import Leftovers
 from tfquiver.service.node.datasets.named_sources import NamedSources
+from tfquiver.service.node.datasets.placed_log import PlacedLog
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.named_access import NamedAccess
+from tfquiver.service.node.shards.shard_source import ShardSource
 
 
 def wired(
@@ -27,11 +34,28 @@ def wired(
     warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
     access: NamedAccess,
     fetcher: Fetcher,
+    leftovers: Leftovers,
 ) -> NamedOrders:
     """To be closed before what it is given. It is told from now on what is ordered."""
     sources = NamedSources(scans, scanner, digests.get, access)
-    work = NamedWork(sources.scan, warm, removals.give_up)
+    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
     made = NamedOrders(tasks, digests.here, digests.get, removals.told, access.use, link.report_stale)
     link.on_named, fetcher.on_stale = made.receive, made.stale
+    link.scans = lambda: len(scans.works())
     return made
+
+
+async def cleaners(
+    directory: Path, disk: DiskCache, source: ShardSource, digests: DigestCache, link: CoordinatorLink
+) -> tuple[Removals, Leftovers]:
+    """Running; to be closed before what they are given. What comes by is noted from now on."""
+    removals = Removals(digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up)
+    removals.start()
+    noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
+    disk.on_placed = noted.note
+    leftovers = Leftovers(
+        noted, disk.__contains__, digests.here, digests.get, link.unclaimed, source.give_up, time.time
+    )  # fmt: skip
+    leftovers.start()
+    return removals, leftovers

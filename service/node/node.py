@@ -25,7 +25,6 @@ from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
-from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -210,12 +209,8 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
-        removals = Removals(
-            self._digests.here, self._digests.get, self._digests.drop, self._link.removed_datasets,
-            self._source.give_up,
-        )  # fmt: skip
-        self._undo.append(removals.close)
-        removals.start()
+        removals, leftovers = await named.cleaners(directory.path, self._disk, self._source, self._digests, self._link)
+        self._undo += [leftovers.close, removals.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
@@ -231,6 +226,7 @@ class Node:
             self._warm,
             named_access,
             fetcher,
+            leftovers,
         )
         self._undo.append(self._named.close)
         self._sessions = SessionServer(

@@ -13,6 +13,7 @@ from tests.support.coordinator_here import DIGEST, beat, parts, read_first, star
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
@@ -129,6 +130,22 @@ async def test_what_was_cut_as_another_format_is_no_version(tmp_path: Path) -> N
         of_digest.format = types_pb2.DATASET_FORMAT_BYTES
         with pytest.raises(errors.InvalidArgumentError, match="format: it is not that of the digest"):
             await named.create(EVERYBODY, of_digest)
+
+
+@on_loop
+async def test_what_no_data_set_names_is_told_when_nothing_is_scanned(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await coordinator.named.create(EVERYBODY, of("other", OTHER))
+        await until_done(coordinator, "other")
+        names = [DIGEST.hashes[0].tobytes(), OTHER.hashes[3].tobytes(), b"n" * 32, OTHER.hashes[0].tobytes()]
+        assert await coordinator.claims.unclaimed(of_hashes(names)) == bytes([0, 0, 1, 0])
+        assert await coordinator.claims.unclaimed(of_hashes([])) == b""
+        beat(coordinator, scans=1)
+        assert await coordinator.claims.unclaimed(of_hashes(names)) is None, "a node scans"
+        beat(coordinator)
+        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        assert await coordinator.claims.unclaimed(of_hashes(names)) is None, "one that has a name is scanned"
 
 
 @on_loop

@@ -35,8 +35,8 @@ async def parts(digest: Digest = DIGEST) -> AsyncIterator[bytes]:
     yield digest.to_bytes()
 
 
-def beat(coordinator: Coordinator, node: str = "n") -> None:
-    request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1))
+def beat(coordinator: Coordinator, node: str = "n", scans: int = 0) -> None:
+    request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1), scans=scans)
     request.node.node_id, request.node.quota_bytes = node, 1 << 40
     coordinator.heartbeats.take(request)
 

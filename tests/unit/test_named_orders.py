@@ -25,7 +25,7 @@ class Node:
         self.had: set[bytes] = set()
         self.evicted = 0
         self.scanning, self.told = asyncio.Event(), list[pb.ReportTaskRequest]()
-        tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up).do, self.tell)
+        tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned).do, self.tell)
         self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda _: None, lambda _: None, self.stale)
 
     async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
@@ -38,6 +38,9 @@ class Node:
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         self.had = set(self.here)
         self.evicted += 1
+
+    def abandoned(self) -> None:
+        raise NotImplementedError
 
     async def tell(self, request: pb.ReportTaskRequest) -> bool:
         self.told.append(request)

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 Prefixes = npt.NDArray[np.uint64]
+PREFIX_BYTES = 8
+_AT_ONCE = 1 << 18
 
 
 def of_rows(hashes: npt.NDArray[np.uint8]) -> Prefixes:
@@ -30,3 +32,11 @@ def of_hash(hash: bytes) -> np.uint64:
 
 def number_of(hash: bytes) -> int:
     return int.from_bytes(hash[:8], "little")
+
+
+def strike(struck: npt.NDArray[np.bool_], ordered: Prefixes, hashes: npt.NDArray[np.uint8]) -> None:
+    """Sets `struck` where a prefix of `ordered` (sorted) is that of one of `hashes`, of shape [hashes, 32]."""
+    for at in range(0, len(hashes) if len(ordered) else 0, _AT_ONCE):  # others may run in between
+        its = of_rows(hashes[at : at + _AT_ONCE])
+        found = np.minimum(np.searchsorted(ordered, its), len(ordered) - 1)
+        struck[found[ordered[found] == its]] = True

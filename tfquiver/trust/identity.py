@@ -55,6 +55,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/ShareDataset": _JOBS,
     "/tfquiver.v1.Coordinator/DeleteDataset": _JOBS,
     "/tfquiver.v1.Coordinator/RemovedDatasets": _NODES,
+    "/tfquiver.v1.Coordinator/Unclaimed": _NODES,
     "/tfquiver.v1.Coordinator/SetCache": _JOBS,
     "/tfquiver.v1.Coordinator/GetCache": _ALL,
     "/tfquiver.v1.Coordinator/SetPlacement": _JOBS,

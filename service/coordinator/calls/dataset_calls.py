@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import numpy as np
+
 from tfquiver import errors
+from tfquiver.content.prefixes import PREFIX_BYTES
 from tfquiver.placement.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -123,6 +126,15 @@ class DatasetCalls(Callers):
     async def RemovedDatasets(self, request: pb2.RemovedDatasetsRequest, context: Any) -> pb2.RemovedDatasetsReply:
         checks.between("digest_ids", len(request.digest_ids), 0, checks.MAX_INVENTORY_HASHES)
         return pb2.RemovedDatasetsReply(digest_ids=self._coordinator.registry.removed(request.digest_ids))
+
+    @handled
+    async def Unclaimed(self, request: pb2.UnclaimedRequest, context: Any) -> pb2.UnclaimedReply:
+        checks.between("prefixes", len(request.prefixes), 0, checks.MAX_PREFIXES_BYTES)
+        if len(request.prefixes) % PREFIX_BYTES:
+            raise errors.InvalidArgumentError(f"prefixes: {len(request.prefixes)} bytes; each has {PREFIX_BYTES}")
+        prefixes = np.frombuffer(request.prefixes, "<u8").astype(np.uint64)
+        unclaimed = await self._coordinator.claims.unclaimed(prefixes)
+        return pb2.UnclaimedReply(scanning=unclaimed is None, unclaimed=unclaimed or b"")
 
     @handled
     async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:

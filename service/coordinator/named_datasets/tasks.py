@@ -28,7 +28,8 @@ def task(life: Life, scanner: str, alone: Sequence[bytes]) -> pb2.DatasetTask | 
         case Life.PHASE_WARMING:
             return pb2.DatasetTask(task_id=task_id(life), warm=pb2.WarmTask(digest_id=life.digest_id))
         case Life.PHASE_EVICTING | Life.PHASE_DELETING:
-            return pb2.DatasetTask(task_id=task_id(life), evict=pb2.EvictTask(digest_ids=alone))
+            evict = pb2.EvictTask(digest_ids=alone, abandoned=life.phase == DELETING)
+            return pb2.DatasetTask(task_id=task_id(life), evict=evict)
     return None
 
 

@@ -40,6 +40,7 @@ class Heartbeats:
         if sighting is not Sighting.KNOWN:
             logging.info("node %s %s", node_id, sighting.value)
             self._seen(node_id, request.incarnation)
+        membership.scans(node_id, request.scans)
         verdict = membership.inventory(node_id, request.inventory)
         if verdict is InventoryVerdict.APPLY:
             self._apply(node_id, request.inventory)

@@ -38,6 +38,7 @@ class _Node:
     inventory_version: int = 0
     inventory_known: bool = False
     inventory_whole: bool = False
+    scans: int = 0
     earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
 
 
@@ -141,6 +142,15 @@ class Membership:
         node.inventory_version = version
         node.inventory_whole = node.inventory_whole or not inventory.more
         return InventoryVerdict.APPLY
+
+    def scans(self, node_id: str, count: int) -> None:
+        """How many first uses of data sets a member is scanning, as it says."""
+        self._nodes[node_id].scans = count
+
+    @property
+    def scanning(self) -> bool:
+        """Some live node is."""
+        return any(node.scans for node in self._nodes.values())
 
     def leave(self, node_id: str, incarnation: str) -> bool:
         """False when there is nothing to do: it has left already, or another process has taken its place."""

@@ -20,6 +20,7 @@ from tfquiver.wire import rpc
 CALL_TIMEOUT_S = 10.0
 TICKET_DEADLINE_S = 2.0
 _MISSING_DEADLINE_S = 2.0
+_CLAIMS_S = 60.0  # the coordinator may have to read every digest
 PART_BYTES = 1 << 20
 
 
@@ -105,6 +106,13 @@ class CoordinatorCalls:
             self._stub.RemovedDatasets, request, CALL_TIMEOUT_S, CALL_TIMEOUT_S
         )
         return list(reply.digest_ids)
+
+    async def unclaimed(self, prefixes: bytes) -> tuple[bool, bytes]:
+        """Whether a scan is under way anywhere; if none is, of each 8-byte prefix of a hash a byte: 1, no data set
+        names it. Raises UnavailableError and others."""
+        request = pb.UnclaimedRequest(prefixes=prefixes)
+        reply: pb.UnclaimedReply = await self._call(self._stub.Unclaimed, request, _CLAIMS_S, _CLAIMS_S)
+        return reply.scanning, reply.unclaimed
 
     async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
         try:

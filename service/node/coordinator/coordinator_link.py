@@ -72,6 +72,7 @@ class CoordinatorLink(CoordinatorCalls):
         # Told before the orders themselves: the version (OrdersReply.places_version), and where data sets are kept.
         self.on_places: Callable[[int, Sequence[pb.DatasetPlaces]], None] = lambda version, places: None
         self.moves: Callable[[], Sequence[pb.MoveReport]] = tuple  # told with every heartbeat
+        self.scans: Callable[[], int] = int  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
         self._members: Sequence[types_pb2.NodeInfo] = ()
@@ -151,6 +152,7 @@ class CoordinatorLink(CoordinatorCalls):
             readers=self.reader_reports.report(),
             store_reads=self.store_reads(),
             moves=self.moves(),
+            scans=self.scans(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self._heard_s = asyncio.get_running_loop().time()

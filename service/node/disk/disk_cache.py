@@ -62,6 +62,8 @@ class DiskCache:
         self._layout = Layout(root)
         self._mode: codec.Mode = mode
         self._on_change = on_change
+        # Told of an entry that comes by, before it stands; in the thread that inserts it.
+        self.on_placed: Callable[[bytes], None] = lambda hash: None
         self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
@@ -157,6 +159,12 @@ class DiskCache:
             except errors.ResourceExhaustedError:
                 return False
         return True
+
+    def insert_placed(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
+        """As `insert`, of one that came by, as a scan's do: there may be no data set yet that names it."""
+        if shard.hash not in self:
+            self.on_placed(shard.hash)
+        self.insert(shard, why)
 
     def insert(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
         """Stores a shard, unless it is here already, or not to be kept (see `wanted`). May wait for the disk.

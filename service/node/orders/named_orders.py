@@ -25,8 +25,9 @@ class NamedWork:
         scan: Callable[[pb.ScanTask, Report], Awaitable[types_pb2.Dataset]],
         warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        abandoned: Callable[[], None],
     ) -> None:
-        self._scan, self._warm, self._give_up = scan, warm, give_up
+        self._scan, self._warm, self._give_up, self._abandoned = scan, warm, give_up, abandoned
 
     async def do(self, task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
         match task.WhichOneof("work"):
@@ -42,6 +43,8 @@ class NamedWork:
                     done_bytes=last.resident_bytes, total_bytes=last.total_bytes, trouble=last.trouble
                 )
             case "evict":
+                if task.evict.abandoned:
+                    self._abandoned()
                 await self._give_up(task.evict.digest_ids)
         return pb.ReportTaskRequest()
 

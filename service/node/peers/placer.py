@@ -47,7 +47,7 @@ class Placer:
         try:
             owner = self.owner(shard.hash)
             if owner == self._node_id or self._put is None:
-                self._disk.insert(shard, Why.PASSES)
+                self._disk.insert_placed(shard, Why.PASSES)
             elif self._disk.wanted(shard.hash, Why.PASSES):
                 self._put(owner, shard, False)
         except errors.ResourceExhaustedError:
@@ -124,4 +124,4 @@ def insert_received(disk: DiskCache, header: entry.Header, body: bytes, sender: 
     except errors.DataLossError:
         disk.refused_inserts += 1
         raise
-    disk.insert(shard)
+    disk.insert_placed(shard)

@@ -219,6 +219,49 @@ class RemovedDatasetsReply(_message.Message):
 Global___RemovedDatasetsReply: _TypeAlias = RemovedDatasetsReply  # noqa: Y015
 
 @_typing.final
+class UnclaimedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIXES_FIELD_NUMBER: _builtins.int
+    prefixes: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        prefixes: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prefixes", b"prefixes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnclaimedRequest: _TypeAlias = UnclaimedRequest  # noqa: Y015
+
+@_typing.final
+class UnclaimedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCANNING_FIELD_NUMBER: _builtins.int
+    UNCLAIMED_FIELD_NUMBER: _builtins.int
+    scanning: _builtins.bool
+    """a scan is under way on some node, or that is not known yet: nothing is said"""
+    unclaimed: _builtins.bytes
+    """else a byte for each: 1, none names it; 0, one does"""
+    def __init__(
+        self,
+        *,
+        scanning: _builtins.bool = ...,
+        unclaimed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scanning", b"scanning", "unclaimed", b"unclaimed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnclaimedReply: _TypeAlias = UnclaimedReply  # noqa: Y015
+
+@_typing.final
 class GetDigestRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -342,10 +385,13 @@ class HeartbeatRequest(_message.Message):
     READERS_FIELD_NUMBER: _builtins.int
     STORE_READS_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
+    SCANS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
     members_version: _builtins.int
     """of the last reply; 0: none yet, and so from nodes that do not know this field"""
+    scans: _builtins.int
+    """first uses of data sets that this node is scanning"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -374,10 +420,11 @@ class HeartbeatRequest(_message.Message):
         readers: _abc.Iterable[Global___ReaderReport] | None = ...,
         store_reads: Global___StoreReads | None = ...,
         moves: _abc.Iterable[Global___MoveReport] | None = ...,
+        scans: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node", "store_reads", b"store_reads"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "moves", b"moves", "node", b"node", "readers", b"readers", "store_reads", b"store_reads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "moves", b"moves", "node", b"node", "readers", b"readers", "scans", b"scans", "store_reads", b"store_reads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

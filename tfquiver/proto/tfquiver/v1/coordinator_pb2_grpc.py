@@ -50,6 +50,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.FromString,
                 )
+        self.Unclaimed = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Unclaimed',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedReply.FromString,
+                )
         self.SetCache = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/SetCache',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.SerializeToString,
@@ -254,6 +259,13 @@ class CoordinatorServicer(object):
 
     def RemovedDatasets(self, request, context):
         """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Unclaimed(self, request, context):
+        """Which of these shards does no registered data set name? A node asks for those that scans have left with it. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -548,6 +560,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.SerializeToString,
             ),
+            'Unclaimed': grpc.unary_unary_rpc_method_handler(
+                    servicer.Unclaimed,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedReply.SerializeToString,
+            ),
             'SetCache': grpc.unary_unary_rpc_method_handler(
                     servicer.SetCache,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.SetCacheRequest.FromString,
@@ -824,6 +841,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/RemovedDatasets',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.RemovedDatasetsReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Unclaimed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Unclaimed',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.UnclaimedReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -60,6 +60,8 @@ class CoordinatorStub:
     """
     RemovedDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemovedDatasetsRequest, _coordinator_pb2.RemovedDatasetsReply]
     """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
+    Unclaimed: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UnclaimedRequest, _coordinator_pb2.UnclaimedReply]
+    """Which of these shards does no registered data set name? A node asks for those that scans have left with it. Read-only."""
     SetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
     request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
@@ -209,6 +211,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     RemovedDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemovedDatasetsRequest, _coordinator_pb2.RemovedDatasetsReply]  # type: ignore[assignment]
     """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
+    Unclaimed: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UnclaimedRequest, _coordinator_pb2.UnclaimedReply]  # type: ignore[assignment]
+    """Which of these shards does no registered data set name? A node asks for those that scans have left with it. Read-only."""
     SetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
     request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
@@ -397,6 +401,14 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RemovedDatasetsReply, _abc.Awaitable[_coordinator_pb2.RemovedDatasetsReply]]:
         """Which of these have been removed and not been registered again? A node asks for what it keeps. Read-only."""
+
+    @_abc_1.abstractmethod
+    def Unclaimed(
+        self,
+        request: _coordinator_pb2.UnclaimedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.UnclaimedReply, _abc.Awaitable[_coordinator_pb2.UnclaimedReply]]:
+        """Which of these shards does no registered data set name? A node asks for those that scans have left with it. Read-only."""
 
     @_abc_1.abstractmethod
     def SetCache(

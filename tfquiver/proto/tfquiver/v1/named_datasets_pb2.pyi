@@ -399,16 +399,20 @@ class EvictTask(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    ABANDONED_FIELD_NUMBER: _builtins.int
+    abandoned: _builtins.bool
+    """it is deleted: what a scan of it that was under way has left goes, too (Coordinator.Unclaimed)"""
     @_builtins.property
     def digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
         digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        abandoned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_ids", b"digest_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abandoned", b"abandoned", "digest_ids", b"digest_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

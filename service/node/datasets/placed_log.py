@@ -1,0 +1,118 @@
+"""Which entries came by before any data set named them, as a scan's do, and when: until one does nobody owns them.
+
+One file, appended to before an entry stands, so that a node that is killed knows of them; what has an owner is taken
+out. A 40-byte head, then 40 bytes each: the hash, and Unix seconds (little endian). It is a hint: what a power cut
+takes of it, or damages, costs bytes that stay longer than they should, and no entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver import durable
+
+MAX_NOTED = 1 << 20
+_RECORD_BYTES = 40
+_HEAD = b"tfquiver placed v1\n".ljust(_RECORD_BYTES, b"\0")
+
+
+class PlacedLog:
+    """Thread-safe; blocks on the disk. Trouble with the disk is logged; what is noted is then in memory only."""
+
+    def __init__(self, path: Path, now_s: Callable[[], float] = time.time, max_noted: int = MAX_NOTED) -> None:
+        """`now_s`: Unix time."""
+        self._path, self._now_s, self._max_noted = path, now_s, max_noted
+        self._lock = threading.Lock()
+        self._noted = _read(path, max_noted)
+        self._records = 0
+        self._fd = -1
+        with self._lock:
+            self._rewrite()
+
+    def note(self, hash: bytes) -> None:
+        """Before an entry stands. One that is noted already keeps its time."""
+        with self._lock:
+            if hash in self._noted:
+                return
+            if len(self._noted) >= self._max_noted:
+                logging.log_every_n_seconds(
+                    logging.WARNING, "%s: %d shards of scans are noted: others stay if their scan fails", 600,
+                    self._path, self._max_noted,
+                )  # fmt: skip
+                return
+            at_s = int(self._now_s())
+            self._noted[hash] = at_s
+            self._append(_record(hash, at_s))
+
+    def noted(self) -> Mapping[bytes, int]:
+        """Unix seconds by hash."""
+        with self._lock:
+            return dict(self._noted)
+
+    def settle(self, hashes: Iterable[bytes]) -> None:
+        """They have an owner, or are gone."""
+        with self._lock:
+            for hash in hashes:
+                self._noted.pop(hash, None)
+            if self._records > 2 * len(self._noted):
+                self._rewrite()
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _append(self, record: bytes) -> None:
+        if self._fd < 0:
+            return
+        try:
+            if os.write(self._fd, record) < len(record):
+                self._rewrite()  # the disk is full in the middle of one
+            else:
+                self._records += 1
+        except OSError as error:
+            logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+
+    def _rewrite(self) -> None:
+        self._close()
+        pieces = [_HEAD, *(_record(hash, at_s) for hash, at_s in self._noted.items())]
+        try:
+            durable.write(self._path, pieces)
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._records = len(self._noted)
+        except OSError as error:
+            logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+        self._fd = -1
+
+
+def _record(hash: bytes, at_s: int) -> bytes:
+    return hash + at_s.to_bytes(8, "little")
+
+
+def _read(path: Path, most: int) -> dict[bytes, int]:
+    try:
+        with path.open("rb") as file:
+            data = file.read((4 * most + 1) * _RECORD_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        logging.warning("%s: %s; beginning anew", path, error)
+        return {}
+    if data[:_RECORD_BYTES] != _HEAD:
+        logging.warning("%s: not of this version; beginning anew", path)
+        return {}
+    found: dict[bytes, int] = {}
+    for at in range(_RECORD_BYTES, len(data) - _RECORD_BYTES + 1, _RECORD_BYTES):
+        found.setdefault(data[at : at + 32], int.from_bytes(data[at + 32 : at + 40], "little"))
+    return found

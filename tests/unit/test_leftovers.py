@@ -1,0 +1,154 @@
+"""What scans have left on a node goes when it is nobody's, and not before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.support.aio import on_loop
+from tests.support.digests import digest_of
+from tfquiver.content.digest import Digest
+from tfquiver.content.prefixes import of_hashes, strike
+from tfquiver.service.node.datasets.leftovers import KEPT_S, Leftovers
+from tfquiver.service.node.datasets.placed_log import PlacedLog
+
+HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(12)]
+MINE, OTHERS, NOBODYS = HASHES[:4], HASHES[4:8], HASHES[8:]
+
+
+class Node:
+    """It has the digest of MINE; another data set, which it does not know, names OTHERS."""
+
+    def __init__(self, root: Path) -> None:
+        self.now_s, self.scanning = 1_000_000.0, False
+        self.disk = set(HASHES)
+        self.log = PlacedLog(root / "placed.log", lambda: self.now_s)
+        for hash in HASHES:
+            self.log.note(hash)
+        self.left = Leftovers(
+            self.log, self.disk.__contains__, lambda: [b"mine"], self.digest, self.unclaimed, self.give_up,
+            lambda: self.now_s,
+        )  # fmt: skip
+
+    async def digest(self, digest_id: bytes) -> Digest:
+        return digest_of(MINE)
+
+    async def unclaimed(self, prefixes: bytes) -> tuple[bool, bytes]:
+        if self.scanning:
+            return True, b""
+        asked = [prefixes[at : at + 8] for at in range(0, len(prefixes), 8)]
+        return False, bytes(all(hash[:8] != one for hash in (*MINE, *OTHERS)) for one in asked)
+
+    async def give_up(self, hashes: Sequence[bytes]) -> None:
+        self.disk -= set(hashes)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.log.close()
+
+
+def noted(path: Path) -> Mapping[bytes, int]:
+    log = PlacedLog(path)
+    log.close()
+    return log.noted()
+
+
+@on_loop
+async def test_what_nobody_names_goes_an_hour_later(node: Node) -> None:
+    assert await node.left.look()
+    assert (node.disk, set(node.log.noted())) == (set(HASHES), set(NOBODYS)), "the others have an owner now"
+    node.now_s += KEPT_S - 1
+    await node.left.look()
+    assert node.disk == set(HASHES)
+    node.now_s += 1
+    await node.left.look()
+    assert (node.disk, node.log.noted()) == ({*MINE, *OTHERS}, {})
+
+
+@on_loop
+async def test_nothing_goes_while_something_is_scanned_nor_for_an_hour_after_it(node: Node) -> None:
+    node.scanning = True
+    node.now_s += 10 * KEPT_S
+    assert await node.left.look()
+    assert len(node.log.noted()) == len(HASHES)
+    node.scanning = False
+    await node.left.look()
+    assert node.disk == set(HASHES), "whoever asks for it again finds it"
+    node.now_s += KEPT_S
+    await node.left.look()
+    assert node.disk == {*MINE, *OTHERS}
+
+
+@on_loop
+async def test_what_a_data_set_that_was_deleted_has_left_goes_at_once(node: Node) -> None:
+    node.left.abandoned()
+    node.scanning = True
+    assert not await node.left.look(), "it is to be looked at again soon: a scan is under way"
+    node.scanning = False
+    assert await node.left.look()
+    assert node.disk == {*MINE, *OTHERS}
+    node.now_s += 61
+    node.log.note(NOBODYS[0])
+    node.disk.add(NOBODYS[0])
+    await node.left.look()
+    assert NOBODYS[0] in node.disk, "it is another scan's"
+
+
+def test_what_is_noted_survives_a_kill_and_what_is_settled_does_not_come_back(tmp_path: Path) -> None:
+    path, now = tmp_path / "placed.log", [10.0]
+    log = PlacedLog(path, lambda: now[0])
+    for hash in HASHES:
+        log.note(hash)
+    now[0] = 20.0
+    log.note(HASHES[0])
+    assert noted(path) == dict.fromkeys(HASHES, 10)
+    again = PlacedLog(path)  # the first one was not closed: its node was killed
+    log.close()
+    again.settle(HASHES[3:])
+    again.note(HASHES[5])
+    again.close()
+    assert noted(path).keys() == {*HASHES[:3], HASHES[5]}
+    assert path.stat().st_size == 5 * 40
+
+
+@given(st.binary(max_size=200), st.integers(0, 400))
+def test_a_file_that_is_torn_or_garbage_costs_no_more_than_itself(tail: bytes, keep: int) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root) / "placed.log"
+        log = PlacedLog(path)
+        for hash in HASHES:
+            log.note(hash)
+        log.close()
+        path.write_bytes(path.read_bytes()[:keep] + tail)
+        again = PlacedLog(path)
+        again.note(b"n" * 32)
+        again.close()
+        assert noted(path)[b"n" * 32] > 0
+
+
+def test_no_more_is_noted_than_there_is_memory_for(tmp_path: Path) -> None:
+    log = PlacedLog(tmp_path / "placed.log", max_noted=3)
+    for hash in HASHES:
+        log.note(hash)
+    log.close()
+    assert len(log.noted()) == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_striking_finds_each_that_is_named(count: int) -> None:
+    ordered = np.sort(of_hashes(HASHES[:8]))
+    struck = np.zeros(8, np.bool_)
+    named = HASHES[8 - count : 8] + NOBODYS
+    strike(struck, ordered, digest_of(named).hashes)
+    assert set(ordered[struck].tolist()) == set(of_hashes(HASHES[8 - count : 8]).tolist())
