@@ -34,6 +34,22 @@ async def test_what_is_left_goes_after_a_while() -> None:
 
 
 @on_loop
+async def test_what_was_put_aside_is_looked_at_again() -> None:
+    with full_collections.now_and_then(pause_s=0.05, whole_every=3):
+        ring = Ring()
+        gone = weakref.ref(ring)
+        async with asyncio.timeout(5):
+            while any(one is ring for one in gc.get_objects()):  # until it is put aside
+                await asyncio.sleep(0.01)
+            del ring
+            gc.collect()
+            assert gone() is not None
+            while gone() is not None:
+                await asyncio.sleep(0.01)
+    assert not gc.get_freeze_count()
+
+
+@on_loop
 async def test_none_comes_by_itself_and_afterwards_all_is_as_before() -> None:
     before, full = gc.get_threshold(), list[Any]()
 

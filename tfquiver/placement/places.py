@@ -18,6 +18,7 @@ from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement.rendezvous import Owners
 
 Groups = Sequence[tuple[str, Sequence[str]]]  # racks, and the names of their nodes; one without racks has ""
+Grouped = Sequence[tuple[str, Owners]]  # the same, to be striped for many data sets
 _SCORES_AT_ONCE = 1 << 22
 
 
@@ -114,22 +115,33 @@ class Places:
 def chosen(
     nodes: Mapping[str, Mapping[str, str]], matching: Iterable[str], of: np.uint64, stripe: int, rack_of: str = ""
 ) -> Groups:
-    """The groups of a data set.
+    """The groups of a data set: `striped` of `grouped`."""
+    return striped(grouped(nodes, matching, rack_of), of, stripe)
 
+
+def grouped(nodes: Mapping[str, Mapping[str, str]], matching: Iterable[str], rack_of: str = "") -> Grouped:
+    """
     Args:
       nodes: labels by name.
       matching: those of them that may be used.
-      of: what the choice is drawn by: the first 8 bytes of the digest id.
-      stripe: at most so many nodes of each group, by rendezvous hashing of the data set; 0: all.
       rack_of: the label by which nodes are grouped; empty: they are one group.
     """
     groups: dict[str, list[str]] = {}
     for name in matching:
         groups.setdefault(nodes[name].get(rack_of, "") if rack_of else "", []).append(name)
+    return [(rack, Owners(names)) for rack, names in groups.items()]
+
+
+def striped(groups: Grouped, of: np.uint64, stripe: int) -> Groups:
+    """
+    Args:
+      of: what the choice is drawn by: the first 8 bytes of the digest id.
+      stripe: at most so many nodes of each group, by rendezvous hashing of the data set; 0: all.
+    """
     row = np.array([of], np.uint64)
     return [
-        (rack, Owners(names).several(row, stripe)[0] if stripe and stripe < len(names) else names)
-        for rack, names in groups.items()
+        (rack, owners.several(row, stripe)[0] if stripe and stripe < len(owners.names) else owners.names)
+        for rack, owners in groups
     ]
 
 

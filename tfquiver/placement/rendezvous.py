@@ -30,14 +30,14 @@ class Owners:
 
     def __init__(self, node_ids: Sequence[str]) -> None:
         """At least one."""
-        self._names = sorted(node_ids)
-        self._seeds = np.array([_seed(name) for name in self._names], np.uint64)
+        self.names: Sequence[str] = tuple(sorted(node_ids))
+        self._seeds = np.array([_seed(name) for name in self.names], np.uint64)
 
     def of(self, prefixes: Prefixes) -> list[str]:
         """Args:
         prefixes: shape [shards], the first 8 bytes of each shard's hash, as content/prefixes.py gives them.
         """
-        return [self._names[index] for index in self.numbers(prefixes).tolist()]
+        return [self.names[index] for index in self.numbers(prefixes).tolist()]
 
     def numbers(self, prefixes: Prefixes) -> npt.NDArray[np.int64]:
         """As `of`, as places among the sorted names."""
@@ -49,11 +49,11 @@ class Owners:
         """Of each shard so many owners (all nodes, where there are fewer), the first as `of` says: when one leaves, the
         others stay, and so does their order."""
         ranked = np.argsort(self._scores(prefixes), axis=1, kind="stable")[:, ::-1][:, :copies]
-        return [tuple(self._names[index] for index in row) for row in ranked.tolist()]
+        return [tuple(self.names[index] for index in row) for row in ranked.tolist()]
 
     def among(self, prefixes: Prefixes, copies: int, name: str) -> npt.NDArray[np.bool_]:
         """Shape [shards]: whether that node is one of `several`."""
-        scores, number = self._scores(prefixes), self._names.index(name)
+        scores, number = self._scores(prefixes), self.names.index(name)
         own = scores[:, number : number + 1]
         # Of equal ones the last wins.
         better = np.count_nonzero(scores[:, :number] > own, axis=1) + np.count_nonzero(

@@ -5,7 +5,7 @@ On the event loop of the coordinator; what takes long is computed in a thread, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
 import numpy as np
 
@@ -211,6 +211,11 @@ class Caching:
 
     def tick(self, in_use: Set[bytes]) -> None:
         """Time has passed. Lets go of data sets that nobody has read for a while, of which nothing is ordered then."""
+        for _ in self.ticking(in_use):
+            pass
+
+    def ticking(self, in_use: Set[bytes]) -> Iterator[None]:
+        """As `tick`, some at a time: others may be served between. `in_use` holds until the first time."""
         now = self._clock.now()
         for digest_id in self.residency.tables():
             if digest_id in in_use:
@@ -223,10 +228,13 @@ class Caching:
                 self.rotations.stop(digest_id)
                 self.residency.close(digest_id)
         self._start()
+        yield
         share = self._share
-        for digest_id in self.rotations:
-            self.rotations.allocate(digest_id, share)
-        self.rotations.tick()
+        for digest_id in list(self.rotations):
+            if digest_id in self.rotations:
+                self.rotations.allocate(digest_id, share)
+                self.rotations.tick(digest_id)
+                yield
         self.announce()
 
     def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Callable, Iterator
 
 from tfquiver import errors
@@ -10,7 +11,7 @@ from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, NamedDatasetGone, NamedDatasetSet
 
 MAX_NAMED = 10_000
-_NEAR = 5
+_NEAR, _LIKELY = 5, 256
 
 
 class NamedTable:
@@ -90,7 +91,12 @@ class NamedTable:
 
 def unknown(name: str, names: list[str]) -> errors.NotFoundError:
     """`names`: those that whoever asks may know of."""
-    near = difflib.get_close_matches(name, names, _NEAR, 0.5) or sorted(names)[:_NEAR]
+
+    def far(one: str) -> tuple[bool, int]:
+        return one[:1] != name[:1], abs(len(one) - len(name))
+
+    likely = heapq.nsmallest(_LIKELY, names, far)  # of ten thousand it takes a fifth of a second to compare all
+    near = difflib.get_close_matches(name, likely, _NEAR, 0.5) or heapq.nsmallest(_NEAR, names)
     there = (
         "none that you may read has a name yet (tfquiver dataset create; its owner shares one: tfquiver dataset share)"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tfquiver import errors
 from tfquiver.content.prefixes import of_hash
 from tfquiver.placement import labels
-from tfquiver.placement.places import Groups, chosen
+from tfquiver.placement.places import Grouped, Groups, grouped, striped
 from tfquiver.placement.selector import Selector
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
 from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
@@ -24,6 +24,8 @@ class Rules:
         self._rules: dict[bytes, PlacementRule] = {}
         self._selectors: dict[bytes, Selector] = {}
         self.changes = 0
+        self._grouped: dict[tuple[str, bool], Grouped] = {}  # of the nodes in `_grouped_of`, by selector and rack_local
+        self._grouped_of: Labels | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._rules)
@@ -32,8 +34,15 @@ class Rules:
         return self._rules.get(digest_id)
 
     def groups(self, digest_id: bytes, nodes: Labels) -> Groups:
-        """Of a data set that has a rule: the nodes that it comes to; none where no node matches."""
-        return _groups(self._rules[digest_id], self._selectors[digest_id], digest_id, nodes)
+        """Of a data set that has a rule: the nodes that it comes to; none where no node matches. `nodes` is another
+        object whenever they are others."""
+        rule = self._rules[digest_id]
+        if nodes is not self._grouped_of:
+            self._grouped, self._grouped_of = {}, nodes
+        key = rule.selector, rule.rack_local
+        if key not in self._grouped:
+            self._grouped[key] = _grouped(rule, self._selectors[digest_id], nodes)
+        return striped(self._grouped[key], of_hash(digest_id), rule.stripe)
 
     def apply(self, record: PlacementSet) -> None:
         self.changes += 1
@@ -59,7 +68,7 @@ def check(rule: PlacementRule, digest_id: bytes, nodes: Labels) -> None:
         raise errors.InvalidArgumentError(f"stripe: {rule.stripe}; it is {MAX_STRIPE} at most, 0: all nodes")
     if rule.replicas > MAX_REPLICAS:
         raise errors.InvalidArgumentError(f"replicas: {rule.replicas}; there can be {MAX_REPLICAS} of each shard")
-    groups = _groups(rule, selector, digest_id, nodes)
+    groups = striped(_grouped(rule, selector, nodes), of_hash(digest_id), rule.stripe)
     if not groups:
         there = sorted({f"{key}={value}" for its in nodes.values() for key, value in its.items()})
         has = f"labels of those that live: {', '.join(there[:16]) or 'none'}" if nodes else "no node that stores lives"
@@ -77,6 +86,6 @@ def check(rule: PlacementRule, digest_id: bytes, nodes: Labels) -> None:
             )
 
 
-def _groups(rule: PlacementRule, selector: Selector, digest_id: bytes, nodes: Labels) -> Groups:
+def _grouped(rule: PlacementRule, selector: Selector, nodes: Labels) -> Grouped:
     matching = [name for name, its in nodes.items() if selector.matches(its)]
-    return chosen(nodes, matching, of_hash(digest_id), rule.stripe, labels.RACK if rule.rack_local else "")
+    return grouped(nodes, matching, labels.RACK if rule.rack_local else "")

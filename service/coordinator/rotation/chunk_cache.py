@@ -26,19 +26,22 @@ class ChunkCache:
         resident: bytearray,
         allocation_bytes: int,
         rotation: Callable[[Board], Rotation],
+        by_chunk: Sequence[int] | None = None,
     ) -> None:
         """Takes over what is resident.
 
         Args:
           lengths: bytes that each shard takes of the allocation.
           resident: a byte a shard, kept by the caller.
+          by_chunk: `lengths` of each chunk together, where that is known: of millions of shards it takes some ms.
 
         Raises: InvalidArgumentError (the allocation is too small).
         """
         self.layout, self._resident = layout, resident
         self._lengths = np.asarray(lengths)
         self._there: dict[ChunkLayout, ResidentSlots] = {}  # of each layout that sessions have used
-        self.board = Board(self._bytes_of(np.arange(len(resident))).tolist(), allocation_bytes)
+        sizes = self._bytes_of(np.arange(len(resident))).tolist() if by_chunk is None else by_chunk
+        self.board = Board(sizes, allocation_bytes)
         self._counted = np.zeros(len(resident), np.uint8)
         self._count(np.flatnonzero(np.frombuffer(resident, np.uint8)))
         self.rotation = rotation(self.board)

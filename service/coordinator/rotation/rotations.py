@@ -46,9 +46,9 @@ class ChunkPlan:
         self._cut, self._seed = cut, seed
         self.sizes_bytes = most_disk_bytes(lengths).astype(np.uint64)
         self.setting = setting
-        by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
-        check_room(by_chunk, setting.allocation_bytes)
-        self._two_bytes = sum(sorted(by_chunk)[-2:])
+        self.by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
+        check_room(self.by_chunk, setting.allocation_bytes)
+        self._two_bytes = sum(sorted(self.by_chunk)[-2:])
 
     def has_room(self, allocation_bytes: int) -> bool:
         """Whether these chunks could rotate within so many bytes."""
@@ -96,7 +96,7 @@ class Rotations:
             return kind(board, self._timeout_s, self._clock.now())
 
         self._caches[digest_id] = ChunkCache(
-            plan.layout, plan.sizes_bytes, resident, plan.setting.allocation_bytes, rotation
+            plan.layout, plan.sizes_bytes, resident, plan.setting.allocation_bytes, rotation, plan.by_chunk
         )
         self._plans[digest_id] = plan
         self._decide(digest_id)
@@ -146,10 +146,9 @@ class Rotations:
         if cache and self._decided[digest_id] != (cache.board.version, cache.rotation.version):
             self._decide(digest_id)
 
-    def tick(self) -> None:
-        """Time has passed. Call it now and then."""
-        for digest_id in self._caches:
-            self._decide(digest_id)
+    def tick(self, digest_id: bytes) -> None:
+        """Time has passed. Call it now and then, of each."""
+        self._decide(digest_id)
 
     def _decide(self, digest_id: bytes) -> None:
         cache = self._caches[digest_id]
