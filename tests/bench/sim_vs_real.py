@@ -5,8 +5,10 @@ anything; `tfquiver trace record` writes down what they read. Then twice in the 
 planner that ship: as the jobs were meant (speeds from their steps, the store's rate as it was given), and as they were
 recorded, which knows nothing but what the cluster measured.
 
-A slept step is as long as the machine lets it be: a busy one wakes a job late, after every mini-batch. How late is
-measured in the jobs themselves, and the simulated ones have steps that are as long.
+A slept step is as long as the machine lets it be: a busy one wakes a job late, after every mini-batch, and all of that
+would add up, as it does in no trainer whose accelerator works by itself. So the next mini-batch is fetched while a step
+runs, and follows when the step is over, not when its end is noticed. What is late by more than a step is measured in
+the jobs themselves, and the simulated ones have steps that are as long.
 
     python -m tests.bench.sim_vs_real [--quick]
 
@@ -191,7 +193,7 @@ def _decision(record: Mapping[str, Any], data: Mapping[str, Data]) -> Decision:
 def _specs(data: Data, scale: Scale) -> list[JobSpec]:
     record_bytes = data.size_bytes / data.records
     return [
-        JobSpec(job.name, BATCH * record_bytes / job.bytes_per_s, BATCH, job.epochs, job.submit_s)
+        JobSpec(job.name, BATCH * record_bytes / job.bytes_per_s, BATCH, job.epochs, job.submit_s, ahead=True)
         for job in scale.jobs
         if job.data == data.name
     ]

@@ -56,6 +56,18 @@ def test_what_a_job_raises_is_raised_by_join(data: Data) -> None:
         Jobs([JobSpec("job", 0.0, epochs=2)], lambda _: Source([[1]]), data).start().join(30)
 
 
+def test_a_step_that_follows_at_once_is_not_longer_for_a_late_host(data: Data) -> None:
+    spec, epochs = JobSpec("job", 0.01, epochs=2, ahead=True), [list(range(20)), list(range(20))]
+    (made,) = Jobs([spec], lambda _: Source(epochs), data).start().join(30)
+    assert len(made.asked_s) == len(made.arrived_s) == 40
+    for first, epoch in ((0, made.epochs[0]), (20, made.epochs[1])):
+        done_s = made.asked_s[first]  # before the first step
+        for arrived_s, next_s in zip(made.arrived_s[first : first + 19], made.asked_s[first + 1 :], strict=False):
+            assert next_s == max(done_s, arrived_s) + 0.01
+            done_s = next_s
+        assert epoch.wall_s >= 20 * 0.01
+
+
 def test_waiting_is_counted_by_arrival() -> None:
     made = JobRun(JobSpec("job", 1.0), asked_s=[0.0, 2.0, 4.0], arrived_s=[1.0, 2.5, 4.25])
     made.epochs = [Epoch(0.0, 2.0, complete=True), Epoch(2.0, 5.0, complete=True), Epoch(5.0, 5.1)]

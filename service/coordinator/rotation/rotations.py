@@ -48,7 +48,7 @@ class ChunkPlan:
         self.setting = setting
         self.by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
         check_room(self.by_chunk, setting.allocation_bytes)
-        self._two_bytes = sum(sorted(self.by_chunk)[-2:])
+        self._two_bytes: int = sum(sorted(self.by_chunk)[-2:])
 
     def has_room(self, allocation_bytes: int) -> bool:
         """Whether these chunks could rotate within so many bytes."""

@@ -39,6 +39,9 @@ class JobSpec:
     readahead_bytes: int = 128 << 10
     prefetch: int = 2  # mini-batches between the source and the step
     hold_back: int | None = None  # None: as many as `prefetch`
+    # As a trainer does whose accelerator works by itself: the next mini-batch is fetched while a step runs, and follows
+    # it at once. So a host that is woken late, by less than a step, takes nothing from the job.
+    ahead: bool = False
 
 
 @dataclass
@@ -79,7 +82,7 @@ class JobRun:
         """For mini-batches that arrived in between."""
         asked, arrived = np.array(self.asked_s[: len(self.arrived_s)]), np.array(self.arrived_s)
         inside = (arrived >= began_s) & (arrived < ended_s)
-        return float((arrived - asked)[inside].sum())
+        return float(np.maximum(0.0, arrived - asked)[inside].sum())
 
     def epoch_s(self, skip: int) -> float:
         """Mean seconds of the complete epochs but the first `skip`."""
@@ -165,7 +168,7 @@ class Jobs:
         seen: list[numbered.Numbers] = []
         iterator = iter(self._datasets[run.spec.name].as_numpy_iterator())
         run.asked_s.append(self.now_s)
-        cut_short = False
+        cut_short, due_s = False, self.now_s  # when the step that runs is done
         for element in iterator:
             arrived_s = self.now_s
             run.arrived_s.append(arrived_s)
@@ -175,12 +178,17 @@ class Jobs:
             run.records += len(part)
             if cut_short := self._stop.is_set():
                 break
-            due_s = arrived_s + run.spec.step_s
+            if not run.spec.ahead:
+                due_s = arrived_s + run.spec.step_s
             self._finish.wait(max(0.0, due_s - self.now_s))
-            run.late_s.append(self.now_s - due_s)
+            if run.spec.ahead:
+                due_s = max(due_s, arrived_s) + run.spec.step_s
+            run.late_s.append(max(0.0, self.now_s - due_s))
             if self._finish.is_set():
                 time.sleep(run.spec.step_s / _HURRY)
-            run.asked_s.append(self.now_s)
+            run.asked_s.append(due_s if run.spec.ahead else self.now_s)
+        if run.spec.ahead and not cut_short:
+            self._finish.wait(max(0.0, due_s - self.now_s))
         epoch.ended_s = self.now_s
         numbers = np.concatenate(seen) if seen else np.zeros(0, np.int64)
         lost, epoch.duplicates = numbered.lost_and_duplicates(numbers, self._data.records)
