@@ -36,7 +36,7 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
-_AT_A_TIME = 64  # sessions: of all that there may be it takes a tenth of a second, and others want to be served
+_AT_A_TIME = 32  # sessions: of all that there may be it takes a tenth of a second, and others want to be served
 
 
 class Replanning:

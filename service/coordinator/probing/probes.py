@@ -31,7 +31,7 @@ from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
 Reading = tuple[str, bytes]  # job and digest id
-_AT_A_TIME = 64  # jobs
+_AT_A_TIME = 32  # jobs
 
 
 @dataclass(frozen=True, slots=True)

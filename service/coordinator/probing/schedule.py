@@ -26,7 +26,7 @@ from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
 from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
-_AT_A_TIME = 64  # jobs: of all that there may be it takes a tenth of a second, and others want to be served
+_AT_A_TIME = 32  # jobs: of all that there may be it takes a tenth of a second, and others want to be served
 
 Key = tuple[str, str]  # (job, data set)
 

@@ -35,6 +35,7 @@ class Jobs:
         self.paused: Ints = np.zeros(0, np.int64)  # begun, and stopped for another one's turn
         self.irregular = np.array([job.pacing is not None for job in self.all], np.bool_)
         self._paced: list[int] = np.flatnonzero(self.irregular).tolist()
+        self.some_irregular = bool(self._paced)
         self.parts = np.zeros(count)  # of the data set that an irregular job samples now
         self.pace()
 

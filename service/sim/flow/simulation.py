@@ -191,10 +191,9 @@ class _Simulation:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
         datasets = jobs.dataset[running]
         hits = contents.effective[running]
-        paced = jobs.irregular[running]
-        if paced.any():
+        if jobs.some_irregular:
             sampled = np.maximum(jobs.parts[running], 1e-9) * contents.sizes[datasets]
-            hits = np.where(paced, np.minimum(1.0, contents.resident[datasets] / sampled), hits)
+            hits = np.where(jobs.irregular[running], np.minimum(1.0, contents.resident[datasets] / sampled), hits)
         lru = contents.mode[datasets] == LRU
         if lru.any():
             hits = np.where(lru, self._window.hit_parts(running, jobs.done, jobs.parts), hits)
@@ -204,8 +203,9 @@ class _Simulation:
         jobs, running = self._jobs, self._jobs.running
         datasets = jobs.dataset[running]
         cooperative = self._contents.mode[datasets] == COOPERATIVE
-        missing = self._probing.missing[running]
-        hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
+        if self._sight.measured:  # else nobody is probed
+            missing = self._probing.missing[running]
+            hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
         promised = self._planner.promised[running]
         limit = self._cluster.remote_bytes_per_s
         return rates(jobs.ideal[running], hits, promised, limit, datasets, cooperative)
@@ -227,7 +227,7 @@ class _Simulation:
         self._read_bytes += float(read.sum())
         self._store_bytes += float(fetched.sum())
         jobs.served_s[running] += passed_s
-        kept = np.where(self._probing.missing[running], 0.0, fetched)
+        kept = np.where(self._probing.missing[running], 0.0, fetched) if self._sight.measured else fetched
         paused = jobs.paused
         self._contents.advance(running, datasets, kept, self._shared, paused, jobs.dataset[paused])
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)

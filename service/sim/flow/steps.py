@@ -31,8 +31,7 @@ def next_change_s(
     planned = (mode == UNIFORM) | (mode == COOPERATIVE)
     if shared or planned.any():
         waits += _planned_change_s(jobs, contents, window, running, read, fetched, planned, pool_bytes, shared)
-    paced = jobs.irregular[running]
-    if paced.any():
+    if jobs.some_irregular and (paced := jobs.irregular[running]).any():
         waits.append(float((jobs.parts[running] * sizes / read)[paced].min()) * PART_A_STEP)
         waits.append(float((window.curricula.to_step(running[paced], done[paced]) / read[paced]).min()))
     if (mode == LRU).any():
