@@ -108,6 +108,7 @@ class Replanning:
         if not getattr(self.planner.policy, "probing", True):
             self._probes.tick({}, ())
             return
+        await asyncio.sleep(0)
         # What an irregular job gains from the cache says nothing of an epoch.
         held = {key: Held() for key in self._views.reading if key not in self._views.irregular}
         for at, session in enumerate(list(self._sessions), 1):
