@@ -263,8 +263,25 @@ def test_what_is_cached_is_next(tmp_path: Path, source: Path) -> None:
             assert len(told) == len(names)
             assert set(told) == names
             assert set(told[: len(here)]) == here
-        assert [path.name for path in (mount.point / ".tfquiver").iterdir()] == ["next"]
+        assert sorted(path.name for path in (mount.point / ".tfquiver").iterdir()) == ["next", "next0"]
         assert ".tfquiver" not in {path.name for path in mount.point.iterdir()}, "no class of images"
+
+
+def test_names_that_lines_and_globs_would_take_for_something_else(tmp_path: Path) -> None:
+    """Of the directory that is mounted, of the mount point, and of files."""
+    source, point = tmp_path / "img [1-3]*", tmp_path / "m \\040 [t]"
+    source.mkdir()
+    names = {"plain.jpg", "two\nlines.jpg", "st*r.jpg", "[ab].jpg", "back\\slash.jpg", "unicode\u2028line.jpg"}
+    for name in names:
+        (source / name).write_bytes(name.encode())
+    (tmp_path / "img 1x").mkdir()
+    (tmp_path / "img 1x" / "other.jpg").write_bytes(b"of another directory")
+    with mounted(point, tmp_path / "cache", [str(source)]) as mount:
+        assert sums(mount.point) == sums(source)
+        own = mount.point / ".tfquiver"
+        assert set((own / "next0").read_bytes().decode().split("\0")) == {*names, ""}
+        assert set((own / "next").read_bytes().decode().split("\n")) == {*(names - {"two\nlines.jpg"}), ""}
+        assert str(point) in {one.path for one in mount_points.mounts()}
 
 
 def test_pytorch_reads_it_unmodified(tmp_path: Path, seed: int) -> None:

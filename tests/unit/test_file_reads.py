@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 
 import google_crc32c
 import numpy as np
@@ -91,6 +92,14 @@ def test_what_is_cached_whole_is_named_first(files: list[list[int]], data: st.Da
     named = lines(tree, cached, data.draw(st.randoms())).decode().splitlines()
     assert sorted(named) == sorted(str(number) for number in range(len(files)))
     assert [cached[int(name)] for name in named] == sorted(cached, reverse=True)
+
+
+@pytest.mark.parametrize(("end", "left_out"), [("\n", "a\nb"), ("\0", "")])
+def test_a_name_with_a_newline_stands_where_names_end_otherwise(end: str, left_out: str) -> None:
+    names = ["a\nb", "a", "b"]
+    tree = FileTree([FileEntry(f"file:///d/{name}", 1, "1", "none") for name in names])
+    told = lines(tree, np.zeros(3, np.bool_), random.Random(1), end).decode()
+    assert set(told.split(end)) - {""} == set(names) - {left_out}
 
 
 def test_streams_do_not_disturb_one_another() -> None:

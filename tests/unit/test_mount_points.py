@@ -24,6 +24,28 @@ def test_those_of_data_sets_are_found() -> None:
     assert [(one.path, one.name) for one in found] == [("/mnt/with blank", "train set"), ("/mnt/x", "images")]
 
 
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("/mnt/a\\011b", "/mnt/a\tb"),
+        ("/mnt/a\\012b", "/mnt/a\nb"),
+        ("/mnt/a\\134040b", "/mnt/a\\040b"),
+        ("/mnt/a\rb", "/mnt/a\rb"),
+        ("/mnt/a\x0cb\x85\u2028c", "/mnt/a\x0cb\x85\u2028c"),
+        ("/mnt/\udcff", "/mnt/\udcff"),
+    ],
+)
+def test_whatever_a_path_holds_it_is_found(written: str, path: str) -> None:
+    line = f"41 22 0:38 / {written} ro - fuse.tfquiver train ro"
+    assert mount_points.mounts(f"{line}\n{MOUNTINFO}")[0].path == path
+
+
+def test_without_the_device_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_points, "DEVICE", tmp_path / "fuse")
+    with pytest.raises(errors.NotFoundError, match="is missing: `modprobe fuse`, or in a container run it with"):
+        mount_points.prepare(tmp_path)
+
+
 def test_status_says_which_are_stale() -> None:
     told = [
         {"path": "/mnt/a", "dataset": "train", "trouble": ""},

@@ -26,12 +26,13 @@ def cached_files(plan: ReadPlan, bitmap: bytes, files: int) -> npt.NDArray[np.bo
     return cached[:files]
 
 
-def lines(tree: FileTree, cached: npt.NDArray[np.bool_], choose: random.Random) -> bytes:
-    """Every file's path once, one a line."""
+def lines(tree: FileTree, cached: npt.NDArray[np.bool_], choose: random.Random, end: str = "\n") -> bytes:
+    """Every file's path once, each with `end` behind it; not those that have it in their names."""
     here: list[str] = []
     elsewhere: list[str] = []
     for path, index in tree.files():
-        (here if cached[index] else elsewhere).append(path)
+        if end not in path:
+            (here if cached[index] else elsewhere).append(path)
     choose.shuffle(here)
     choose.shuffle(elsewhere)
-    return "".join(f"{path}\n" for path in here + elsewhere).encode()
+    return "".join(f"{path}{end}" for path in here + elsewhere).encode()

@@ -15,7 +15,7 @@ from tfquiver.file_tree import paths
 from tfquiver.plain_text import shortened
 
 ROOT = 1
-CONTROL, NEXT = 2, 3  # .tfquiver, .tfquiver/next
+CONTROL, NEXT, NEXT0 = 2, 3, 4  # .tfquiver, .tfquiver/next, .tfquiver/next0
 _FIRST = 16
 _AFTER_SLASH = "0"  # sorts behind all that begins with a slash, and before all else that does not
 

@@ -35,9 +35,10 @@ def mounts(mountinfo: str | None = None) -> list[Mount]:
     """Of this process's view of the machine, in the order in which they were made."""
     if mountinfo is None and not _MOUNTS.exists():  # no Linux
         return []
-    text = _MOUNTS.read_text(errors="surrogateescape") if mountinfo is None else mountinfo
+    # Blanks, tabs, newlines and backslashes are written otherwise; whatever else ends lines stands there as it is.
+    text = os.fsdecode(_MOUNTS.read_bytes()) if mountinfo is None else mountinfo
     found = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         before, _, after = line.partition(" - ")
         fields, what = before.split(" "), after.split(" ")
         if len(fields) > 4 and len(what) > 1 and what[0] == TYPE:

@@ -19,7 +19,7 @@ from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.read_ahead import ReadAhead
 from tfquiver.file_tree.read_plan import ReadPlan
 from tfquiver.file_tree.times import modified_ns
-from tfquiver.file_tree.tree import CONTROL, NEXT, ROOT, FileTree
+from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 
@@ -27,9 +27,10 @@ FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
 _AHEAD_AT_ONCE = 16
 _SAID_EVERY_S = 10.0
 _MOST_SAID = 1024
-NEXT_NAME = b"next"
+# Lists of what to read next, and what stands behind each name in them: a name may hold a newline, and no zero byte.
+_LISTS = {NEXT: (b"next", "\n"), NEXT0: (b"next0", "\0")}
 # There for who asks, and in no listing: programs take each directory that they see for a class of images.
-_OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, (CONTROL, NEXT_NAME): NEXT}
+_OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, **{(CONTROL, name): inode for inode, (name, _) in _LISTS.items()}}
 _MOST_LISTS = 16  # open at the same time; of a million files each has tens of megabytes
 _LISTS_FROM = 1 << 48  # handles; those of files are their numbers
 
@@ -86,8 +87,9 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
 
     async def readdir(self, fh: pyfuse3.FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
         if fh == CONTROL:
-            if not start_id:
-                pyfuse3.readdir_reply(token, NEXT_NAME, self._attributes(NEXT), 1)
+            for after, (inode, (name, _)) in enumerate(_LISTS.items(), 1):
+                if after > start_id and not pyfuse3.readdir_reply(token, name, self._attributes(inode), after):
+                    return
             return
         for entry in self._tree.entries(fh, start_id):
             if not pyfuse3.readdir_reply(token, entry.name.encode(), self._attributes(entry.inode), entry.after):
@@ -96,8 +98,8 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def open(self, inode: pyfuse3.InodeT, flags: pyfuse3.FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise pyfuse3.FUSEError(errno.EROFS)
-        if inode == NEXT:
-            return await self._open_next()
+        if inode in _LISTS:
+            return await self._open_next(*_LISTS[inode])
         file_index = self._tree.file_index(inode)
         if file_index is None:
             raise pyfuse3.FUSEError(errno.EISDIR)
@@ -117,7 +119,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def release(self, fh: pyfuse3.FileHandleT) -> None:
         self._lines.pop(fh, None)
 
-    async def _open_next(self) -> pyfuse3.FileInfo:
+    async def _open_next(self, name: bytes, end: str) -> pyfuse3.FileInfo:
         """What is cached now is asked once for each opening; its reader sees one list."""
         if len(self._lines) >= _MOST_LISTS:
             raise pyfuse3.FUSEError(errno.EMFILE)
@@ -127,10 +129,12 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         try:
             bitmap = await self._line.resident()
             cached = next_names.cached_files(self._plan, bitmap, len(self._digest.files))
-            self._lines[handle] = await trio.to_thread.run_sync(next_names.lines, self._tree, cached, random.Random())
+            self._lines[handle] = await trio.to_thread.run_sync(
+                next_names.lines, self._tree, cached, random.Random(), end
+            )
         except errors.TfquiverError as error:
             del self._lines[handle]
-            self._say(f"{CONTROL_NAME}/{NEXT_NAME.decode()}", error)
+            self._say(f"{CONTROL_NAME}/{name.decode()}", error)
             raise pyfuse3.FUSEError(errno.EIO) from error
         except BaseException:
             del self._lines[handle]
@@ -193,7 +197,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             told.st_size = self._digest.files[file_index].size_bytes
             told.st_blocks = -(-told.st_size // 512)
             written_ns = modified_ns(self._digest.files[file_index])
-        elif inode == NEXT:
+        elif inode in _LISTS:
             told.st_mode = pyfuse3.ModeT(stat.S_IFREG | 0o444)
         elif self._tree.is_directory(inode) or inode == CONTROL:
             told.st_mode = pyfuse3.ModeT(stat.S_IFDIR | 0o555)
