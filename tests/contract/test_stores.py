@@ -136,6 +136,36 @@ def test_reads_exactly_the_range(place: Place) -> None:
         assert place.store.read(info.uri, offset, length, "", DEADLINE_S) == data
 
 
+def test_a_range_comes_in_parts(place: Place) -> None:
+    place.put("f", CONTENT)
+    info = place.store.stat(f"{place.base}/f")
+    lengths, parts = [1, 5000, 3, 1000], list[bytes]()
+    place.store.read_parts(info.uri, 100, lengths, info.generation, DEADLINE_S, parts.append)
+    assert list(map(len, parts)) == lengths
+    assert b"".join(parts) == CONTENT[100 : 100 + sum(lengths)]
+
+
+def test_whoever_takes_parts_may_end_it(place: Place) -> None:
+    place.put("f", CONTENT)
+    taken = []
+
+    def take(part: bytes) -> None:
+        taken.append(part)
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        place.store.read_parts(f"{place.base}/f", 0, [10, 10], "", DEADLINE_S, take)
+    assert taken == [CONTENT[:10]]
+
+
+def test_parts_of_an_object_that_is_gone(place: Place) -> None:
+    place.put("f", CONTENT)
+    info = place.store.stat(f"{place.base}/f")
+    place.delete("f")
+    with pytest.raises(errors.StaleDigestError, match=f"{info.uri}: .* gone"):
+        place.store.read_parts(info.uri, 0, [10, 10], info.generation, DEADLINE_S, lambda part: None)
+
+
 def test_an_object_that_is_not_there(place: Place) -> None:
     uri = f"{place.base}/nope"
     with pytest.raises(errors.NotFoundError, match="/nope"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.clock import ManualClock
+from tfquiver.testing.kept_objects import KeptObjects
 from tfquiver.testing.throttled_store import Pace, Traffic
 
 
@@ -42,3 +43,17 @@ def test_traffic_adds_and_subtracts_field_by_field() -> None:
     one = Traffic(requests=3, reads=2, header_bytes=10, payload_bytes=100, other_body_bytes=5)
     assert one + one - one == one
     assert one.total_bytes == 115
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "body"),
+    [("", 200, b"0123456789"), ("Range: bytes=2-4\r\n", 206, b"234"), ("range:bytes=8-99\r\n", 206, b"89"),
+     ("Range: bytes=10-12\r\n", 416, b"")],
+)  # fmt: skip
+def test_ranges_of_kept_objects(asked: str, status: int, body: bytes) -> None:
+    kept = KeptObjects()
+    kept.keep("/f", b"0123456789")
+    head, found = kept.reply("/f", f"GET /f HTTP/1.1\r\n{asked}\r\n".encode())
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Content-Length: %d\r\n" % len(body) in head
+    assert bytes(found) == body

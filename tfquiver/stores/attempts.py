@@ -22,9 +22,16 @@ _LOG_EVERY_S = 5
 # Told of every attempt that failed and is made again, in the thread that waits: a scan tells its client so.
 on_retry: ContextVar[Callable[[str], None]] = ContextVar("on_retry", default=lambda trouble: None)
 
+# Told when the store asked for less, in the thread that reads.
+on_busy: ContextVar[Callable[[], None]] = ContextVar("on_busy", default=lambda: None)
+
 
 class Transient(Exception):
     """A failure that another attempt may not meet. Its text is what the caller is told in the end."""
+
+
+class Busy(Transient):
+    """The store asks to be asked less."""
 
 
 class Unreachable(Transient):
@@ -77,6 +84,8 @@ class Attempts:
                 found = attempt(max(left_s, 0.001))
             except Transient as failure:
                 hint = ""
+                if isinstance(failure, Busy):
+                    on_busy.get()()
                 if not isinstance(failure, Unreachable):
                     self._answered = True
                 elif not self._answered:

@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import fsspec
@@ -20,7 +20,7 @@ from fsspec.exceptions import FSTimeoutError
 from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
-from tfquiver.stores.object_store import ObjectInfo, scheme_of
+from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
 from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
@@ -88,6 +88,17 @@ class FsspecStore:
 
         with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         self._attempts.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import google.auth.exceptions
@@ -17,7 +17,7 @@ from google.cloud import storage
 
 from tfquiver import errors
 from tfquiver.stores import globs, versions
-from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.object_store import ObjectInfo
 
@@ -37,6 +37,7 @@ _TRANSIENT = (
     ConnectionError,
     TimeoutError,
 )
+_BUSY = (exceptions.TooManyRequests, exceptions.ServiceUnavailable)
 
 
 class GcsStore:
@@ -107,6 +108,21 @@ class GcsStore:
         return self._run(uri, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"{uri}: no such object"))
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        if not length:
+            return b""
+        found: list[bytes] = []
+        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
+        return found[0]
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
         bucket, name = _split(uri)
         missing: errors.TfquiverError = errors.NotFoundError(f"{uri}: no such object")
         if generation:
@@ -114,20 +130,37 @@ class GcsStore:
                 f"{uri}: generation {generation} is gone: deleted or replaced since the digest was built; "
                 "call tfquiver.dataset again, which lists the files anew; a .tfqd file must be built again"
             )
-        if not length:
-            return b""
+        come = 0
 
-        def attempt(left_s: float) -> bytes:
+        def counted(part: bytes) -> None:
+            nonlocal come
+            come += 1
+            take(part)
+
+        def attempt(left_s: float) -> None:
             blob = self._client.bucket(bucket).blob(name, generation=int(generation) if generation else None)
-            data = self._body(blob, offset, length, left_s)
-            versions.check_length(data, offset, length)
-            return data
+            self._stream(blob, offset + sum(lengths[:come]), lengths[come:], (left_s, deadline_s), counted)
 
-        return self._run(uri, deadline_s, attempt, missing)
+        while come < len(lengths):
+            before = come
+            try:
+                self._run(uri, deadline_s, attempt, missing)
+            except errors.UnavailableError:
+                if come == before:
+                    raise
 
-    def _body(self, blob: Any, offset: int, length: int, left_s: float) -> bytes:
-        """As the client's own download, which would hand it over in pieces of 8 KiB."""
-        give_up_at = time.monotonic() + left_s
+    def _stream(
+        self,
+        blob: Any,
+        offset: int,
+        lengths: Sequence[int],
+        seconds: tuple[float, float],
+        take: Callable[[bytes], None],
+    ) -> None:
+        """As the client's own download, which would hand it over in pieces of 8 KiB. `seconds`: until the first part,
+        and until each of the others."""
+        left_s, each_s = seconds
+        length, give_up_at = sum(lengths), time.monotonic() + left_s
         with self._client._http.request(
             "GET",
             blob._get_download_url(self._client),
@@ -138,15 +171,24 @@ class GcsStore:
         ) as response:
             if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
                 raise exceptions.from_http_response(response)  # type: ignore[no-untyped-call]
-            pieces, room = [], length
-            while piece := response.raw.read1(_PIECE_BYTES, decode_content=False):
-                room -= len(piece)
-                if room < 0:
+            if response.headers.get("content-length", str(length)) != str(length):
+                coming = response.headers["content-length"]
+                raise Transient(f"{coming} bytes come where {length} were asked for at offset {offset}")
+            for number, part in enumerate(lengths, 1):
+                pieces, missing = [], part
+                while missing and (piece := response.raw.read1(min(missing, _PIECE_BYTES), decode_content=False)):
+                    if time.monotonic() > give_up_at:
+                        raise Transient("the body did not come in time")
+                    pieces.append(piece)
+                    missing -= len(piece)
+                data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                versions.check_length(data, offset, part)
+                # Before the last is taken: whatever is wrong after that could not be mended.
+                if number == len(lengths) and response.raw.read1(1, decode_content=False):
                     raise Transient("more bytes came than were asked for")
-                if time.monotonic() > give_up_at:
-                    raise Transient("the body did not come in time")
-                pieces.append(piece)
-            return b"".join(pieces)
+                offset += part
+                give_up_at = time.monotonic() + each_s
+                take(data)
 
     def close(self) -> None:
         self._attempts.stop()
@@ -161,7 +203,7 @@ class GcsStore:
             except exceptions.RequestRangeNotSatisfiable as error:
                 raise errors.StaleDigestError(f"{what}: the object is shorter than the digest says") from error
             except _TRANSIENT as error:
-                kind = Unreachable if _is_unreachable(error) else Transient
+                kind = Unreachable if _is_unreachable(error) else Busy if isinstance(error, _BUSY) else Transient
                 raise kind(f"{type(error).__name__}: {error}") from error
             except google.auth.exceptions.GoogleAuthError as error:
                 if error.retryable:

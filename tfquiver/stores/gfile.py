@@ -6,14 +6,14 @@ Reads cannot be pinned to a version there, so the object's is looked at after ea
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any, TypeVar
 
 from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient
-from tfquiver.stores.object_store import ObjectInfo
+from tfquiver.stores.object_store import ObjectInfo, give_parts
 from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
@@ -65,6 +65,17 @@ class GfileStore:
 
         with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         self._attempts.stop()

@@ -6,11 +6,12 @@ import builtins
 import glob
 import os
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.stores import versions
-from tfquiver.stores.object_store import ObjectInfo
+from tfquiver.stores.object_store import ObjectInfo, give_parts
 from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
@@ -40,6 +41,17 @@ class LocalStore:
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation))
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         pass

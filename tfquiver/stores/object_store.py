@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,7 +48,37 @@ class ObjectStore(Protocol):
           UnavailableError: the store could not be reached, or failed, until the deadline.
         """
 
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        """One range in parts that follow one another: each is given to `take`, in this thread, once it has come whole.
+
+        What fails on the way is tried again from the first part that has not come; none is given twice. Parts may be
+        of a version that turns out not to be the one that was asked for: check them.
+
+        Args:
+          lengths: bytes of each part, none of them 0.
+          deadline_s: seconds in which the next part has to come.
+
+        Raises:
+          As `read`, for those parts that have not come; and whatever `take` raises, which ends it.
+        """
+
     def close(self) -> None: ...
+
+
+def give_parts(data: bytes, lengths: Sequence[int], take: Callable[[bytes], None]) -> None:
+    """What has come at once, in parts."""
+    at = 0
+    for length in lengths:
+        take(data[at : at + length] if length != len(data) else data)
+        at += length
 
 
 class CountedStore:
@@ -79,5 +109,21 @@ class CountedStore:
         data = self._store.read(uri, offset, length, generation, deadline_s)
         self._after(length)
         return data
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        def counted(part: bytes) -> None:
+            self._after(len(part))
+            take(part)
+
+        self._before(uri, sum(lengths))
+        self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
 
     def close(self) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import botocore.exceptions as boto
 
 from tfquiver import errors
-from tfquiver.stores.attempts import Transient, Unreachable
+from tfquiver.stores.attempts import Busy, Transient, Unreachable
 
 _CREDENTIALS = (
     boto.NoCredentialsError,
@@ -44,6 +44,7 @@ _WRONG_KEY = {
 }
 _WRONG_PLACE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301"}
 _FINAL = {"InvalidBucketName", "InvalidURI", "InvalidRequest", "InvalidArgument", "MethodNotAllowed", "KeyTooLongError"}
+_BUSY = {"SlowDown", "503", "429", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"}
 WHAT_TO_DO = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or AWS_PROFILE, or for a public bucket "
     "FSSPEC_S3_ANON=true"
@@ -82,6 +83,8 @@ def _of_client(uri: str, error: boto.ClientError) -> Exception | None:
             f"{uri}: the bucket is in another region or at another endpoint: {error}; set AWS_DEFAULT_REGION or "
             "AWS_ENDPOINT_URL"
         )
+    if code in _BUSY:
+        return Busy(f"{type(error).__name__}: {error}")
     if code in _FINAL:
         return errors.InvalidArgumentError(f"{uri}: {error}")
     return None

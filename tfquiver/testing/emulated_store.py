@@ -72,10 +72,13 @@ class EmulatedStore(StoreClient):
     process: subprocess.Popen[str]
 
     @classmethod
-    def start(cls, bytes_per_s: float = 0, piece_bytes: int = PIECE_BYTES) -> EmulatedStore:
-        """Starts the process; `bytes_per_s` of 0 means no limit; replies that are under way together take turns, a
-        piece each. Raises UnavailableError when it does not come up."""
-        options = [f"--bytes_per_s={bytes_per_s}", f"--piece_bytes={piece_bytes}"]
+    def start(
+        cls, bytes_per_s: float = 0, piece_bytes: int = PIECE_BYTES, latency_s: float = 0, keeps: bool = False
+    ) -> EmulatedStore:
+        """Starts the process; `bytes_per_s` of 0 means no limit; the others as in ThrottledStore. Raises
+        UnavailableError when it does not come up."""
+        options = [f"--bytes_per_s={bytes_per_s}", f"--piece_bytes={piece_bytes}", f"--latency_s={latency_s}"]
+        options += ["--keeps"] if keeps else []
         command = [sys.executable, "-m", "tfquiver.testing.emulated_store", *options]
         # A session of its own: Ctrl-C is the parent's to handle, and it stops the store last.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -114,13 +117,19 @@ def _start_emulator() -> tuple[Any, int]:
     return emulator, port
 
 
-async def _serve(bytes_per_s: float, piece_bytes: int) -> None:
+async def _serve(arguments: argparse.Namespace) -> None:
     stop = serving.stop_event()
     try:
         emulator, upstream_port = _start_emulator()
     except ImportError as error:
         raise errors.UnavailableError(f"{error}: pip install 'tfquiver[demo]'") from error
-    store = ThrottledStore(upstream_port, bytes_per_s, piece_bytes)
+    store = ThrottledStore(
+        upstream_port,
+        arguments.bytes_per_s,
+        arguments.piece_bytes,
+        latency_s=arguments.latency_s,
+        keeps=arguments.keeps,
+    )
     try:
         serving.announce("object_store", port=await store.start(), upstream_port=upstream_port)
         await stop.wait()
@@ -133,10 +142,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes_per_s", type=float, default=0.0, help="shared by all connections; 0: no limit")
     parser.add_argument("--piece_bytes", type=int, default=PIECE_BYTES, help="of one reply, before others have a turn")
+    parser.add_argument("--latency_s", type=float, default=0.0, help="before the first byte of each reply")
+    parser.add_argument("--keeps", action="store_true", help="objects are held in front of the emulator once read")
     arguments = parser.parse_args()
     serving.die_with_parent()
     try:
-        asyncio.run(_serve(arguments.bytes_per_s, arguments.piece_bytes))
+        asyncio.run(_serve(arguments))
     except errors.TfquiverError as error:
         sys.exit(str(error))
 

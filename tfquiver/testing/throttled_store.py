@@ -12,6 +12,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.testing.kept_objects import KeptObjects
 
 TRAFFIC_PATH = "/-/traffic"
 RATE_PATH = "/-/bytes_per_s/"  # and a number: from now on; answered as TRAFFIC_PATH
@@ -75,7 +76,7 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class _Message:
     head: bytes
-    body: bytes
+    body: bytes | memoryview
 
     @property
     def first_line(self) -> str:
@@ -86,10 +87,24 @@ class ThrottledStore:
     """The proxy, on the caller's event loop."""
 
     def __init__(
-        self, upstream_port: int, bytes_per_s: float, piece_bytes: int = PIECE_BYTES, clock: Clock | None = None
+        self,
+        upstream_port: int,
+        bytes_per_s: float,
+        piece_bytes: int = PIECE_BYTES,
+        clock: Clock | None = None,
+        latency_s: float = 0.0,
+        keeps: bool = False,
     ) -> None:
-        """Replies that are under way together take turns, so many bytes each."""
-        self._piece_bytes = piece_bytes
+        """
+        Args:
+          piece_bytes: replies that are under way together take turns, so many bytes each.
+          latency_s: before the first byte of each reply.
+          keeps: objects are held here once they were read, and ranges of them cut out here: for rates that the emulator
+            cannot reach. They are not to change meanwhile.
+        """
+        self._piece_bytes, self._latency_s = piece_bytes, latency_s
+        self._kept: KeptObjects | None = KeptObjects() if keeps else None
+        self._keeping = asyncio.Lock()
         self._upstream_port = upstream_port
         self._pace = Pace(bytes_per_s, clock or SystemClock())
         self._traffic = Traffic()
@@ -142,11 +157,24 @@ class ThrottledStore:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             await writer.drain()
             return True
-        reply = await self._ask_upstream(request)
         is_read = request.head.startswith(b"GET") and ("/download/" in path or "alt=media" in path)
+        waits_until = asyncio.get_running_loop().time() + self._latency_s
+        reply = await (
+            self._from_kept(self._kept, path, request) if is_read and self._kept else self._ask_upstream(request)
+        )
+        await asyncio.sleep(waits_until - asyncio.get_running_loop().time())
         self._traffic += Traffic(requests=1, reads=int(is_read))
         await self._send(writer, reply, is_read)
         return True
+
+    async def _from_kept(self, kept: KeptObjects, path: str, request: _Message) -> _Message:
+        async with self._keeping:  # once, however many ask
+            if path not in kept:
+                whole = await self._ask_upstream(_Message(_replace_header(request.head, b"range", b"bytes=0-"), b""))
+                if not whole.first_line.split(" ")[1].startswith("20"):
+                    return whole
+                kept.keep(path, bytes(whole.body))
+        return _Message(*kept.reply(path, request.head))
 
     async def _ask_upstream(self, request: _Message) -> _Message:
         async with self._upstream_turn:
@@ -156,7 +184,7 @@ class ThrottledStore:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream_port, limit=_HEAD_LIMIT_BYTES)
         try:
             head = _replace_header(request.head, b"connection", b"close")
-            writer.write(head + request.body)
+            writer.write(head + bytes(request.body))
             await writer.drain()
             reply = await _read_message(reader, until_eof=True)
         finally:

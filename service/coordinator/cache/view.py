@@ -6,6 +6,7 @@ import random
 
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, Placement
 from tfquiver.service.coordinator.order.made_orders import Key, MadeOrders
+from tfquiver.service.coordinator.order.runs import run_of
 from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
 from tfquiver.service.coordinator.order.schemes import block_order, deterministic, homogeneous, key_of, units
 from tfquiver.service.coordinator.order.staged import InTurn, Staged
@@ -47,7 +48,8 @@ class View:
         # A least-recently-used cache is what there is to compare with: its jobs read in an order of their own.
         if mode == LRU:
             return InAnyOrder(session.pending_mask(), self._table.none_resident, self.lengths, rng, self.resident)
-        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng)
+        run = run_of(shards, self._table.digest.size_bytes)
+        return ResidentFirst(session.pending_mask(), self.resident, self.lengths, rng, run=run)
 
     def shared(self, shard: int) -> bool:
         """Whether a shard that is fetched now becomes resident for all jobs that rotate through the data set."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.order.slots import MOST_DRAWN, Slots, distinct, draw, packed
+from tfquiver.service.coordinator.order.slots import MOST_DRAWN, Slots, distinct, draw, draw_runs, packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,15 @@ class ResidentFirst:
         lengths: Sequence[int] | npt.NDArray[np.uint64],
         rng: random.Random,
         there: bytearray | None = None,
+        run: int = 1,
     ) -> None:
         """`pending`: shape [shards]. `resident`: a byte a shard, 0 or 1, kept by the caller. `lengths`: bytes.
 
-        `there`: what really is resident, where that is another than what the order goes by.
+        Args:
+          there: what really is resident, where that is another than what the order goes by.
+          run: so many neighbours that are missing come one after the other, at most: they are one request to the store.
         """
+        self._run = run
         self._pending = Slots(pending)
         self._is_resident, self._lengths = resident, lengths
         self._there = resident if there is None else there
@@ -105,13 +109,17 @@ class ResidentFirst:
 
     def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
         taken: list[int] = []
-        size_bytes = 0
+        size_bytes, last_run = 0, -1
         while len(taken) < n and self._pending.count:
             window = (self._next_missing() if store_bytes and store_bytes > 0 else None) or self._next()
             shard = window[-1]
             size_bytes += int(self._lengths[shard])
             if taken and size_bytes > max_bytes:
                 break
+            if self._run > 1 and window is self._misses and shard // self._run != last_run:
+                if taken and size_bytes + self._rest_of_run(window) > max_bytes:
+                    break  # the next call begins it, and gets it whole
+                last_run = shard // self._run
             if store_bytes is not None and not self._there[shard]:
                 if store_bytes <= 0:
                     break
@@ -157,7 +165,7 @@ class ResidentFirst:
                         return misses
                     misses.pop()
                 if self._more_misses:
-                    found, self._more_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+                    found, self._more_misses = self._draw_missing()
                     misses.extend(found)
                 else:
                     self._forget()  # bytes of the table have changed that nobody has told of yet
@@ -174,8 +182,20 @@ class ResidentFirst:
                 misses.pop()
             if not self._more_misses:
                 return None
-            found, self._more_misses = draw(is_pending.bits & ~packed(is_resident), self._rng)
+            found, self._more_misses = self._draw_missing()
             misses.extend(found)
+
+    def _rest_of_run(self, window: array[int]) -> int:
+        """Bytes of what stands in the window behind the shard that is next, of its run."""
+        run, rest_bytes, at = window[-1] // self._run, 0, len(window) - 2
+        while at >= 0 and window[at] // self._run == run:
+            rest_bytes += int(self._lengths[window[at]])
+            at -= 1
+        return rest_bytes
+
+    def _draw_missing(self) -> tuple[array[int], int]:
+        bits = self._pending.bits & ~packed(self._is_resident)
+        return draw(bits, self._rng) if self._run == 1 else draw_runs(bits, self._rng, self._run)
 
     def _look_at(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         self._news.append(shards)

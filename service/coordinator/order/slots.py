@@ -91,3 +91,22 @@ def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_
     bit = np.argmax(np.cumsum(each, axis=1) == within.reshape(-1, 1) + 1, axis=1)
     numbers = rng.permutation(8 * at + bit + first).astype(np.uint32)
     return array("I", numbers.tobytes()), total - len(numbers)
+
+
+def draw_runs(bits: Bits, rng: np.random.Generator, run: int, most: int = MOST_DRAWN) -> tuple[array[int], int]:
+    """As `draw`, but with all that there are of each group of `run` neighbours, one after the other from the last on.
+
+    Args:
+      run: numbers a group; 1 to 8. Groups are equally likely by what there is of them, and in random order.
+    """
+    drawn, more = draw(bits, rng, most=max(1, most // run))
+    numbers: npt.NDArray[np.int64] = np.frombuffer(drawn, np.uint32).astype(np.int64)
+    if more:
+        near = (distinct(numbers // run).reshape(-1, 1) * run + np.arange(run)).ravel()
+        near = near[near < 8 * len(bits)]
+        there = (bits[near >> 3] >> (near & 7).astype(np.uint8) & 1) != 0
+        more += len(numbers) - int(np.count_nonzero(there))
+        numbers = near[there]
+    groups, group_of = np.unique(numbers // run, return_inverse=True)
+    order = np.lexsort((-numbers, rng.permutation(len(groups))[group_of]))
+    return array("I", numbers[order].astype(np.uint32).tobytes()), more

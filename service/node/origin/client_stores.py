@@ -177,7 +177,29 @@ class _Tried:
         return self._ways[0].store.stat(uri)
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        if not length:
+            return b""
+        found: list[bytes] = []
+        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
+        return found[0]
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
         """Where a store fails, those in other places are tried: each gets its part of the time."""
+        come = 0
+
+        def counted(part: bytes) -> None:
+            nonlocal come
+            come += 1
+            take(part)
+
         give_up_at = time.monotonic() + deadline_s
         failed: dict[str, errors.TfquiverError] = {}  # by place
         refused: errors.TfquiverError | None = None
@@ -187,7 +209,9 @@ class _Tried:
             places = {left.place for left in self._ways[at:]} - failed.keys()
             try:
                 left_s = max(give_up_at - time.monotonic(), 0.1)
-                return way.store.read(uri, offset, length, generation, left_s / len(places))
+                rest, each_s = lengths[come:], left_s / len(places)
+                way.store.read_parts(uri, offset + sum(lengths[:come]), rest, generation, each_s, counted)
+                return
             except errors.CancelledError_:
                 raise
             except _REFUSALS as error:
@@ -226,6 +250,17 @@ class _Refusing:
         raise self._refuse()
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        raise self._refuse()
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
         raise self._refuse()
 
     def close(self) -> None:

@@ -7,21 +7,25 @@ from collections.abc import Callable
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin import parallelism
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.file_passes import FilePasses
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
+from tfquiver.service.node.origin.range_reads import RangeReads
 from tfquiver.service.node.origin.timed_store import Stopwatch, TimedStore
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 
-_MOST_HUNG = 48
+_MOST_HUNG = 48  # of local files; the same of all remote stores
 _PARALLEL_PASSES = 4
 _GRACE_S = 5.0
 
 
 class Fetcher:
     """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
+
+    Of remote stores neighbours come in one request (see range_reads.py); of local files it would bring nothing.
 
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
@@ -44,6 +48,8 @@ class Fetcher:
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
         limit_s = 2 * deadline_s + _GRACE_S
         self._reads = BoundedReads(parallel_reads, _MOST_HUNG, limit_s)
+        self._remote_reads = BoundedReads(parallelism.MOST, _MOST_HUNG, limit_s)
+        self._ranges = RangeReads(self._store, self._read, self._remote_reads, deadline_s)
         self._again = Attempts()
         passes = BoundedReads(_PARALLEL_PASSES, _MOST_HUNG, limit_s)
         self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
@@ -63,6 +69,8 @@ class Fetcher:
         try:
             if ref.file.compression != "none":
                 return await self._passes.fetch(digest, ref, keep, bypass)
+            if stores.scheme_of(ref.file.uri) != "file":
+                return await self._ranges.fetch(digest, ref, bypass)
             return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
         except errors.StaleDigestError as error:
             self.on_stale(digest.digest_id, str(error))
@@ -72,8 +80,11 @@ class Fetcher:
         """Stops what is under way and waits for its threads."""
         self.meter.stop()
         self._again.stop()
+        self._ranges.stop()
         await self._passes.close()
         await self._reads.close()
+        await self._remote_reads.close()
+        await self._ranges.close()
 
     def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
         return MeteredStore(

@@ -123,5 +123,16 @@ class _Saying:
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         return self._way.explained(lambda: self._store.read(uri, offset, length, generation, deadline_s))
 
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        self._way.explained(lambda: self._store.read_parts(uri, offset, lengths, generation, deadline_s, take))
+
     def close(self) -> None:
         """It is everybody's."""

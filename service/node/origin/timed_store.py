@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.origin.read_times import ReadTimes, StoreReads
@@ -53,6 +54,27 @@ class TimedStore:
             data = self._store.read(uri, offset, length, generation, deadline_s)
             size_bytes = len(data)
             return data
+        finally:
+            self._watch.end(read, size_bytes)
+
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        read, size_bytes = self._watch.begin(), 0
+
+        def counted(part: bytes) -> None:
+            nonlocal size_bytes
+            size_bytes += len(part)
+            take(part)
+
+        try:
+            self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
         finally:
             self._watch.end(read, size_bytes)
 

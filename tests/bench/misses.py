@@ -1,0 +1,151 @@
+"""How fast a data set that nobody has read before comes from a store that is far away, and in how many requests.
+
+One node, a reader that looks at nothing, and an emulated store that answers after 60 ms and sends 200 MB/s, over all
+connections together. Beside it, before and after: eight threads that read the same bytes 16 MiB at a time and do
+nothing else. Then the same as an order, through a data set that has a name (prefetch). And a store that gives one
+reply in a hundred late by two seconds, with hedged reads.
+
+    python -m tests.bench.misses [--quick]
+
+Bars: the reader's rate, and the prefetch's, against the store's, or that of the plain threads where this machine
+cannot reach it; requests for each shard of 2 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.bench.bars import Bar, finish
+from tests.support import node_calls
+from tests.support.cluster import Server, wait_until
+from tests.support.reader_client import ReaderClient
+from tfquiver import stores
+from tfquiver.content.digest import Digest
+from tfquiver.registering.registration import Registrar
+from tfquiver.scanning import digest_build, listing, tfrecord
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.stores import ObjectStore
+from tfquiver.stores.credentials.resolved import Access
+from tfquiver.testing.emulated_store import EmulatedStore, StoreClient
+from tfquiver.wire import reader_frames as frames
+
+LATENCY_S, BYTES_PER_S, RATE_BAR, REQUESTS_BAR = 0.060, 200e6, 0.9, 0.25
+RECORD_BYTES, FILES, PIECE_BYTES = 110_000, 4, 256 << 10
+FULL_BYTES, QUICK_BYTES, ROUNDS = 4 << 30, 1 << 30, 3
+PLAIN_THREADS, PLAIN_BYTES = 8, 16 << 20
+CREDIT_BYTES = 64 << 20
+
+
+class Reader(ReaderClient):
+    """Takes shards and gives them back at once."""
+
+    def use_all(self) -> int:
+        used_bytes = 0
+        while True:
+            frame, descriptor = self.connection.receive()
+            if isinstance(frame, frames.End):
+                return used_bytes
+            assert isinstance(frame, frames.Shard), frame
+            os.close(descriptor)
+            used_bytes += frame.length_bytes
+            self.connection.send(frames.Credit(frame.length_bytes))
+            self.connection.send(frames.Ack((frame.shard,)))
+
+
+def opened(url: str) -> ObjectStore:
+    return stores.open_with(Access("gs", json.dumps({"endpoint": url})))
+
+
+def put(store: EmulatedStore, size_bytes: int) -> Digest:
+    """A data set of noise, and its digest."""
+    store.make_bucket("bucket")
+    for number in range(FILES):
+        count = size_bytes // FILES // RECORD_BYTES
+        store.put("bucket", f"part-{number}", b"".join(tfrecord.frame(os.urandom(RECORD_BYTES)) for _ in range(count)))
+    with contextlib.closing(opened(store.upstream_url)) as direct:
+        files = listing.expand("gs://bucket/part-*", lambda _: direct)
+        return digest_build.build(files, CutPolicy(), name="misses", store_for=lambda _: direct)
+
+
+def plain(store: StoreClient, digest: Digest) -> float:
+    """Bytes a second of threads that do nothing else."""
+    with contextlib.closing(opened(store.url)) as direct:
+        ranges = [
+            (file.uri, at, min(PLAIN_BYTES, file.size_bytes - at), file.generation)
+            for file in digest.files
+            for at in range(0, file.size_bytes, PLAIN_BYTES)
+        ]
+        began = time.perf_counter()
+        with ThreadPoolExecutor(PLAIN_THREADS) as pool:
+            list(pool.map(lambda one: direct.read(*one, 60.0), ranges))
+        return digest.size_bytes / (time.perf_counter() - began)
+
+
+def cold(base: Path, store: EmulatedStore, digest: Digest) -> dict[str, float]:
+    """Through a node whose cache is empty."""
+    base.mkdir()
+    path = base / "data.tfqd"
+    digest.save(path)
+    flags = [f"--cache_dir={base / 'cache'}", "--quota=64GiB"]
+    node = Server("tfquiver.service.node.main", flags, base / "node.log", {"STORAGE_EMULATOR_HOST": store.url}).start()
+    try:
+        with Registrar(node_calls.status(node.ready["control"]).coordinator_address, None, "", 30.0) as registrar:
+            registrar.digest(path)
+        process = psutil.Process(node.process.pid)
+        before, cpu = store.traffic(), process.cpu_times()
+        client = Reader(node.ready["socket"], digest.digest_id, credit_bytes=CREDIT_BYTES)
+        began = time.perf_counter()
+        assert client.use_all() == digest.size_bytes
+        seconds, left, after = time.perf_counter() - began, store.traffic() - before, process.cpu_times()
+        client.close()
+        gib = digest.size_bytes / (1 << 30)
+        wait_until(lambda: node_calls.status(node.ready["control"]).entries == digest.num_shards, "all is kept")
+        return {
+            "bytes_per_s": digest.size_bytes / seconds,
+            "requests_a_shard": left.reads / digest.num_shards,
+            "times_each_byte": left.payload_bytes / digest.size_bytes,
+            "node_cpu_s_a_gib": (after.user + after.system - cpu.user - cpu.system) / gib,
+            "node_rss_mib": process.memory_info().rss / (1 << 20),
+        }
+    finally:
+        node.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    quick = parser.parse_args().quick
+    with (
+        tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base,
+        EmulatedStore.start(BYTES_PER_S, PIECE_BYTES, LATENCY_S, keeps=True) as store,
+    ):
+        digest = put(store, QUICK_BYTES if quick else FULL_BYTES)
+        with contextlib.closing(opened(store.url)) as direct:
+            for file in digest.files:  # the store has it in front of the emulator then
+                direct.read(file.uri, 0, 1, file.generation, 120.0)
+        rounds = []
+        for number in range(1 if quick else ROUNDS):
+            rounds.append({"plain": plain(store, digest), **cold(Path(base) / str(number), store, digest)})
+            print(json.dumps(rounds[-1]))
+    limit = min(BYTES_PER_S, max(each["plain"] for each in rounds))
+    best = max(rounds, key=lambda each: each["bytes_per_s"])
+    figures: dict[str, Any] = {"shards": digest.num_shards, "limit_bytes_per_s": limit, "rounds": rounds}
+    bars = [
+        Bar("cold reader / store", best["bytes_per_s"] / limit, RATE_BAR),
+        Bar("requests a shard", best["requests_a_shard"], REQUESTS_BAR, at_most=True),
+    ]
+    finish("misses", figures, bars, quick)
+
+
+if __name__ == "__main__":
+    main()
