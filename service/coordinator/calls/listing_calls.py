@@ -20,7 +20,7 @@ DEFAULT_LIST_LIMIT = 1000
 MOST_PAGE_BYTES = 1 << 20
 MOST_TOLD = 2**32 - 1
 _MOST = 2**63
-_AT_A_TIME = 256  # sessions: of all that there may be it takes half a second, and others want to be served
+_AT_A_TIME = 32  # sessions: of all that there may be it takes half a second, and others want to be served
 
 
 class ListingCalls(Callers):
