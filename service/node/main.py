@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import resource
 import uuid
@@ -23,6 +24,8 @@ from tfquiver.service.node.last_resort import LastResort, leave
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.startup import log_lines, serving
+from tfquiver.service.tracing import exporting
+from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -83,6 +86,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("idle_exit_s", 0, "Leave when nobody has used this node for so long; 0: stay.", 0)
     log_lines.define()
     metrics_flag.define()
+    exporting.define()
     flags.DEFINE_bool("die_with_parent", False, "Stop when the process that started this one ends.")
     validators: list[tuple[str, Callable[[str], bool], str]] = [
         ("cache_dir", bool, "must name a directory"),
@@ -152,27 +156,34 @@ async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
         raise
     last_resort.directory = directory
     try:
-        node = await node_parts.Node.start(directory, await _options())
-        try:
-            await node.announce()
-            if FLAGS.reader_group:
-                ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
-            with exposition.exposed(
-                FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), [LEASE, FETCH, LOG_SYNC]
-            ) as where:
-                serving.announce(
-                    "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
-                    control=node.control, coordinator=node.coordinator, metrics=where,
-                )  # fmt: skip
-                async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
-                    await stop.wait()
-                    last_resort.within(FLAGS.drain_s + _STOP_S)
-                    await node.drain(FLAGS.drain_s)
-                    last_resort.within(_STOP_S)
-        finally:
-            await node.stop()
+        with exporting.shard_spans(FLAGS.trace_endpoint, FLAGS.trace_share, directory.node_id) as spans:
+            await _serve_in(directory, stop, last_resort, spans)
     finally:
         await asyncio.to_thread(directory.close)
+
+
+async def _serve_in(
+    directory: CacheDirectory, stop: asyncio.Event, last_resort: LastResort, spans: ShardSpans | None
+) -> None:
+    node = await node_parts.Node.start(directory, dataclasses.replace(await _options(), spans=spans))
+    try:
+        await node.announce()
+        if FLAGS.reader_group:
+            ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
+        with exposition.exposed(
+            FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), [LEASE, FETCH, LOG_SYNC]
+        ) as where:
+            serving.announce(
+                "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
+                control=node.control, coordinator=node.coordinator, metrics=where,
+            )  # fmt: skip
+            async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
+                await stop.wait()
+                last_resort.within(FLAGS.drain_s + _STOP_S)
+                await node.drain(FLAGS.drain_s)
+                last_resort.within(_STOP_S)
+    finally:
+        await node.stop()
 
 
 @contextlib.asynccontextmanager

@@ -239,6 +239,7 @@ class Node:
             options.reader_group,
             self._link.reader_reports.heard,
             placer.owner,
+            options.spans,
         )
         self._totals = KeptTotals(directory.path, self._counted)
         await self._totals.start()

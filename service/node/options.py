@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.service.tracing.shard_spans import ShardSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +30,5 @@ class Options:
     reader_group: ReaderGroup | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     move_bytes_per_s: int = 0  # 0: no limit
+    spans: ShardSpans | None = None  # None: nothing is traced
     trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here

@@ -22,6 +22,7 @@ from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
 from tfquiver.wire import reader_frames as frames
 
 REPORT_MS = 1000
@@ -43,11 +44,13 @@ class ReaderShell:
         limits: ReaderLimits,
         heard: Callable[[pb.ReaderReport], None] = lambda report: None,
         in_turn: bool = False,
+        spans: ShardSpans | None = None,
     ) -> None:
         """`in_turn`: as in OpenReaderRequest."""
         self.label, self._coordinator, self._source, self._digests = label, coordinator, source, digests
         self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
-        self._in_turn = in_turn
+        self._in_turn, self._spans = in_turn, spans
+        self._traced: ReaderSpans | None = None
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
         self.served_bytes = self._missed_bytes = 0
@@ -100,6 +103,8 @@ class ReaderShell:
                 self._leaving = self._session.leaving = True
             case frames.Ack() if self._session and self._calls:
                 self._calls.forget(frame.shards)
+                if self._traced:
+                    self._traced.acked(frame.shards)
                 self._apply(self._session.ack(frame.shards))
             case frames.Want() if self._session:
                 self._apply(self._session.want(frame.shards))
@@ -153,6 +158,8 @@ class ReaderShell:
         except errors.TfquiverError as error:
             logging.warning("reader %s: closing it: %s", self.reader_id, error)
         finally:
+            if self._traced:
+                self._traced.gone(complete)
             for task in self._tasks:
                 task.cancel()
             self.socket.bid_farewell(None)
@@ -207,6 +214,8 @@ class ReaderShell:
             shards.lengths, frame.credit_bytes, shards.name, self._limits,
             ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
         )  # fmt: skip
+        if self._spans:
+            self._traced = self._spans.reader(frame.job or self.label, shards.name)
         self._fetches = ShardFetches(
             self._source,
             shards,
@@ -260,6 +269,8 @@ class ReaderShell:
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
         self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
+        if self._traced:
+            self._traced.sent(shard, ready.source, ready.length_bytes)
         records = self._shards.records(shard)
         place = self._calls.places.get(shard, frames.NO_PLACE)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
@@ -274,6 +285,7 @@ class ReaderShell:
     async def _lease(self, order: instructions.Lease) -> None:
         assert self._session and self._calls
         earliest_s = self._now() + _MIN_WAIT_S
+        asked_ns = self._traced.now_ns() if self._traced else 0
         try:
             state, leases = await self._calls.lease(order)
         except errors.NotFoundError:
@@ -282,6 +294,8 @@ class ReaderShell:
         if state is instructions.LeaseState.WAIT:
             await asyncio.sleep(max(earliest_s - self._now(), 0))
         self._lease_task = None
+        if self._traced:
+            self._traced.leased((shard for shard, _ in leases), asked_ns)
         self._apply(self._session.leased(state, leases, self._now()))
 
     def _flush_acks_soon(self) -> None:

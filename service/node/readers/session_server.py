@@ -22,6 +22,7 @@ from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.trust.local_peer import peer_groups, peer_uid
 from tfquiver.wire import reader_frames as frames
 
@@ -53,10 +54,11 @@ class SessionServer:
         group: ReaderGroup | None = None,
         heard: Callable[[pb.ReaderReport], None] = lambda report: None,
         owner: Callable[[bytes], str] = lambda hash: "",
+        spans: ShardSpans | None = None,
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
-        self._group, self._heard, self._owner = group, heard, owner
+        self._group, self._heard, self._owner, self._spans = group, heard, owner, spans
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
         self._readers: set[ReaderShell] = set()
@@ -169,7 +171,7 @@ class SessionServer:
         in_turn = hello.role == frames.ROLE_READER_IN_TURN
         reader = ReaderShell(
             hello.label, self._coordinator, self._source, self._digests, self._claim, self._node, self._limits,
-            self._heard, in_turn,
+            self._heard, in_turn, self._spans,
         )  # fmt: skip
         self._readers.add(reader)
         return reader
