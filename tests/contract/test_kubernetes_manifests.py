@@ -93,7 +93,7 @@ def test_ports_that_are_probed_and_served_are_those_that_are_listened_on(overlay
         words = " ".join(command_of(container))
         ports = {port["containerPort"] for port in container.get("ports", [])}
         for port in ports:
-            assert re.search(rf"port={port}\b", words), (name, port)
+            assert re.search(rf"(port=|metrics_address=0\.0\.0\.0:){port}\b", words), (name, port)
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             for how in ("grpc", "tcpSocket", "httpGet"):
                 if asked := container.get(kind, {}).get(how):
@@ -109,6 +109,24 @@ def test_ports_that_are_probed_and_served_are_those_that_are_listened_on(overlay
         if document["kind"] == "Service":
             component = document["spec"]["selector"]["app.kubernetes.io/component"]
             assert {port["targetPort"] for port in document["spec"]["ports"]} <= by_component[component]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_prometheus_finds_every_server_and_is_let_in(overlay: str) -> None:
+    scraped = set()
+    for document in documents(overlay):
+        if (spec := pod_spec(document)) is None:
+            continue
+        told = document["spec"]["template"]["metadata"].get("annotations", {})
+        for container in spec["containers"]:
+            for port in container.get("ports", []):
+                if port["name"] == "metrics":
+                    assert told["prometheus.io/scrape"] == "true" and told["prometheus.io/path"] == "/metrics"
+                    assert told["prometheus.io/port"] == str(port["containerPort"])
+                    scraped.add(port["containerPort"])
+    assert len(scraped) == 4
+    (policy,) = (one for one in documents(overlay) if one["metadata"]["name"] == "tfquiver-metrics")
+    assert {port["port"] for port in policy["spec"]["ingress"][0]["ports"]} == scraped
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -128,3 +128,19 @@ def test_who_holds_what_is_told_of_the_placement_of_now_only(racked: tuple[Racke
     assert (list(stale.held), stale.places_version) == ([], version)
     with pytest.raises(grpc.RpcError, match="prefixes: "):
         world.call("Holders", pb.HoldersRequest(prefixes=[0] * 3000, node_ids=["x"] * 3000))
+
+
+def test_what_is_cached_by_chunks_has_neither_racks_nor_replicas(tool: Tool) -> None:
+    try:
+        for first, second in (
+            (("set-cache", "test", "cooperative"), ("place", "test", "--replicas", "2")),
+            (("place", "test", "--rack-local"), ("set-cache", "test", "cooperative")),
+        ):
+            assert tool("dataset", *first)[0] == 0
+            code, _, said = tool("dataset", *second)
+            assert code == 1
+            assert "cooperative) has one copy of each" in said
+            assert tool("dataset", "set-cache", "test", "auto")[0] == 0
+    finally:
+        tool("dataset", "set-cache", "test", "auto")
+        tool("dataset", "place", "test", "--anywhere")

@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.places import rules
 from tfquiver.trust.identity import Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
@@ -147,6 +148,7 @@ class DatasetCalls(Callers):
             self._owned(who, request.digest_id)
         if unset:
             return await self._coordinator.catalogue.unset_cache(request.digest_id)
+        rules.check_kept_once(self._coordinator.caching.placed.rules.find(request.digest_id), request.setting)
         return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting)
 
     @handled

@@ -13,7 +13,7 @@ from tfquiver.placement import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
-from tfquiver.service.coordinator.places import suggestions
+from tfquiver.service.coordinator.places import rules, suggestions
 from tfquiver.service.coordinator.places.held_bytes import held_of
 from tfquiver.service.coordinator.places.placed import held_bits, message
 from tfquiver.wire import addresses
@@ -29,6 +29,8 @@ class PlaceCalls(Callers):
         checks.hash_("digest_id", request.digest_id)
         self._owned(caller(), request.digest_id)
         rule = request.rule if request.HasField("rule") else None
+        if (pinned := self._coordinator.caching.placement.pins.get(request.digest_id)) is not None:
+            rules.check_kept_once(rule, pinned)
         await self._coordinator.catalogue.set_placement(request.digest_id, rule)
         return self._placement(request.digest_id)
 

@@ -10,7 +10,7 @@ from tfquiver.placement import labels
 from tfquiver.placement.places import Grouped, Groups, grouped, striped
 from tfquiver.placement.selector import Selector
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
-from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
+from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSetting, PlacementRule
 
 MAX_REPLICAS = 8
 MAX_STRIPE = 10_000
@@ -59,6 +59,17 @@ class Rules:
     def snapshot(self) -> Iterator[CommitRecord]:
         for digest_id, rule in self._rules.items():
             yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+
+
+def check_kept_once(rule: PlacementRule | None, setting: CacheSetting) -> None:
+    """Raises InvalidArgumentError: a person asks for copies of what is cached by chunks, of which there is one copy."""
+    if rule is None or setting.mode != CACHE_MODE_COOPERATIVE or not (rule.rack_local or rule.replicas > 1):
+        return
+    what = "rack_local" if rule.rack_local else f"replicas: {rule.replicas}"
+    raise errors.InvalidArgumentError(
+        f"{what}: a data set whose chunks come and go (cooperative) has one copy of each: cache it otherwise (tfquiver "
+        "dataset set-cache NAME uniform, or auto), or place it on nodes only (--nodes, --stripe)"
+    )
 
 
 def check(rule: PlacementRule, digest_id: bytes, nodes: Labels) -> None:

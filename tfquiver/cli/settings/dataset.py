@@ -254,7 +254,7 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
     if "loading" in told:
         lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
-    if placed := told.get("placement"):
+    if "rule" in (placed := told.get("placement", {})):  # `show` asks what it comes to; else it is the rule alone
         lines["kept on"] = placing.text(placed)
         if moving := placing.progress(placed):
             lines["moving"] = moving
