@@ -28,6 +28,7 @@ from tfquiver.service.coordinator.datasets.visible import Visible
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.durable.work_dir import WorkDir
 from tfquiver.service.coordinator.in_thread import InThread
+from tfquiver.service.coordinator.keeping_past import KeepingPast
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.measuring.meters import JobMeters
@@ -139,6 +140,7 @@ class Coordinator:
         self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets, self.samplings)
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
+        self.keeping_past = KeepingPast(self.sessions, self.caching, self.registry, self.meters, self.store)
         self.replanning = None if options.policy == OFF else self._replanning(clock, options)
 
     def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:
@@ -198,6 +200,7 @@ class Coordinator:
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._take_care()))
         self._tasks.append(loop.create_task(self.named.run()))
+        self._tasks.append(loop.create_task(self.keeping_past.run()))
         if self.replanning:
             self.replanning.restored()
             self._tasks.append(loop.create_task(self.replanning.run()))

@@ -91,10 +91,10 @@ def ask(method: Callable[..., Any], request: Any, token: str, whom: str, timeout
         raise typed(error, whom, timeout_s) from error
 
 
-def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str) -> Any:
+def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str, timeout_s: float = 0.0) -> Any:
     """As `ask`; None: the server is older than this call."""
     try:
-        return ask(method, request, token, whom)
+        return ask(method, request, token, whom, timeout_s)
     except errors.TfquiverError as error:
         cause = error.__cause__
         if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:

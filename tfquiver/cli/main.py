@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import clear, digest, logs, mount, pack, stop, token, up, warm
+from tfquiver.cli.dashboard import command as dashboard
 from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.settings import dataset, limit, policy
 from tfquiver.cli.showing import explain, health, status
@@ -55,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
         stop,
         status,
         explain,
+        dashboard,
         logs,
         health,
         doctor,

@@ -86,6 +86,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/GetPosition": _JOBS,
     "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,
     "/tfquiver.v1.Coordinator/ListSessions": _ALL,
+    "/tfquiver.v1.Coordinator/GetPast": _ADMINS,
     "/tfquiver.v1.NamedDatasets/Create": _JOBS,
     "/tfquiver.v1.NamedDatasets/List": _ALL,
     "/tfquiver.v1.NamedDatasets/Get": _ALL,

@@ -15,6 +15,7 @@ from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
 from tfquiver.service.coordinator.calls.named_calls import NamedDatasetCalls
+from tfquiver.service.coordinator.calls.past_calls import PastCalls
 from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
 from tfquiver.service.coordinator.calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.calls.session_calls import SessionCalls
@@ -36,6 +37,7 @@ class CoordinatorServicer(
     StepCalls,
     BudgetCalls,
     PlanningCalls,
+    PastCalls,
     PlaceCalls,
     coordinator_pb2_grpc.CoordinatorServicer,
 ):

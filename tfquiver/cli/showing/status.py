@@ -161,8 +161,12 @@ def _told(where: str, token: str, sessions: int, prices: money.Prices) -> dict[s
     return told | {"saved": told["saved"] | {"money": prices.of(told["saved"])}}
 
 
-def collect(where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE) -> dict[str, Any]:
+def collect(
+    where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, ask_nodes: bool = True
+) -> dict[str, Any]:
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
+
+    `ask_nodes` False: nodes have no counters but what the coordinator knows.
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
@@ -178,7 +182,7 @@ def collect(where: str, token: str = "", sessions: int = _SESSIONS, prices: mone
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom)
-    told = list(_nodes(listed_nodes.nodes, token))
+    told = list(_nodes(listed_nodes.nodes, token) if ask_nodes else map(_unasked, listed_nodes.nodes))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     given = totals["hits"] + totals["peer_hits"] + totals["misses"]
@@ -206,6 +210,10 @@ def collect(where: str, token: str = "", sessions: int = _SESSIONS, prices: mone
 def with_state(session: dict[str, Any]) -> dict[str, Any]:
     """`ended` is the coordinator's word; `state` is what it comes to."""
     return session | {"state": words.state(session)}
+
+
+def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
+    return {**plain(node), "host": words.host(node.control_address, socket.gethostname())}
 
 
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str, Any]]:

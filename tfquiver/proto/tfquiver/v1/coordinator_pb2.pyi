@@ -2591,6 +2591,58 @@ class ReportStepsReply(_message.Message):
 Global___ReportStepsReply: _TypeAlias = ReportStepsReply  # noqa: Y015
 
 @_typing.final
+class GetPastRequest(_message.Message):
+    """What the cluster did, for people: of the last hour, or the last day; since the coordinator was started, at most."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    day: _builtins.bool
+    """else the hour"""
+    digest_id: _builtins.bytes
+    """the data set whose chunks are told as well; empty: none"""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """whose rates are told as well; at most 20"""
+
+    def __init__(
+        self,
+        *,
+        day: _builtins.bool = ...,
+        jobs: _abc.Iterable[_builtins.str] | None = ...,
+        digest_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "digest_id", b"digest_id", "jobs", b"jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPastRequest: _TypeAlias = GetPastRequest  # noqa: Y015
+
+@_typing.final
+class GetPastReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JSON_FIELD_NUMBER: _builtins.int
+    json: _builtins.str
+    """now_s, step_s, cluster, jobs, epochs, heat, decisions (service/coordinator/past). Rates in bytes/s."""
+    def __init__(
+        self,
+        *,
+        json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["json", b"json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPastReply: _TypeAlias = GetPastReply  # noqa: Y015
+
+@_typing.final
 class ListSessionsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -185,6 +185,8 @@ class CoordinatorStub:
     """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]
     """Read-only: sessions by key, worker label or all, newest first."""
+    GetPast: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPastRequest, _coordinator_pb2.GetPastReply]
+    """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -336,6 +338,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]  # type: ignore[assignment]
     """Read-only: sessions by key, worker label or all, newest first."""
+    GetPast: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPastRequest, _coordinator_pb2.GetPastReply]  # type: ignore[assignment]
+    """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -712,5 +716,13 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListSessionsReply, _abc.Awaitable[_coordinator_pb2.ListSessionsReply]]:
         """Read-only: sessions by key, worker label or all, newest first."""
+
+    @_abc_1.abstractmethod
+    def GetPast(
+        self,
+        request: _coordinator_pb2.GetPastRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetPastReply, _abc.Awaitable[_coordinator_pb2.GetPastReply]]:
+        """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

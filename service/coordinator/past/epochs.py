@@ -1,0 +1,55 @@
+"""When epochs were read, as far as looking every ten seconds tells."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+MOST_ENDED = 2048
+MOST_OPEN = 2048
+_LOOK_S = 10.0
+_GAP_S = 60.0  # so long nobody read it: then that was a stay of its own
+_LONGEST_NAME = 200
+
+
+@dataclass(slots=True)
+class Epoch:
+    job: str
+    dataset: str
+    epoch: int
+    began_s: float
+    ended_s: float  # when it was last seen to be read
+    done: float  # of it, read
+
+
+class Epochs:
+    def __init__(self) -> None:
+        self._open: dict[int, Epoch] = {}
+        self._ended: deque[Epoch] = deque(maxlen=MOST_ENDED)
+
+    def look(self, read: Iterable[tuple[int, str, str, int, float]], unix_s: float) -> None:
+        """Of each session that somebody reads now: its number, job, data set, epoch, and how much of it is read."""
+        for number, job, dataset, epoch, done in read:
+            found = self._open.get(number)
+            if found is None:
+                if len(self._open) >= MOST_OPEN:
+                    continue
+                found = Epoch(job[:_LONGEST_NAME], dataset[:_LONGEST_NAME], epoch, unix_s, unix_s, done)
+                self._open[number] = found
+            found.ended_s, found.done = unix_s, done
+        for number in [number for number, one in self._open.items() if one.ended_s < unix_s - _GAP_S]:
+            self._ended.append(self._open.pop(number))
+
+    def told(self, since_s: float, most: int) -> list[dict[str, Any]]:
+        """The newest. Half of the time between two looks is taken to be theirs on both sides."""
+        every = [*self._ended, *self._open.values()]
+        newest = sorted((one for one in every if one.ended_s >= since_s), key=lambda one: one.began_s)[-most:]
+        return [
+            {
+                "job": one.job, "dataset": one.dataset, "epoch": one.epoch, "began_s": round(one.began_s - _LOOK_S / 2),
+                "ended_s": round(one.ended_s + _LOOK_S / 2), "done": round(one.done, 4),
+            }
+            for one in newest
+        ]  # fmt: skip

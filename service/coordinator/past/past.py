@@ -1,0 +1,77 @@
+"""All that is kept of the last day: of the cluster, of jobs, of data sets, of epochs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.service.coordinator.past.epochs import Epochs
+from tfquiver.service.coordinator.past.heat import HeatMap
+from tfquiver.service.coordinator.past.series import COARSE, DAY_STEPS, HOUR_STEPS, STEP_S, Series
+
+MOST_JOBS = 512  # 13 kB each
+MOST_DATASETS = 32  # 70 kB each
+MOST_EPOCHS = 1000  # that are told
+CLUSTER = ("read_bytes_per_s", "store_bytes_per_s", "stall_share", "jobs", "readers")
+JOB = ("bytes_per_s", "stall_share", "hit_share")
+Figures = Mapping[str, float]
+
+
+class Past:
+    """`look` every STEP_S; `step` numbers those times by the date, so that pages agree about them."""
+
+    def __init__(self) -> None:
+        self._cluster = {name: Series() for name in CLUSTER}
+        self._jobs: OrderedDict[str, dict[str, Series]] = OrderedDict()
+        self._heat: OrderedDict[str, HeatMap] = OrderedDict()
+        self._epochs = Epochs()
+
+    def look(
+        self,
+        unix_s: float,
+        cluster: Figures,
+        jobs: Mapping[str, Figures],
+        epochs: Iterable[tuple[int, str, str, int, float]],
+    ) -> None:
+        step = int(unix_s // STEP_S)
+        for name, series in self._cluster.items():
+            if name in cluster:
+                series.put(step, cluster[name])
+        for job, figures in jobs.items():
+            found = self._jobs.setdefault(job, {})
+            for name in JOB:
+                if name in figures:
+                    found.setdefault(name, Series()).put(step, figures[name])
+            self._jobs.move_to_end(job)
+        while len(self._jobs) > MOST_JOBS:
+            self._jobs.popitem(last=False)
+        self._epochs.look(epochs, unix_s)
+
+    def chunks(self, unix_s: float, digest_id: str, shares: npt.NDArray[np.float64]) -> None:
+        """Once in COARSE steps is enough."""
+        self._heat.setdefault(digest_id, HeatMap(DAY_STEPS)).put(int(unix_s // STEP_S) // COARSE, shares)
+        self._heat.move_to_end(digest_id)
+        while len(self._heat) > MOST_DATASETS:
+            self._heat.popitem(last=False)
+
+    def told(self, unix_s: float, day: bool, jobs: Sequence[str], digest_id: str) -> dict[str, Any]:
+        """For JSON. `jobs`: whose series are told; `digest_id`: whose chunks."""
+        step = int(unix_s // STEP_S)
+        span_s = STEP_S * (COARSE * DAY_STEPS if day else HOUR_STEPS)
+        heat = self._heat.get(digest_id)
+        return {
+            "now_s": round(unix_s),
+            "step_s": STEP_S * (COARSE if day else 1),
+            "cluster": {name: series.told(step, day) for name, series in self._cluster.items()},
+            "jobs": {
+                job: {name: series.told(step, day) for name, series in self._jobs[job].items()}
+                for job in jobs
+                if job in self._jobs
+            },
+            "epochs": self._epochs.told(unix_s - span_s, MOST_EPOCHS),
+            "heat": heat.told(step // COARSE) | {"step_s": STEP_S * COARSE} if heat else None,
+        }

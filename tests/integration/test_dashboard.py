@@ -1,0 +1,160 @@
+"""`tfquiver dashboard`: what it serves and to whom; and the page, in a browser, of a real cluster."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.browser import browser
+from tests.support.cluster import Cluster
+from tests.support.digests import numbered_digest
+from tfquiver.cli.main import main
+from tfquiver.registering.registration import Registrar
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"
+GIVE_UP_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("dashboard")
+    with Cluster(root / "cluster", workers=0) as made:
+        numbered_digest(3, HOSTILE).save(root / "one.tfqd")
+        with Registrar(made.coordinator.address, None, "", 20.0) as registrar:
+            registrar.digest(root / "one.tfqd")
+        yield made
+
+
+@contextmanager
+def served(where: str, *flags: str) -> Iterator[str]:
+    """The link."""
+    command = [sys.executable, "-m", "tfquiver.cli.main", "dashboard", where, "--no_browser", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def asked(link: str, path: str, cookie: str = "", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(urlsplit(link).netloc, timeout=30)
+    try:
+        connection.request(method, path, headers={"Cookie": cookie} if cookie else {})
+        answer = connection.getresponse()
+        body = answer.read() if answer.headers["Content-Type"] != "text/event-stream" else answer.readline()
+        return answer.status, dict(answer.headers), body
+    finally:
+        connection.close()
+
+
+def test_who_has_the_link_sees_and_nobody_else(cluster: Cluster) -> None:
+    with served(cluster.coordinator.address) as link:
+        assert link.startswith("http://127.0.0.1:")
+        query = urlsplit(link).query
+        for path in ("/", "/app.js", "/events", "/past", "/?key=wrong", "/?key=%C3%A9%ff"):
+            status, headers, body = asked(link, path)
+            assert status == 403 and b"the key is in it" in body
+            assert "default-src 'none'" in headers["Content-Security-Policy"]
+        status, headers, _ = asked(link, f"/?{query}")
+        assert status == 303 and headers["Location"] == "/", "the key does not stay in the address"
+        assert "HttpOnly" in headers["Set-Cookie"] and "SameSite=Lax" in headers["Set-Cookie"]
+        cookie = headers["Set-Cookie"].partition(";")[0]
+        for path in ("/", "/app.js", "/app.css"):
+            status, headers, body = asked(link, path, cookie)
+            assert status == 200 and body and headers["X-Content-Type-Options"] == "nosniff"
+        status, headers, line = asked(link, "/events", cookie)
+        told = json.loads(line.removeprefix(b"data: "))
+        assert told["coordinator"] == cluster.coordinator.address and len(told["nodes"]) == 1
+        assert [one["name"] for one in told["datasets"]] == [HOSTILE]
+        for span in ("hour", "day"):
+            past = json.loads(asked(link, f"/past?span={span}&job=nobody&dataset={'0' * 64}", cookie)[2])
+            assert {"cluster", "jobs", "epochs", "heat", "decisions"} <= past.keys()
+        assert asked(link, "/past?dataset=zz", cookie)[0] == 400
+        assert asked(link, "/../pyproject.toml", cookie)[0] == 404
+        for method in ("POST", "PUT", "DELETE"):
+            assert asked(link, "/past", cookie, method)[0] == 405, "it is for reading"
+
+
+def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "key").write_text("short\n")
+    assert main(["dashboard", "localhost:1", "--key_file", str(tmp_path / "key")]) == 1
+    assert "--key_file" in capsys.readouterr().err
+    assert main(["dashboard", "localhost:1", "--listen", "nowhere"]) == 1
+    assert "--listen" in capsys.readouterr().err
+
+
+def seen(driver: Any, what: str, right: Callable[[str], bool]) -> str:
+    give_up_at = time.monotonic() + GIVE_UP_S
+    while not right(text := str(driver.execute_script("return document.body.innerText"))):
+        assert time.monotonic() < give_up_at, f"{what}: {text}"
+        time.sleep(0.2)
+    return text
+
+
+def test_the_page_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("a-key-that-stays-the-same\n")
+    with served(cluster.coordinator.address, "--key_file", str(key)) as link, browser() as driver:
+        driver.get(link)
+        seen(driver, "figures", lambda text: "of the shards since the nodes were started" in text)
+        assert "key=" not in driver.current_url
+        plain = driver.current_url.partition("#")[0]
+        names = driver.execute_script("return [...document.querySelectorAll('nav button')].map(one => one.textContent)")
+        assert names == ["Overview", "Jobs", "Data sets", "Nodes", "Decisions"]
+        driver.execute_script("document.querySelectorAll('nav button')[3].focus()")
+        driver.switch_to.active_element.send_keys("\n")  # by the keyboard
+        text = seen(driver, "nodes", lambda text: "host" in text and "used" in text)
+        assert driver.current_url.endswith("#tab=nodes"), "a link to what is seen"
+        assert cluster.node is not None and cluster.node.ready["node_id"].rpartition("-")[2][:8] in text
+        driver.get(f"{plain}#tab=data&find=img")
+        driver.refresh()
+        text = seen(driver, "data sets", lambda text: "onerror" in text)
+        assert "<img src=x onerror=alert(1)>" in text, "names are text"
+        unnamed = driver.execute_script(
+            "return [...document.querySelectorAll('button, input, canvas, [role=table]')]"
+            ".filter(one => !one.getAttribute('aria-label') && !one.textContent.trim()).length"
+        )
+        assert unnamed == 0, "a screen reader has a name for each"
+        assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+@pytest.mark.parametrize("tab", ["overview", "jobs", "data", "nodes", "decisions"])
+def test_a_phones_width_is_enough(cluster: Cluster, tab: str) -> None:
+    with served(cluster.coordinator.address) as link, browser(390, 844, True) as driver:
+        driver.get(link)
+        driver.get(f"{driver.current_url.partition('#')[0]}#tab={tab}")
+        seen(driver, "it is there", lambda text: "asking" not in text)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        colours = "return getComputedStyle(document.body).backgroundColor"
+        assert driver.execute_script(colours) == "rgb(18, 22, 20)", "dark, as the system is"
+
+
+def test_a_cluster_that_is_away_is_said_and_found_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster, served(cluster.coordinator.address) as link:
+        cookie = asked(link, f"/?{urlsplit(link).query}")[1]["Set-Cookie"].partition(";")[0]
+
+        def told() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(asked(link, "/events", cookie)[2].removeprefix(b"data: "))
+            return found
+
+        assert "nodes" in told()
+        cluster.coordinator.kill()
+        give_up_at = time.monotonic() + GIVE_UP_S
+        while "error" not in told():
+            assert time.monotonic() < give_up_at
+        cluster.coordinator.restart()
+        while "nodes" not in told():
+            assert time.monotonic() < give_up_at

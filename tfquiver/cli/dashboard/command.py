@@ -1,0 +1,120 @@
+"""`tfquiver dashboard [WHERE]`: serves the page on this machine, and opens it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+import webbrowser
+from typing import Any
+
+from tfquiver import errors, plain_text
+from tfquiver.cli import calls
+from tfquiver.cli.showing import status
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.trust import own_token
+from tfquiver.wire import addresses
+
+_ABOUT = """Serves a page that shows a cluster while it changes, and prints its link, with a key in it: whoever has the
+link sees what your token lets you see, and can change nothing. For a team: --listen an address that others reach, and
+--key_file with a key that stays."""
+_SESSIONS = 1000
+_LEAST_KEY = 16
+_PAST_S = 10.0
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "dashboard", help="serve a page that shows a cluster, and open it", description=_ABOUT
+    )
+    calls.add_where(parser, positional=True)
+    parser.add_argument(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+        help="port 0: any free one; default: 127.0.0.1:0, for this machine alone",
+    )  # fmt: skip
+    parser.add_argument("--key_file", default="", metavar="FILE", help="its first line is the key; default: a new one")
+    parser.add_argument("--no_browser", action="store_true", help="only print the link")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    found = status.named_or_running(arguments.where or arguments.service)
+    if found[1:]:
+        raise errors.InvalidArgumentError(f"which of these? {', '.join(map(plain_text.plain, found))}")
+    key = _key(arguments.key_file)
+    try:
+        host, port = addresses.split(arguments.listen)
+    except ValueError as error:
+        raise errors.InvalidArgumentError(f"--listen: {error}") from error
+    asyncio.run(_serve(found[0], calls.token(arguments), host, port, key, not arguments.no_browser))
+    return 0
+
+
+def _key(file: str) -> str:
+    if not file:
+        return secrets.token_urlsafe(24)
+    key = own_token.read_token(file)
+    if len(key) < _LEAST_KEY or not all(letter.isalnum() or letter in "-_" for letter in key) or not key.isascii():
+        raise errors.InvalidArgumentError(
+            f"--key_file={file}: a key is {_LEAST_KEY} letters, digits, - and _, or more"
+        )  # fmt: skip
+    return key
+
+
+async def _serve(where: str, token: str, host: str, port: int, key: str, browser: bool) -> None:
+    from aiohttp import web  # takes a quarter of a second, which no other command should
+
+    from tfquiver.cli.dashboard.feed import Feed
+    from tfquiver.cli.dashboard.web_server import application
+
+    feed = Feed(lambda nodes: status.collect(where, token, _SESSIONS, ask_nodes=nodes))
+    runner = web.AppRunner(
+        application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key),
+        access_log=None, shutdown_timeout=1.0,
+    )  # fmt: skip
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
+        bound = runner.addresses[0][1]
+        shown_host = f"[{host}]" if ":" in host else host
+        link = f"http://{shown_host}:{bound}/?key={key}"
+        print(f"{link}\nCtrl-C ends it.", flush=True)
+        if browser and sys.stdout.isatty() and _has_screen():
+            await asyncio.to_thread(webbrowser.open, link)
+        await stop.wait()
+    finally:
+        await feed.close()
+        await runner.cleanup()
+
+
+def _has_screen() -> bool:
+    """Without one a browser may be opened that takes the terminal."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def past(where: str, token: str, day: bool, jobs: list[str], digest_id: str) -> dict[str, Any]:
+    """What was; nothing of it (`untold` says why) where the token does not suffice or the coordinator is older."""
+    request = coordinator_pb2.GetPastRequest(day=day, jobs=jobs, digest_id=bytes.fromhex(digest_id))
+    address = coordinator_address(where)
+    with calls.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        try:
+            reply = calls.ask_if_known(stub.GetPast, request, token, f"coordinator {address}", _PAST_S)
+        except errors.PermissionError_:
+            return {"untold": "what was is told to admins only"}
+    if reply is None:
+        return {"untold": "this coordinator is of a version that keeps nothing of what was"}
+    told: dict[str, Any] = json.loads(reply.json)
+    return told

@@ -1,0 +1,79 @@
+"""Asks the cluster every two seconds while somebody looks, and tells all who do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from tfquiver import errors, plain_text
+from tfquiver.cli.dashboard.shown import shown
+
+EVERY_S = 2.0
+NODES_EVERY_S = 10.0
+FEW_NODES = 32
+MOST_LOOKERS = 64
+
+# Whether each node is to be asked, too -> what `tfquiver status` collects.
+Ask = Callable[[bool], dict[str, Any]]
+
+
+class Feed:
+    """Lives on one loop. `ask` is called in a thread, one call at a time."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._latest, self._number = "", 0
+        self._news = asyncio.Condition()
+        self._lookers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._nodes_asked_at = float("-inf")
+
+    async def follow(self) -> AsyncIterator[str]:
+        """JSON objects, the newest there is whenever there is a newer one. Raises ResourceExhaustedError."""
+        if self._lookers >= MOST_LOOKERS:
+            raise errors.ResourceExhaustedError(f"{MOST_LOOKERS} pages look at this dashboard already")
+        self._lookers += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        seen = 0
+        try:
+            while True:
+                async with self._news:
+                    while self._number == seen:
+                        await self._news.wait()
+                    latest, seen = self._latest, self._number
+                yield latest
+        finally:
+            self._lookers -= 1
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._lookers:
+            began_s = time.monotonic()
+            told = await asyncio.to_thread(self._told)
+            async with self._news:
+                self._latest, self._number = told, self._number + 1
+                self._news.notify_all()
+            await asyncio.sleep(max(EVERY_S - (time.monotonic() - began_s), EVERY_S / 4))
+        self._task = None
+
+    def _told(self) -> str:
+        now = time.monotonic()
+        asks_nodes = len(self._nodes) <= FEW_NODES or now >= self._nodes_asked_at + NODES_EVERY_S
+        try:
+            status = self._ask(asks_nodes)
+            if asks_nodes:
+                self._nodes, self._nodes_asked_at = {one["node_id"]: one for one in status["nodes"]}, now
+            else:  # what it said last, and what the coordinator knows of it now
+                status["nodes"] = [self._nodes.get(one["node_id"], {}) | one for one in status["nodes"]]
+            return json.dumps(shown(status) | {"now_s": time.time()})
+        except errors.TfquiverError as error:
+            return json.dumps({"error": plain_text.of_error(error), "now_s": time.time()})

@@ -1,0 +1,70 @@
+import { Canvas } from "./canvas";
+import { colour } from "../theme";
+import type { Node } from "../told";
+import { bytes, percent } from "../words";
+
+const SIZE = 16;
+const TITLE = 18;
+
+interface Spot {
+  node: Node;
+  x: number;
+  y: number;
+}
+
+/** Every node a square, by racks: how full it is; red: lost, or it does not answer. */
+export function Racks({ nodes, width, onChoose }: { nodes: Node[]; width: number; onChoose: (node: Node) => void }) {
+  const racks = new Map<string, Node[]>();
+  for (const node of nodes) {
+    const rack = racks.get(node.rack);
+    if (rack) rack.push(node);
+    else racks.set(node.rack, [node]);
+  }
+  const names = [...racks.keys()].sort();
+  const row = Math.max(Math.floor(width / SIZE), 1);
+  const spots: Spot[] = [];
+  const titles: [string, number][] = [];
+  let y = 0;
+  for (const name of names) {
+    const its = racks.get(name) ?? [];
+    if (name || names.length > 1) {
+      titles.push([`${name ? `rack ${name}` : "no rack"}: ${its.length} nodes`, y + TITLE / 2]);
+      y += TITLE;
+    }
+    its.forEach((node, at) => spots.push({ node, x: (at % row) * SIZE, y: y + Math.floor(at / row) * SIZE }));
+    y += Math.ceil(its.length / row) * SIZE + 4;
+  }
+  const at = (x: number, top: number) => spots.find((spot) => spot.x <= x && x < spot.x + SIZE && spot.y <= top && top < spot.y + SIZE);
+  const bad = nodes.filter((node) => node.error || node.lost_s !== undefined).length;
+  return (
+    <Canvas
+      height={Math.max(y, SIZE)}
+      label={`${nodes.length} nodes in ${names.length} racks; ${bad} do not answer. The table has the same.`}
+      onPoint={(x, top) => {
+        const node = at(x, top)?.node;
+        if (!node) return "";
+        return `${node.id} ${node.host}: ${bytes(node.used_bytes)} of ${bytes(node.quota_bytes)}, ${node.error ?? percent((node.used_bytes ?? 0) / (node.quota_bytes || 1))}`;
+      }}
+      onChoose={(x, top) => {
+        const node = at(x, top)?.node;
+        if (node) onChoose(node);
+      }}
+      draw={(context) => {
+        context.font = "12px system-ui, sans-serif";
+        context.textBaseline = "middle";
+        context.fillStyle = colour("quiet");
+        for (const [title, top] of titles) context.fillText(title, 0, top);
+        const [line, full, red] = [colour("line"), colour("one"), colour("bad")];
+        for (const { node, x, y: top } of spots) {
+          const isBad = Boolean(node.error) || node.lost_s !== undefined;
+          context.fillStyle = isBad ? red : line;
+          context.fillRect(x, top, SIZE - 2, SIZE - 2);
+          if (isBad) continue;
+          const filled = Math.min((node.used_bytes ?? 0) / (node.quota_bytes || 1), 1) * (SIZE - 2);
+          context.fillStyle = full;
+          context.fillRect(x, top + SIZE - 2 - filled, SIZE - 2, filled);
+        }
+      }}
+    />
+  );
+}
