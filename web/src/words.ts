@@ -21,6 +21,8 @@ export function percent(share: number | null | undefined): string {
 
 export const count = (number: number | undefined) => (number === undefined ? "-" : number.toLocaleString("en"));
 
+export const many = (number: number, what: string) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
 export const clock = (unix_s: number) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 
 export const date = (unix_s: number) => new Date(unix_s * 1000).toLocaleString("en-GB");

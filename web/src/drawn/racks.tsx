@@ -1,7 +1,7 @@
 import { Canvas } from "./canvas";
 import { colour } from "../theme";
 import type { Node } from "../told";
-import { bytes, percent } from "../words";
+import { bytes, many, percent } from "../words";
 
 const SIZE = 16;
 const TITLE = 18;
@@ -28,7 +28,7 @@ export function Racks({ nodes, width, onChoose }: { nodes: Node[]; width: number
   for (const name of names) {
     const its = racks.get(name) ?? [];
     if (name || names.length > 1) {
-      titles.push([`${name ? `rack ${name}` : "no rack"}: ${its.length} nodes`, y + TITLE / 2]);
+      titles.push([`${name ? `rack ${name}` : "no rack"}: ${many(its.length, "node")}`, y + TITLE / 2]);
       y += TITLE;
     }
     its.forEach((node, at) => spots.push({ node, x: (at % row) * SIZE, y: y + Math.floor(at / row) * SIZE }));

@@ -15,8 +15,11 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
     return () => observer.disconnect();
   }, []);
   const sought = place.find.toLowerCase();
-  const rows = now.nodes.filter((node) => `${node.id} ${node.host} ${node.rack}`.toLowerCase().includes(sought));
-  const state = (node: Node) => (node.lost_s !== undefined ? `lost ${node.lost_s} s ago` : node.error ? "no answer" : count(node.readers));
+  const isBad = (node: Node) => Number(node.lost_s !== undefined || Boolean(node.error));
+  const rows = now.nodes
+    .filter((node) => `${node.id} ${node.host} ${node.rack}`.toLowerCase().includes(sought))
+    .sort((one, other) => isBad(other) - isBad(one));
+  const state = (node: Node) => (node.lost_s !== undefined ? `lost ${node.lost_s} s` : node.error ? "no answer" : count(node.readers));
   return (
     <>
       <section>

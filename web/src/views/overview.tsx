@@ -2,7 +2,7 @@ import { Chart } from "../drawn/chart";
 import { Gantt } from "../drawn/gantt";
 import { go } from "../place";
 import type { Now, Past } from "../told";
-import { bytes, count, percent, rate } from "../words";
+import { bytes, count, many, percent, rate } from "../words";
 
 export function Overview({ now, past, span_s }: { now: Now; past: Past | null; span_s: number }) {
   const reading = now.jobs.filter((job) => job.readers > 0);
@@ -11,9 +11,9 @@ export function Overview({ now, past, span_s }: { now: Now; past: Past | null; s
   const { saved } = now;
   const figures: [string, string, string][] = [
     ["saved", bytes(saved.bytes), `${count(saved.requests)} requests to the store less; it gave ${bytes(saved.store_bytes)} of ${bytes(saved.served_bytes)}`],
-    ["jobs read", rate(reading.reduce((sum, job) => sum + (job.bytes_per_s ?? 0), 0)), `${reading.length} jobs`],
+    ["jobs read", rate(reading.reduce((sum, job) => sum + (job.bytes_per_s ?? 0), 0)), many(reading.length, "job")],
     ["from the cache", percent(now.hit_ratio), "of the shards since the nodes were started"],
-    ["cache", percent(quota ? used / quota : 0), `${bytes(used)} of ${bytes(quota)}, ${now.nodes.length} nodes`],
+    ["cache", percent(quota ? used / quota : 0), `${bytes(used)} of ${bytes(quota)}, ${many(now.nodes.length, "node")}`],
   ];
   const cluster = past && !past.untold ? past.cluster : null;
   return (
