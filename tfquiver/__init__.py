@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tfquiver.cli.showing.status import status as status
     from tfquiver.client.distributed import distribute as distribute
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
+    from tfquiver.client.input_report.explain_input import explain_input as explain_input
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.client.step_times.steps import step as step
@@ -47,6 +48,7 @@ _HOMES = {
     "dataset": "tfquiver.client.quiver_dataset",
     "delivery_stats": "tfquiver.client.exactly_once",
     "distribute": "tfquiver.client.distributed",
+    "explain_input": "tfquiver.client.input_report.explain_input",
     "iterators_stopped": "tfquiver.client.iterators",
     "status": "tfquiver.cli.showing.status",
     "step": "tfquiver.client.step_times.steps",

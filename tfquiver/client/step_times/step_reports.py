@@ -258,6 +258,12 @@ def subject_of(job: str | None) -> Subject:
     return found
 
 
+def subjects() -> list[Subject]:
+    """Those of this process."""
+    with _lock:
+        return list(_subjects.values())
+
+
 def reporter() -> Reporter:
     return _reporter
 

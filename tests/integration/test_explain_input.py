@@ -1,0 +1,49 @@
+"""`tfquiver.explain_input` on real pipelines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import tfquiver
+from tests.support import numbered
+from tfquiver.cli.main import main
+from tfquiver.daemon import endpoints
+
+paths = numbered.fixture(files=2, records_a_file=400, record_bytes=2000)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "cache"
+    endpoints.close_all()
+    main(["stop", str(tmp_path / "cache"), "--force"])
+
+
+def slow(records: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.01), [], [])]):
+        return tf.identity(records)
+
+
+def test_a_slow_function_is_named_with_what_to_do(cache_dir: Path, paths: list[Path]) -> None:
+    data = tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=8).map(slow)
+    told = tfquiver.explain_input(data, seconds=2.0)
+    assert next(iter(told.shares)) == "Map (slow)"
+    assert "Map (slow) runs in one thread" in told.advice[0]
+    assert any(".prefetch(" in one for one in told.advice)
+    assert 0 < told.elements_per_s < 100
+    assert "waits for records" in told.shares, "the readers have told"
+
+
+def test_what_cannot_be_explained_is_said(cache_dir: Path, paths: list[Path]) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="none is in it"):
+        tfquiver.explain_input(tf.data.Dataset.range(3))
+    one, other = (tfquiver.dataset(paths, cache_dir=cache_dir) for _ in range(2))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 are in it"):
+        tfquiver.explain_input(tf.data.Dataset.zip((one, other)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="seconds"):
+        tfquiver.explain_input(one, seconds=0.0)
