@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
     from tfquiver.client.input_report.explain_input import explain_input as explain_input
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
+    from tfquiver.client.materialize import materialize as materialize
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.client.step_times.steps import step as step
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
@@ -50,6 +51,7 @@ _HOMES = {
     "distribute": "tfquiver.client.distributed",
     "explain_input": "tfquiver.client.input_report.explain_input",
     "iterators_stopped": "tfquiver.client.iterators",
+    "materialize": "tfquiver.client.materialize",
     "status": "tfquiver.cli.showing.status",
     "step": "tfquiver.client.step_times.steps",
 }

@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
+from tfquiver.service.coordinator.deriving import Deriving
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.durable.work_dir import WorkDir
 from tfquiver.service.coordinator.in_thread import InThread
@@ -129,12 +130,13 @@ class Coordinator:
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
+        self.deriving = Deriving(clock, self._log, self.registry, self.catalogue, self._journal)
         self.named_table = NamedTable(self._journal)
         self.named = NamedRequests(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
             self.sessions, self.catalogue, options.when_full,
         )  # fmt: skip
-        self.claims = Claims(self.registry, self.named_table, self.membership, self.caching)
+        self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
         self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal)
@@ -181,6 +183,8 @@ class Coordinator:
                     self.ownership.forget(record.dataset_removed.digest_id)
                 case "named_dataset_set" | "named_dataset_gone":
                     self.named_table.apply(record)
+                case "derived_begun" | "derived_rows" | "derived_made" | "derived_used" | "derived_forgotten":
+                    self.deriving.recipes.apply(record)
                 case "sampling_asked":
                     self.samplings.asked.apply(record)
                 case "dataset_access" | "session_claimed":
@@ -191,6 +195,7 @@ class Coordinator:
         if not self.replanning:
             self.catalogue.take_back_decided()
         self.registry.restored()
+        self.deriving.restored()
         await self.registry.prune()
         self.sessions.restored()
         if records:
@@ -210,6 +215,7 @@ class Coordinator:
         self._in_thread.stop()
         self.node_orders.release_waiters()
         self.named.release_waiters()
+        self.deriving.release_waiters()
         self.reading.release_waiters()
 
     async def stop(self) -> None:
@@ -338,6 +344,7 @@ class Coordinator:
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
         yield self.named_table.still()
         yield self.samplings.asked.still()
+        yield self.deriving.recipes.still()
         if self.replanning:
             yield self.replanning.still()
         yield from self.sessions.still()

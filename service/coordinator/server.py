@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, derived_datasets_pb2_grpc, named_datasets_pb2_grpc
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.coordinator import Coordinator
@@ -75,6 +75,7 @@ class CoordinatorServer:
         server = rpc.new_server(authority)
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
         self._health.add_to(server)
+        derived_datasets_pb2_grpc.add_DerivedDatasetsServicer_to_server(servicer.derived_datasets, server)
         named_datasets_pb2_grpc.add_NamedDatasetsServicer_to_server(servicer.named_datasets, server)
         port = rpc.listen(server, address)
         await server.start()

@@ -26,6 +26,8 @@ _COUNTERS = {
     "corrupt_entries": ("node_corrupt_entries", "Entries dropped because they failed a check."),
     "refused_inserts": ("node_refused_inserts", "Inserts without room, or of bytes that did not have their hash."),
     "cross_rack_bytes": ("node_cross_rack_bytes", "Raw bytes from nodes of other racks, as their labels say."),
+    "computed": ("node_computed", "Shards of derived data sets that trainers computed because they were missing."),
+    "computed_bytes": ("node_computed_bytes", "Raw bytes of the computed."),
     "moved": ("node_moved", "Shards taken over from other nodes by a data set's placement."),
     "moved_bytes": ("node_moved_bytes", "Raw bytes of the moved."),
     "peer_mismatches": ("node_peer_mismatches", "Bodies from peers that were damaged or others than asked for."),

@@ -26,6 +26,7 @@ from tfquiver.service.node.datasets import file_tables
 from tfquiver.service.node.datasets.digest_cache import DigestCache
 from tfquiver.service.node.datasets.ensure import DatasetScans
 from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.derived.derived_shards import DerivedShards
 from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.kept_totals import KeptTotals
@@ -183,12 +184,11 @@ class Node:
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
         client_stores = ClientStores(named=(named_access := NamedAccess()).of_digest)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
+        self._derived = DerivedShards(placer.place)
         fetcher = Fetcher(
-            meter,
-            placer.place,
-            deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
-            store_for=client_stores.of_dataset,
-        )
+            meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
+            store_for=client_stores.of_dataset, compute=self._derived.computers.compute,
+        )  # fmt: skip
         self._link.store_reads = lambda: fetcher.watch.reads().message()
         self._hot = HotSet(options.hot_bytes, _hot_shards())
         self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over, known)
@@ -295,7 +295,7 @@ class Node:
         options = self._options
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(
-            self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach
+            self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived
         )
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)

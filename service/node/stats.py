@@ -32,6 +32,8 @@ class Stats:
     cross_rack_bytes: int = 0
     moved_bytes: int = 0
     moved: int = 0
+    computed: int = 0
+    computed_bytes: int = 0
 
     def count(self, ready: ReadyShard) -> None:
         """A reader has been given it, who was the first to ask."""

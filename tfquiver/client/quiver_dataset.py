@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import weakref
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import resumption, watched_servers
-from tfquiver.client.exactly_once import Origin
-from tfquiver.client.lifetimes import user_of
-from tfquiver.client.step_times import made_datasets
+from tfquiver.client.opening import Opening, Way, opened
 from tfquiver.client.tf_errors import raised_as_both
-from tfquiver.client.watched_servers import Watched
 from tfquiver.cluster_address import naming
-from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
-from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
-from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
+from tfquiver.dataset_arguments.dataset_options import checked_options
+from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.samplings import Sampled
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-from tfquiver.registering import store_access
 from tfquiver.registering.described import describe
-from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-_WITHOUT_COORDINATOR = (
-    "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
-    "address, and they go on"
-)
 
 
 @raised_as_both()
@@ -119,107 +103,24 @@ def dataset(
 
     from tfquiver.ops.library import loader  # imports TensorFlow
 
-    library = loader.load()
-    endpoint_name, control, coordinator, node_id = "", None, service, ""
-    reaching: store_access.StoreAccess | None = None
-    if where is not None:
-        locate = functools.partial(endpoints.running_node, where) if service else _starter(where, quota_bytes)
-        endpoint_name = endpoints.name_of(where)
-        endpoint = endpoints.acquire(endpoint_name, locate, library)
-        control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
-        reaching = store_access.of(endpoint_name, token) if accesses else None
+    way = Way(loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(accesses))
     sampled = order if isinstance(order, Sampled) else None
-    alone = naming.session_key(sampled.asked()[0] if sampled else "")
-    session_key = alone if stream is None else naming.stream_key(stream)
-    try:
-        assert coordinator is not None
-        if reaching is not None:
-            reaching.use(accesses, endpoint)
-        patience_s = connection.connect_timeout_s
-        with Registrar(coordinator, control, token, patience_s) as registrar, ProgressBar(first_use.progress) as report:
-            if service and node_id:
-                registrar.check_member(node_id, str(where))
-            if quota_bytes is not None:
-                _warn_of_quota(registrar, quota_bytes, str(where))
-            registered = described(registrar, report, reaching.client_id if reaching else "")
-            if registered.size_bytes and not registered.records:
-                raise errors.InvalidArgumentError(
-                    f"source={source!r}: data set {registered.name!r} has format bytes: it has no records to read; "
-                    "`tfquiver mount` shows its files"
-                )
-            name = first_use.name
-            if name is not None and registered.name != name:
-                logging.warning("name=%r: the data set has been known as %r since its first use", name, registered.name)
-            if token:
-                registrar.claim(session_key, registered.digest_id)
-            if sampled:
-                registrar.ask_sampling(
-                    AskSamplingRequest(
-                        session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
-                        arguments=sampled.arguments_text(), seed=options.seed,
-                    )
-                )  # fmt: skip
-        if reaching is not None:
-            reaching.reads(registered.digest_id)
-        resumable = None
-        if resume:
-            resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
-            resumption.resume(resumable)
-        options = options.of_data(registered.records, registered.size_bytes)
-        made = _make(registered, session_key, options, endpoint_name, library)
-    except BaseException:
-        endpoints.release(endpoint_name)
-        raise
-    if endpoint_name:
-        weakref.finalize(user_of(made), endpoints.release, endpoint_name)
-    if resumable is not None:
-        weakref.finalize(user_of(made), resumption.forget, resumable)
-    within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
-    made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
-    weakref.finalize(user_of(made), made_datasets.forget, session_key)
-    if service:
-        watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
-    whole = _without_autoshard(made)
-    whole._tfquiver_resumable = resumable
-    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, resume, session_key)
-    return whole
+
+    def registered(registrar: Registrar, report: Progress | None, client_id: str) -> types_pb2.Dataset:
+        found = described(registrar, report, client_id)
+        if found.size_bytes and not found.records:
+            raise errors.InvalidArgumentError(
+                f"source={source!r}: data set {found.name!r} has format bytes: it has no records to read; "
+                "`tfquiver mount` shows its files"
+            )
+        name = first_use.name
+        if name is not None and found.name != name:
+            logging.warning("name=%r: the data set has been known as %r since its first use", name, found.name)
+        return found
+
+    return opened(Opening(way, options, sampled, stream, resume), registered, first_use.progress)
 
 
 # AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
 # what `tf.autograph.experimental.do_not_convert` leaves on a function; TensorFlow is not imported here.
 dataset.autograph_info__ = {}  # type: ignore[attr-defined]
-
-
-def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
-    running = registrar.node_quota_bytes()
-    if running != quota_bytes:
-        logging.warning("quota=%d: the node of %s runs already, with %d bytes", quota_bytes, where, running)
-
-
-def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
-    from tfquiver.daemon.daemon import find_or_start
-
-    return functools.partial(find_or_start, directory, quota_bytes)
-
-
-def _make(
-    registered: types_pb2.Dataset, session_key: str, options: SourceOptions, endpoint: str, library: Any
-) -> tf.data.Dataset:
-    from tfquiver.client.tf_source import QuiverSource
-
-    variant = library.quiver_dataset(
-        digest_id=registered.digest_id,
-        session_key=session_key,
-        options=options.for_op(endpoint),
-        num_records=registered.records,
-    )
-    return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position)
-
-
-def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:
-    """Under tf.distribute, AUTO would give every replica every n-th record of its own random order: wrong data."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return made.with_options(options)

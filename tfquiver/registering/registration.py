@@ -71,6 +71,11 @@ class Registrar:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
 
+    @property
+    def address(self) -> str:
+        """Of the coordinator."""
+        return self._address
+
     def files(
         self, files: Sequence[FileEntry], terms: ListingTerms, name: str, progress: Progress | None, client_id: str = ""
     ) -> types_pb2.Dataset:

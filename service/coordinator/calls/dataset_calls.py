@@ -16,12 +16,21 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.places import rules
-from tfquiver.trust.identity import Role
+from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
 UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on sending
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
+
+
+def check_owns_few(coordinator: Coordinator, who: Identity) -> None:
+    """Before one more is theirs. Raises ResourceExhaustedError."""
+    if who.role is Role.JOB and coordinator.ownership.owned_by(who.owner) >= MAX_OWNED:
+        raise errors.ResourceExhaustedError(
+            f"{who} owns {MAX_OWNED} data sets already: remove some (tfquiver dataset delete)"
+        )
 
 
 class DatasetCalls(Callers):
@@ -36,11 +45,7 @@ class DatasetCalls(Callers):
         checks.name("name", first.name, required=False)
         checks.hash_("listing_key", first.listing_key, required=False)
         terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
-        ownership = self._coordinator.ownership
-        if who.role is Role.JOB and ownership.owned_by(who.owner) >= MAX_OWNED:
-            raise errors.ResourceExhaustedError(
-                f"{who} owns {MAX_OWNED} data sets already: remove some (tfquiver dataset delete)"
-            )
+        check_owns_few(self._coordinator, who)
 
         async def parts() -> AsyncIterator[bytes]:
             yield first.part

@@ -13,6 +13,7 @@ from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.calls.derived_calls import DerivedDatasetCalls
 from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
 from tfquiver.service.coordinator.calls.named_calls import NamedDatasetCalls
 from tfquiver.service.coordinator.calls.past_calls import PastCalls
@@ -43,7 +44,9 @@ class CoordinatorServicer(
 ):
     def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
         super().__init__(coordinator, tokens)
-        self.named_datasets = NamedDatasetCalls(coordinator, tokens)  # another gRPC service, on the same port
+        # Other gRPC services, on the same port.
+        self.named_datasets = NamedDatasetCalls(coordinator, tokens)
+        self.derived_datasets = DerivedDatasetCalls(coordinator, tokens)
 
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:

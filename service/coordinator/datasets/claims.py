@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import numpy as np
 from absl import logging
@@ -19,7 +20,16 @@ from tfquiver.service.coordinator.nodes.membership import Membership
 class Claims:
     """Lives on one loop."""
 
-    def __init__(self, registry: Registry, named: NamedTable, membership: Membership, caching: Caching) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        named: NamedTable,
+        membership: Membership,
+        caching: Caching,
+        is_deriving: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_deriving`: whether derived data sets are being computed, whose shards no data set names yet."""
+        self._is_deriving = is_deriving
         self._registry, self._named, self._membership, self._caching = registry, named, membership, caching
         self._asking = asyncio.Lock()  # each question may read every digest
 
@@ -28,7 +38,7 @@ class Claims:
         """Shards may be on their way to nodes that a data set will name; or nodes have not told yet."""
         if not self._caching.met or not self._membership.all_told or self._membership.scanning:
             return True
-        return any(life.phase == SCANNING for life in self._named)
+        return self._is_deriving() or any(life.phase == SCANNING for life in self._named)
 
     async def unclaimed(self, prefixes: Prefixes) -> bytes | None:
         """A byte for each: 1, none names it. None: a scan is under way. Those that were registered last are looked at

@@ -9,8 +9,9 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
+from tfquiver.service.node.calls.derived_calls import DerivedCalls
 from tfquiver.service.node.datasets.ensure import DatasetScans
+from tfquiver.service.node.derived.derived_shards import DerivedShards
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.wire import rpc
@@ -18,7 +19,7 @@ from tfquiver.wire import rpc
 PROGRESS_S = 0.25
 
 
-class NodeServicer(node_pb2_grpc.NodeServicer):
+class NodeServicer(DerivedCalls):
     """`used` is called at every request: a node that is asked is not idle."""
 
     def __init__(
@@ -30,8 +31,10 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         warm: Callable[[bytes], AsyncGenerator[pb.WarmProgress, None]],
         clear: Callable[[], Awaitable[pb.ClearReply]],
         reach: Callable[[int], Awaitable[pb.ReachPeersReply]],
+        derived: DerivedShards,
     ) -> None:
-        self._status, self._scans, self._client_stores, self._used = status, scans, client_stores, used
+        super().__init__(derived, used)
+        self._status, self._scans, self._client_stores = status, scans, client_stores
         self._warm, self._clear, self._reach = warm, clear, reach
 
     @rpc.handled

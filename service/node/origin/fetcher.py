@@ -1,10 +1,12 @@
-"""The miss path: a shard's bytes from the object store, checked against its hash."""
+"""The miss path: a shard's bytes from the object store, or from who computes it, checked against its hash."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from tfquiver import errors, stores
+from tfquiver.content.derived_uris import is_derived
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin import parallelism
@@ -22,6 +24,10 @@ _PARALLEL_PASSES = 4
 _GRACE_S = 5.0
 
 
+async def _computed_by_nobody(digest: Digest, ref: ShardRef) -> VerifiedShard:
+    raise errors.UnavailableError(f"{ref.file.uri}: it is derived data, which nothing computes here")
+
+
 class Fetcher:
     """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
 
@@ -30,6 +36,7 @@ class Fetcher:
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
       store_for: the store of a URI, reached as the users of a data set (its digest id) reach it.
+      compute: makes a shard of a derived data set, which is in no store; raises as `fetch`.
     """
 
     def __init__(
@@ -40,11 +47,13 @@ class Fetcher:
         deadline_s: float,
         parallel_reads: int = 16,
         store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
+        compute: Callable[[Digest, ShardRef], Awaitable[VerifiedShard]] = _computed_by_nobody,
     ) -> None:
         self.meter, self.watch = meter, Stopwatch()
+        self.computed = self.computed_bytes = 0
         self.on_stale: Callable[[bytes, str], None] = lambda digest_id, why: None  # told on the loop of who fetches
         self._deadline_s = deadline_s
-        self._store_for = store_for
+        self._store_for, self._compute, self._place = store_for, compute, place
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
         limit_s = 2 * deadline_s + _GRACE_S
         self._reads = BoundedReads(parallel_reads, _MOST_HUNG, limit_s)
@@ -67,6 +76,8 @@ class Fetcher:
           DataLossError: a damaged compressed stream.
         """
         try:
+            if is_derived(ref.file.uri):
+                return await self._computed(digest, ref, keep)
             if ref.file.compression != "none":
                 return await self._passes.fetch(digest, ref, keep, bypass)
             if stores.scheme_of(ref.file.uri) != "file":
@@ -85,6 +96,15 @@ class Fetcher:
         await self._reads.close()
         await self._remote_reads.close()
         await self._ranges.close()
+
+    async def _computed(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard:
+        """Its owner, which is another node perhaps and could not have it computed, keeps it from now on."""
+        shard = await self._compute(digest, ref)
+        self.computed += 1
+        self.computed_bytes += ref.length_bytes
+        if keep:
+            await asyncio.to_thread(self._place, shard)
+        return shard
 
     def _store(self, uri: str, digest_id: bytes) -> MeteredStore:
         return MeteredStore(

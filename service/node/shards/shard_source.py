@@ -213,6 +213,7 @@ class ShardSource:
     def stats(self) -> Stats:
         self._stats.store_bytes = self._fetcher.meter.store_bytes
         self._stats.store_requests = self._fetcher.meter.store_requests
+        self._stats.computed, self._stats.computed_bytes = self._fetcher.computed, self._fetcher.computed_bytes
         self._stats.corrupt_entries = self._disk.corrupt_entries
         self._stats.refused_inserts = self._disk.refused_inserts
         self._stats.entries = len(self._disk)

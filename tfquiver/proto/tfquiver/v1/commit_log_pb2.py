@@ -12,65 +12,76 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
+from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_derived__datasets__pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_named__datasets__pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+tfquiver/proto/tfquiver/v1/commit_log.proto\x12\x0btfquiver.v1\x1a/tfquiver/proto/tfquiver/v1/named_datasets.proto\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\xc1\t\n\x0c\x43ommitRecord\x12<\n\x12\x64\x61taset_registered\x18\x01 \x01(\x0b\x32\x1e.tfquiver.v1.DatasetRegisteredH\x00\x12\x36\n\x0fsession_created\x18\x02 \x01(\x0b\x32\x1b.tfquiver.v1.SessionCreatedH\x00\x12\x30\n\x0cticket_given\x18\x03 \x01(\x0b\x32\x18.tfquiver.v1.TicketGivenH\x00\x12\x32\n\rreader_opened\x18\x04 \x01(\x0b\x32\x19.tfquiver.v1.ReaderOpenedH\x00\x12\x30\n\x0cshards_acked\x18\x05 \x01(\x0b\x32\x18.tfquiver.v1.ShardsAckedH\x00\x12.\n\x0breader_gone\x18\x06 \x01(\x0b\x32\x17.tfquiver.v1.ReaderGoneH\x00\x12\x32\n\rsession_ended\x18\x07 \x01(\x0b\x32\x19.tfquiver.v1.SessionEndedH\x00\x12:\n\x11session_forgotten\x18\x08 \x01(\x0b\x32\x1d.tfquiver.v1.SessionForgottenH\x00\x12\x34\n\x0e\x65pochs_counted\x18\t \x01(\x0b\x32\x1a.tfquiver.v1.EpochsCountedH\x00\x12*\n\tcache_set\x18\n \x01(\x0b\x32\x15.tfquiver.v1.CacheSetH\x00\x12\x30\n\x0cresume_asked\x18\x0e \x01(\x0b\x32\x18.tfquiver.v1.ResumeAskedH\x00\x12\x34\n\x0e\x64\x61taset_access\x18\x14 \x01(\x0b\x32\x1a.tfquiver.v1.DatasetAccessH\x00\x12\x36\n\x0f\x64\x61taset_removed\x18\x15 \x01(\x0b\x32\x1b.tfquiver.v1.DatasetRemovedH\x00\x12\x36\n\x0fsession_claimed\x18\x16 \x01(\x0b\x32\x1b.tfquiver.v1.SessionClaimedH\x00\x12\x38\n\x10session_reopened\x18\x17 \x01(\x0b\x32\x1c.tfquiver.v1.SessionReopenedH\x00\x12=\n\x13remote_io_allocated\x18\x18 \x01(\x0b\x32\x1e.tfquiver.v1.RemoteIoAllocatedH\x00\x12\x30\n\x0cplan_decided\x18\x19 \x01(\x0b\x32\x18.tfquiver.v1.PlanDecidedH\x00\x12\x32\n\rpolicy_chosen\x18\x1a \x01(\x0b\x32\x19.tfquiver.v1.PolicyChosenH\x00\x12\x39\n\x11named_dataset_set\x18\x1e \x01(\x0b\x32\x1c.tfquiver.v1.NamedDatasetSetH\x00\x12;\n\x12named_dataset_gone\x18\x1f \x01(\x0b\x32\x1d.tfquiver.v1.NamedDatasetGoneH\x00\x12\x32\n\rplacement_set\x18( \x01(\x0b\x32\x19.tfquiver.v1.PlacementSetH\x00\x12\x34\n\x0esampling_asked\x18\x32 \x01(\x0b\x32\x1a.tfquiver.v1.SamplingAskedH\x00\x42\x08\n\x06record\"\x8d\x01\n\x11\x44\x61tasetRegistered\x12%\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x13\n\x0blisting_key\x18\x02 \x01(\x0c\x12(\n\x05terms\x18\x03 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12\x12\n\nlisted_for\x18\n \x01(\t\"\x9d\x03\n\x0eSessionCreated\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bsession_key\x18\x02 \x01(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x0b\n\x03job\x18\x04 \x01(\t\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\x0e\n\x06shards\x18\x06 \x01(\x04\x12\x0c\n\x04seed\x18\x07 \x01(\x04\x12\x15\n\rown_reader_id\x18\x08 \x01(\t\x12\x13\n\x0b\x64one_bitmap\x18\t \x01(\x0c\x12\'\n\x08\x63ounters\x18\n \x01(\x0b\x32\x15.tfquiver.v1.Counters\x12\x0e\n\x06labels\x18\x0b \x03(\t\x12\x13\n\x0bhomogeneous\x18\x0c \x01(\x08\x12(\n\x05order\x18\r \x01(\x0b\x32\x19.tfquiver.v1.SessionOrder\x12\x12\n\ntakes_over\x18\x10 \x01(\t\x12\x0f\n\x07resumed\x18\x11 \x01(\x08\x12\x10\n\x08presumed\x18\x12 \x03(\r\x12\x11\n\talongside\x18\x13 \x01(\x08\x12\'\n\x05\x64rawn\x18\x32 \x01(\x0b\x32\x18.tfquiver.v1.DrawnShards\"_\n\x08\x43ounters\x12\x0e\n\x06reread\x18\x01 \x01(\x04\x12\x17\n\x0fresident_leases\x18\x02 \x01(\x04\x12\x16\n\x0emissing_leases\x18\x03 \x01(\x04\x12\x12\n\nleft_early\x18\x04 \x01(\x04\"h\n\x0bTicketGiven\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bprovider_id\x18\x02 \x01(\t\x12\x12\n\nrepetition\x18\x03 \x01(\x04\x12\x0f\n\x07\x61\x64opted\x18\x04 \x01(\x08\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x08\"j\n\x0cReaderOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\treader_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\r\n\x05label\x18\x05 \x01(\t\"l\n\x0bShardsAcked\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\r\x12\'\n\x08\x63ounters\x18\x03 \x01(\x0b\x32\x15.tfquiver.v1.Counters\x12\x10\n\x08presumed\x18\x04 \x01(\x08\"3\n\nReaderGone\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\treader_id\x18\x02 \x01(\t\"{\n\x0cSessionEnded\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07settled\x18\x02 \x01(\x08\x12\r\n\x05\x61\x63ked\x18\x03 \x01(\x04\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x13\n\x0bundelivered\x18\x05 \x03(\r\x12\x12\n\ntaken_over\x18\x06 \x01(\x08\"%\n\x0fSessionReopened\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x10SessionForgotten\x12\x12\n\nsession_id\x18\x01 \x01(\t\"A\n\rEpochsCounted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x10\n\x08sessions\x18\x03 \x01(\x04\"I\n\x08\x43\x61\x63heSet\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12*\n\x07setting\x18\x02 \x01(\x0b\x32\x19.tfquiver.v1.CacheSetting\"5\n\x11RemoteIoAllocated\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x01\"\x7f\n\x0bResumeAsked\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\'\n\x08position\x18\x04 \x01(\x0b\x32\x15.tfquiver.v1.Position\x12\x12\n\nsession_id\x18\x05 \x01(\t\"Z\n\rDatasetAccess\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0e\n\x06owners\x18\x02 \x03(\t\x12\x13\n\x0bshared_with\x18\x03 \x03(\t\x12\x11\n\teverybody\x18\x04 \x01(\x08\"#\n\x0e\x44\x61tasetRemoved\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"3\n\x0eSessionClaimed\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1b\n\x0bPlanDecided\x12\x0c\n\x04json\x18\x01 \x01(\t\",\n\x0cPolicyChosen\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0c\n\x04\x66lag\x18\x02 \x01(\t\"K\n\x0cPlacementSet\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12(\n\x04rule\x18\x02 \x01(\x0b\x32\x1a.tfquiver.v1.PlacementRule\"\xfb\x03\n\x0fNamedDatasetSet\x12&\n\x04spec\x18\x01 \x01(\x0b\x32\x18.tfquiver.v1.DatasetSpec\x12\x0c\n\x04life\x18\x02 \x01(\t\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x0e\n\x06\x62y_job\x18\x04 \x01(\x08\x12\x31\n\x05phase\x18\x05 \x01(\x0e\x32\".tfquiver.v1.NamedDatasetSet.Phase\x12\x0c\n\x04step\x18\x06 \x01(\x04\x12\x0f\n\x07version\x18\x07 \x01(\x04\x12\x11\n\tdigest_id\x18\x08 \x01(\x0c\x12\x16\n\x0eold_digest_ids\x18\t \x03(\x0c\x12\x0f\n\x07trouble\x18\n \x01(\t\x12\r\n\x05stale\x18\x0b \x01(\x08\x12\x12\n\nscanned_by\x18\x0c \x01(\t\x12\x0c\n\x04warm\x18\r \x01(\x08\x12\x0e\n\x06pinned\x18\x0e \x01(\x08\x12\x11\n\tcreated_s\x18\x0f \x01(\x04\x12\x0e\n\x06used_s\x18\x10 \x01(\x04\x12\x0e\n\x06placed\x18\x11 \x01(\x08\"\x90\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_SCANNING\x10\x01\x12\x0f\n\x0bPHASE_READY\x10\x02\x12\x11\n\rPHASE_WARMING\x10\x03\x12\x12\n\x0ePHASE_EVICTING\x10\x04\x12\x12\n\x0ePHASE_DELETING\x10\x05\x12\x10\n\x0cPHASE_FAILED\x10\x06\" \n\x10NamedDatasetGone\x12\x0c\n\x04name\x18\x01 \x01(\t\"Z\n\rSamplingAsked\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0e\n\x06scheme\x18\x03 \x01(\t\x12\x11\n\targuments\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+tfquiver/proto/tfquiver/v1/commit_log.proto\x12\x0btfquiver.v1\x1a\x31tfquiver/proto/tfquiver/v1/derived_datasets.proto\x1a/tfquiver/proto/tfquiver/v1/named_datasets.proto\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\xc7\x0b\n\x0c\x43ommitRecord\x12<\n\x12\x64\x61taset_registered\x18\x01 \x01(\x0b\x32\x1e.tfquiver.v1.DatasetRegisteredH\x00\x12\x36\n\x0fsession_created\x18\x02 \x01(\x0b\x32\x1b.tfquiver.v1.SessionCreatedH\x00\x12\x30\n\x0cticket_given\x18\x03 \x01(\x0b\x32\x18.tfquiver.v1.TicketGivenH\x00\x12\x32\n\rreader_opened\x18\x04 \x01(\x0b\x32\x19.tfquiver.v1.ReaderOpenedH\x00\x12\x30\n\x0cshards_acked\x18\x05 \x01(\x0b\x32\x18.tfquiver.v1.ShardsAckedH\x00\x12.\n\x0breader_gone\x18\x06 \x01(\x0b\x32\x17.tfquiver.v1.ReaderGoneH\x00\x12\x32\n\rsession_ended\x18\x07 \x01(\x0b\x32\x19.tfquiver.v1.SessionEndedH\x00\x12:\n\x11session_forgotten\x18\x08 \x01(\x0b\x32\x1d.tfquiver.v1.SessionForgottenH\x00\x12\x34\n\x0e\x65pochs_counted\x18\t \x01(\x0b\x32\x1a.tfquiver.v1.EpochsCountedH\x00\x12*\n\tcache_set\x18\n \x01(\x0b\x32\x15.tfquiver.v1.CacheSetH\x00\x12\x30\n\x0cresume_asked\x18\x0e \x01(\x0b\x32\x18.tfquiver.v1.ResumeAskedH\x00\x12\x34\n\x0e\x64\x61taset_access\x18\x14 \x01(\x0b\x32\x1a.tfquiver.v1.DatasetAccessH\x00\x12\x36\n\x0f\x64\x61taset_removed\x18\x15 \x01(\x0b\x32\x1b.tfquiver.v1.DatasetRemovedH\x00\x12\x36\n\x0fsession_claimed\x18\x16 \x01(\x0b\x32\x1b.tfquiver.v1.SessionClaimedH\x00\x12\x38\n\x10session_reopened\x18\x17 \x01(\x0b\x32\x1c.tfquiver.v1.SessionReopenedH\x00\x12=\n\x13remote_io_allocated\x18\x18 \x01(\x0b\x32\x1e.tfquiver.v1.RemoteIoAllocatedH\x00\x12\x30\n\x0cplan_decided\x18\x19 \x01(\x0b\x32\x18.tfquiver.v1.PlanDecidedH\x00\x12\x32\n\rpolicy_chosen\x18\x1a \x01(\x0b\x32\x19.tfquiver.v1.PolicyChosenH\x00\x12\x39\n\x11named_dataset_set\x18\x1e \x01(\x0b\x32\x1c.tfquiver.v1.NamedDatasetSetH\x00\x12;\n\x12named_dataset_gone\x18\x1f \x01(\x0b\x32\x1d.tfquiver.v1.NamedDatasetGoneH\x00\x12\x32\n\rplacement_set\x18( \x01(\x0b\x32\x19.tfquiver.v1.PlacementSetH\x00\x12\x34\n\x0esampling_asked\x18\x32 \x01(\x0b\x32\x1a.tfquiver.v1.SamplingAskedH\x00\x12\x32\n\rderived_begun\x18< \x01(\x0b\x32\x19.tfquiver.v1.DerivedBegunH\x00\x12\x30\n\x0c\x64\x65rived_rows\x18= \x01(\x0b\x32\x18.tfquiver.v1.DerivedRowsH\x00\x12\x30\n\x0c\x64\x65rived_made\x18> \x01(\x0b\x32\x18.tfquiver.v1.DerivedMadeH\x00\x12\x30\n\x0c\x64\x65rived_used\x18? \x01(\x0b\x32\x18.tfquiver.v1.DerivedUsedH\x00\x12:\n\x11\x64\x65rived_forgotten\x18@ \x01(\x0b\x32\x1d.tfquiver.v1.DerivedForgottenH\x00\x42\x08\n\x06record\"\x8d\x01\n\x11\x44\x61tasetRegistered\x12%\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x13\n\x0blisting_key\x18\x02 \x01(\x0c\x12(\n\x05terms\x18\x03 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12\x12\n\nlisted_for\x18\n \x01(\t\"\x9d\x03\n\x0eSessionCreated\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bsession_key\x18\x02 \x01(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x0b\n\x03job\x18\x04 \x01(\t\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\x0e\n\x06shards\x18\x06 \x01(\x04\x12\x0c\n\x04seed\x18\x07 \x01(\x04\x12\x15\n\rown_reader_id\x18\x08 \x01(\t\x12\x13\n\x0b\x64one_bitmap\x18\t \x01(\x0c\x12\'\n\x08\x63ounters\x18\n \x01(\x0b\x32\x15.tfquiver.v1.Counters\x12\x0e\n\x06labels\x18\x0b \x03(\t\x12\x13\n\x0bhomogeneous\x18\x0c \x01(\x08\x12(\n\x05order\x18\r \x01(\x0b\x32\x19.tfquiver.v1.SessionOrder\x12\x12\n\ntakes_over\x18\x10 \x01(\t\x12\x0f\n\x07resumed\x18\x11 \x01(\x08\x12\x10\n\x08presumed\x18\x12 \x03(\r\x12\x11\n\talongside\x18\x13 \x01(\x08\x12\'\n\x05\x64rawn\x18\x32 \x01(\x0b\x32\x18.tfquiver.v1.DrawnShards\"_\n\x08\x43ounters\x12\x0e\n\x06reread\x18\x01 \x01(\x04\x12\x17\n\x0fresident_leases\x18\x02 \x01(\x04\x12\x16\n\x0emissing_leases\x18\x03 \x01(\x04\x12\x12\n\nleft_early\x18\x04 \x01(\x04\"h\n\x0bTicketGiven\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bprovider_id\x18\x02 \x01(\t\x12\x12\n\nrepetition\x18\x03 \x01(\x04\x12\x0f\n\x07\x61\x64opted\x18\x04 \x01(\x08\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x08\"j\n\x0cReaderOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\treader_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\r\n\x05label\x18\x05 \x01(\t\"l\n\x0bShardsAcked\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\r\x12\'\n\x08\x63ounters\x18\x03 \x01(\x0b\x32\x15.tfquiver.v1.Counters\x12\x10\n\x08presumed\x18\x04 \x01(\x08\"3\n\nReaderGone\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\treader_id\x18\x02 \x01(\t\"{\n\x0cSessionEnded\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07settled\x18\x02 \x01(\x08\x12\r\n\x05\x61\x63ked\x18\x03 \x01(\x04\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x13\n\x0bundelivered\x18\x05 \x03(\r\x12\x12\n\ntaken_over\x18\x06 \x01(\x08\"%\n\x0fSessionReopened\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x10SessionForgotten\x12\x12\n\nsession_id\x18\x01 \x01(\t\"A\n\rEpochsCounted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x10\n\x08sessions\x18\x03 \x01(\x04\"I\n\x08\x43\x61\x63heSet\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12*\n\x07setting\x18\x02 \x01(\x0b\x32\x19.tfquiver.v1.CacheSetting\"5\n\x11RemoteIoAllocated\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x01\"\x7f\n\x0bResumeAsked\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\'\n\x08position\x18\x04 \x01(\x0b\x32\x15.tfquiver.v1.Position\x12\x12\n\nsession_id\x18\x05 \x01(\t\"Z\n\rDatasetAccess\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0e\n\x06owners\x18\x02 \x03(\t\x12\x13\n\x0bshared_with\x18\x03 \x03(\t\x12\x11\n\teverybody\x18\x04 \x01(\x08\"#\n\x0e\x44\x61tasetRemoved\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"3\n\x0eSessionClaimed\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1b\n\x0bPlanDecided\x12\x0c\n\x04json\x18\x01 \x01(\t\",\n\x0cPolicyChosen\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0c\n\x04\x66lag\x18\x02 \x01(\t\"K\n\x0cPlacementSet\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12(\n\x04rule\x18\x02 \x01(\x0b\x32\x1a.tfquiver.v1.PlacementRule\"\xfb\x03\n\x0fNamedDatasetSet\x12&\n\x04spec\x18\x01 \x01(\x0b\x32\x18.tfquiver.v1.DatasetSpec\x12\x0c\n\x04life\x18\x02 \x01(\t\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x0e\n\x06\x62y_job\x18\x04 \x01(\x08\x12\x31\n\x05phase\x18\x05 \x01(\x0e\x32\".tfquiver.v1.NamedDatasetSet.Phase\x12\x0c\n\x04step\x18\x06 \x01(\x04\x12\x0f\n\x07version\x18\x07 \x01(\x04\x12\x11\n\tdigest_id\x18\x08 \x01(\x0c\x12\x16\n\x0eold_digest_ids\x18\t \x03(\x0c\x12\x0f\n\x07trouble\x18\n \x01(\t\x12\r\n\x05stale\x18\x0b \x01(\x08\x12\x12\n\nscanned_by\x18\x0c \x01(\t\x12\x0c\n\x04warm\x18\r \x01(\x08\x12\x0e\n\x06pinned\x18\x0e \x01(\x08\x12\x11\n\tcreated_s\x18\x0f \x01(\x04\x12\x0e\n\x06used_s\x18\x10 \x01(\x04\x12\x0e\n\x06placed\x18\x11 \x01(\x08\"\x90\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_SCANNING\x10\x01\x12\x0f\n\x0bPHASE_READY\x10\x02\x12\x11\n\rPHASE_WARMING\x10\x03\x12\x12\n\x0ePHASE_EVICTING\x10\x04\x12\x12\n\x0ePHASE_DELETING\x10\x05\x12\x10\n\x0cPHASE_FAILED\x10\x06\" \n\x10NamedDatasetGone\x12\x0c\n\x04name\x18\x01 \x01(\t\"Z\n\rSamplingAsked\x12\x13\n\x0bsession_key\x18\x01 \x01(\t\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0e\n\x06scheme\x18\x03 \x01(\t\x12\x11\n\targuments\x18\x04 \x01(\t\"u\n\x0c\x44\x65rivedBegun\x12\x0e\n\x06recipe\x18\x01 \x01(\x0c\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0c\n\x04\x64raw\x18\x04 \x01(\x04\x12\x16\n\x0eold_digest_ids\x18\x05 \x03(\x0c\x12\x0e\n\x06\x64omain\x18\x06 \x01(\t\"R\n\x0b\x44\x65rivedRows\x12\x0e\n\x06recipe\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64raw\x18\x02 \x01(\x04\x12%\n\x04rows\x18\x03 \x03(\x0b\x32\x17.tfquiver.v1.DerivedRow\"V\n\x0b\x44\x65rivedMade\x12\x0e\n\x06recipe\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64raw\x18\x02 \x01(\x04\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x16\n\x0eold_digest_ids\x18\x04 \x03(\x0c\"9\n\x0b\x44\x65rivedUsed\x12\x0e\n\x06recipe\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64raw\x18\x02 \x01(\x04\x12\x0c\n\x04uses\x18\x03 \x01(\x04\"\"\n\x10\x44\x65rivedForgotten\x12\x0e\n\x06recipe\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tfquiver.proto.tfquiver.v1.commit_log_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_COMMITRECORD']._serialized_start=150
-  _globals['_COMMITRECORD']._serialized_end=1367
-  _globals['_DATASETREGISTERED']._serialized_start=1370
-  _globals['_DATASETREGISTERED']._serialized_end=1511
-  _globals['_SESSIONCREATED']._serialized_start=1514
-  _globals['_SESSIONCREATED']._serialized_end=1927
-  _globals['_COUNTERS']._serialized_start=1929
-  _globals['_COUNTERS']._serialized_end=2024
-  _globals['_TICKETGIVEN']._serialized_start=2026
-  _globals['_TICKETGIVEN']._serialized_end=2130
-  _globals['_READEROPENED']._serialized_start=2132
-  _globals['_READEROPENED']._serialized_end=2238
-  _globals['_SHARDSACKED']._serialized_start=2240
-  _globals['_SHARDSACKED']._serialized_end=2348
-  _globals['_READERGONE']._serialized_start=2350
-  _globals['_READERGONE']._serialized_end=2401
-  _globals['_SESSIONENDED']._serialized_start=2403
-  _globals['_SESSIONENDED']._serialized_end=2526
-  _globals['_SESSIONREOPENED']._serialized_start=2528
-  _globals['_SESSIONREOPENED']._serialized_end=2565
-  _globals['_SESSIONFORGOTTEN']._serialized_start=2567
-  _globals['_SESSIONFORGOTTEN']._serialized_end=2605
-  _globals['_EPOCHSCOUNTED']._serialized_start=2607
-  _globals['_EPOCHSCOUNTED']._serialized_end=2672
-  _globals['_CACHESET']._serialized_start=2674
-  _globals['_CACHESET']._serialized_end=2747
-  _globals['_REMOTEIOALLOCATED']._serialized_start=2749
-  _globals['_REMOTEIOALLOCATED']._serialized_end=2802
-  _globals['_RESUMEASKED']._serialized_start=2804
-  _globals['_RESUMEASKED']._serialized_end=2931
-  _globals['_DATASETACCESS']._serialized_start=2933
-  _globals['_DATASETACCESS']._serialized_end=3023
-  _globals['_DATASETREMOVED']._serialized_start=3025
-  _globals['_DATASETREMOVED']._serialized_end=3060
-  _globals['_SESSIONCLAIMED']._serialized_start=3062
-  _globals['_SESSIONCLAIMED']._serialized_end=3113
-  _globals['_PLANDECIDED']._serialized_start=3115
-  _globals['_PLANDECIDED']._serialized_end=3142
-  _globals['_POLICYCHOSEN']._serialized_start=3144
-  _globals['_POLICYCHOSEN']._serialized_end=3188
-  _globals['_PLACEMENTSET']._serialized_start=3190
-  _globals['_PLACEMENTSET']._serialized_end=3265
-  _globals['_NAMEDDATASETSET']._serialized_start=3268
-  _globals['_NAMEDDATASETSET']._serialized_end=3775
-  _globals['_NAMEDDATASETSET_PHASE']._serialized_start=3631
-  _globals['_NAMEDDATASETSET_PHASE']._serialized_end=3775
-  _globals['_NAMEDDATASETGONE']._serialized_start=3777
-  _globals['_NAMEDDATASETGONE']._serialized_end=3809
-  _globals['_SAMPLINGASKED']._serialized_start=3811
-  _globals['_SAMPLINGASKED']._serialized_end=3901
+  _globals['_COMMITRECORD']._serialized_start=201
+  _globals['_COMMITRECORD']._serialized_end=1680
+  _globals['_DATASETREGISTERED']._serialized_start=1683
+  _globals['_DATASETREGISTERED']._serialized_end=1824
+  _globals['_SESSIONCREATED']._serialized_start=1827
+  _globals['_SESSIONCREATED']._serialized_end=2240
+  _globals['_COUNTERS']._serialized_start=2242
+  _globals['_COUNTERS']._serialized_end=2337
+  _globals['_TICKETGIVEN']._serialized_start=2339
+  _globals['_TICKETGIVEN']._serialized_end=2443
+  _globals['_READEROPENED']._serialized_start=2445
+  _globals['_READEROPENED']._serialized_end=2551
+  _globals['_SHARDSACKED']._serialized_start=2553
+  _globals['_SHARDSACKED']._serialized_end=2661
+  _globals['_READERGONE']._serialized_start=2663
+  _globals['_READERGONE']._serialized_end=2714
+  _globals['_SESSIONENDED']._serialized_start=2716
+  _globals['_SESSIONENDED']._serialized_end=2839
+  _globals['_SESSIONREOPENED']._serialized_start=2841
+  _globals['_SESSIONREOPENED']._serialized_end=2878
+  _globals['_SESSIONFORGOTTEN']._serialized_start=2880
+  _globals['_SESSIONFORGOTTEN']._serialized_end=2918
+  _globals['_EPOCHSCOUNTED']._serialized_start=2920
+  _globals['_EPOCHSCOUNTED']._serialized_end=2985
+  _globals['_CACHESET']._serialized_start=2987
+  _globals['_CACHESET']._serialized_end=3060
+  _globals['_REMOTEIOALLOCATED']._serialized_start=3062
+  _globals['_REMOTEIOALLOCATED']._serialized_end=3115
+  _globals['_RESUMEASKED']._serialized_start=3117
+  _globals['_RESUMEASKED']._serialized_end=3244
+  _globals['_DATASETACCESS']._serialized_start=3246
+  _globals['_DATASETACCESS']._serialized_end=3336
+  _globals['_DATASETREMOVED']._serialized_start=3338
+  _globals['_DATASETREMOVED']._serialized_end=3373
+  _globals['_SESSIONCLAIMED']._serialized_start=3375
+  _globals['_SESSIONCLAIMED']._serialized_end=3426
+  _globals['_PLANDECIDED']._serialized_start=3428
+  _globals['_PLANDECIDED']._serialized_end=3455
+  _globals['_POLICYCHOSEN']._serialized_start=3457
+  _globals['_POLICYCHOSEN']._serialized_end=3501
+  _globals['_PLACEMENTSET']._serialized_start=3503
+  _globals['_PLACEMENTSET']._serialized_end=3578
+  _globals['_NAMEDDATASETSET']._serialized_start=3581
+  _globals['_NAMEDDATASETSET']._serialized_end=4088
+  _globals['_NAMEDDATASETSET_PHASE']._serialized_start=3944
+  _globals['_NAMEDDATASETSET_PHASE']._serialized_end=4088
+  _globals['_NAMEDDATASETGONE']._serialized_start=4090
+  _globals['_NAMEDDATASETGONE']._serialized_end=4122
+  _globals['_SAMPLINGASKED']._serialized_start=4124
+  _globals['_SAMPLINGASKED']._serialized_end=4214
+  _globals['_DERIVEDBEGUN']._serialized_start=4216
+  _globals['_DERIVEDBEGUN']._serialized_end=4333
+  _globals['_DERIVEDROWS']._serialized_start=4335
+  _globals['_DERIVEDROWS']._serialized_end=4417
+  _globals['_DERIVEDMADE']._serialized_start=4419
+  _globals['_DERIVEDMADE']._serialized_end=4505
+  _globals['_DERIVEDUSED']._serialized_start=4507
+  _globals['_DERIVEDUSED']._serialized_end=4564
+  _globals['_DERIVEDFORGOTTEN']._serialized_start=4566
+  _globals['_DERIVEDFORGOTTEN']._serialized_end=4600
 # @@protoc_insertion_point(module_scope)

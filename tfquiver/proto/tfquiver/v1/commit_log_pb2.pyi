@@ -11,6 +11,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as _derived_datasets_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as _named_datasets_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
@@ -50,6 +51,11 @@ class CommitRecord(_message.Message):
     NAMED_DATASET_GONE_FIELD_NUMBER: _builtins.int
     PLACEMENT_SET_FIELD_NUMBER: _builtins.int
     SAMPLING_ASKED_FIELD_NUMBER: _builtins.int
+    DERIVED_BEGUN_FIELD_NUMBER: _builtins.int
+    DERIVED_ROWS_FIELD_NUMBER: _builtins.int
+    DERIVED_MADE_FIELD_NUMBER: _builtins.int
+    DERIVED_USED_FIELD_NUMBER: _builtins.int
+    DERIVED_FORGOTTEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -94,6 +100,16 @@ class CommitRecord(_message.Message):
     def placement_set(self) -> Global___PlacementSet: ...
     @_builtins.property
     def sampling_asked(self) -> Global___SamplingAsked: ...
+    @_builtins.property
+    def derived_begun(self) -> Global___DerivedBegun: ...
+    @_builtins.property
+    def derived_rows(self) -> Global___DerivedRows: ...
+    @_builtins.property
+    def derived_made(self) -> Global___DerivedMade: ...
+    @_builtins.property
+    def derived_used(self) -> Global___DerivedUsed: ...
+    @_builtins.property
+    def derived_forgotten(self) -> Global___DerivedForgotten: ...
     def __init__(
         self,
         *,
@@ -119,12 +135,17 @@ class CommitRecord(_message.Message):
         named_dataset_gone: Global___NamedDatasetGone | None = ...,
         placement_set: Global___PlacementSet | None = ...,
         sampling_asked: Global___SamplingAsked | None = ...,
+        derived_begun: Global___DerivedBegun | None = ...,
+        derived_rows: Global___DerivedRows | None = ...,
+        derived_made: Global___DerivedMade | None = ...,
+        derived_used: Global___DerivedUsed | None = ...,
+        derived_forgotten: Global___DerivedForgotten | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked", "derived_begun", "derived_rows", "derived_made", "derived_used", "derived_forgotten"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -904,3 +925,153 @@ class SamplingAsked(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SamplingAsked: _TypeAlias = SamplingAsked  # noqa: Y015
+
+@_typing.final
+class DerivedBegun(_message.Message):
+    """A derived data set is being built from now on, by whoever wants it; whatever was known of its recipe before is not
+    any more, but for how often it was used.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPE_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    DRAW_FIELD_NUMBER: _builtins.int
+    OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    DOMAIN_FIELD_NUMBER: _builtins.int
+    recipe: _builtins.bytes
+    """32 bytes: names domain, input and function"""
+    digest_id: _builtins.bytes
+    """of the input"""
+    name: _builtins.str
+    draw: _builtins.int
+    domain: _builtins.str
+    """the name that alone finds it; empty: of nobody in particular"""
+    @_builtins.property
+    def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of draws before, which may be read still"""
+
+    def __init__(
+        self,
+        *,
+        recipe: _builtins.bytes = ...,
+        digest_id: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        draw: _builtins.int = ...,
+        old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        domain: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "domain", b"domain", "draw", b"draw", "name", b"name", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedBegun: _TypeAlias = DerivedBegun  # noqa: Y015
+
+@_typing.final
+class DerivedRows(_message.Message):
+    """Rows of the build of that recipe and draw; others are not touched."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPE_FIELD_NUMBER: _builtins.int
+    DRAW_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    recipe: _builtins.bytes
+    draw: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[_derived_datasets_pb2.DerivedRow]: ...
+    def __init__(
+        self,
+        *,
+        recipe: _builtins.bytes = ...,
+        draw: _builtins.int = ...,
+        rows: _abc.Iterable[_derived_datasets_pb2.DerivedRow] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "recipe", b"recipe", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedRows: _TypeAlias = DerivedRows  # noqa: Y015
+
+@_typing.final
+class DerivedMade(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPE_FIELD_NUMBER: _builtins.int
+    DRAW_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    recipe: _builtins.bytes
+    draw: _builtins.int
+    digest_id: _builtins.bytes
+    """of the derived data set"""
+    @_builtins.property
+    def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        recipe: _builtins.bytes = ...,
+        draw: _builtins.int = ...,
+        digest_id: _builtins.bytes = ...,
+        old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "draw", b"draw", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedMade: _TypeAlias = DerivedMade  # noqa: Y015
+
+@_typing.final
+class DerivedUsed(_message.Message):
+    """A random function's outcome was used so often, of that draw."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPE_FIELD_NUMBER: _builtins.int
+    DRAW_FIELD_NUMBER: _builtins.int
+    USES_FIELD_NUMBER: _builtins.int
+    recipe: _builtins.bytes
+    draw: _builtins.int
+    uses: _builtins.int
+    def __init__(
+        self,
+        *,
+        recipe: _builtins.bytes = ...,
+        draw: _builtins.int = ...,
+        uses: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "recipe", b"recipe", "uses", b"uses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedUsed: _TypeAlias = DerivedUsed  # noqa: Y015
+
+@_typing.final
+class DerivedForgotten(_message.Message):
+    """Nothing is known of that recipe any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPE_FIELD_NUMBER: _builtins.int
+    recipe: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        recipe: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recipe", b"recipe"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedForgotten: _TypeAlias = DerivedForgotten  # noqa: Y015

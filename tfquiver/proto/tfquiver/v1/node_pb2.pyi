@@ -87,6 +87,8 @@ class StatusReply(_message.Message):
     CROSS_RACK_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
+    COMPUTED_FIELD_NUMBER: _builtins.int
+    COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     WORKS_FIELD_NUMBER: _builtins.int
@@ -138,6 +140,10 @@ class StatusReply(_message.Message):
     """raw bytes taken over from other nodes because the placement gave them to this one"""
     moved: _builtins.int
     """shards of these"""
+    computed: _builtins.int
+    """of misses and loads: shards of derived data sets, computed by a trainer, not read"""
+    computed_bytes: _builtins.int
+    """raw"""
     version: _builtins.str
     """of tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
@@ -180,13 +186,15 @@ class StatusReply(_message.Message):
         cross_rack_bytes: _builtins.int = ...,
         moved_bytes: _builtins.int = ...,
         moved: _builtins.int = ...,
+        computed: _builtins.int = ...,
+        computed_bytes: _builtins.int = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
         works: _abc.Iterable[Global___Work] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -405,6 +413,112 @@ class ReachedPeer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReachedPeer: _TypeAlias = ReachedPeer  # noqa: Y015
+
+@_typing.final
+class PutDerivedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HASH_FIELD_NUMBER: _builtins.int
+    LENGTH_BYTES_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    hash: _builtins.bytes
+    """in the first message only"""
+    length_bytes: _builtins.int
+    part: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        hash: _builtins.bytes = ...,
+        length_bytes: _builtins.int = ...,
+        part: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash", "length_bytes", b"length_bytes", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutDerivedRequest: _TypeAlias = PutDerivedRequest  # noqa: Y015
+
+@_typing.final
+class PutDerivedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEPT_FIELD_NUMBER: _builtins.int
+    kept: _builtins.bool
+    """by its owner; if not there is no room, or its owner is away: it is computed again when it is wanted"""
+    def __init__(
+        self,
+        *,
+        kept: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept", b"kept"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutDerivedReply: _TypeAlias = PutDerivedReply  # noqa: Y015
+
+@_typing.final
+class ComputedDerived(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    """in the first message only"""
+    request: _builtins.int
+    part: _builtins.bytes
+    last: _builtins.bool
+    """of this request"""
+    error_code: _builtins.int
+    """with `last`: gRPC's; it could not be computed"""
+    error: _builtins.str
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        request: _builtins.int = ...,
+        part: _builtins.bytes = ...,
+        last: _builtins.bool = ...,
+        error_code: _builtins.int = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "error", b"error", "error_code", b"error_code", "last", b"last", "part", b"part", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComputedDerived: _TypeAlias = ComputedDerived  # noqa: Y015
+
+@_typing.final
+class ComputeDerivedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    shard: _builtins.int
+    """of the derived data set"""
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        shard: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComputeDerivedRequest: _TypeAlias = ComputeDerivedRequest  # noqa: Y015
 
 @_typing.final
 class ClearRequest(_message.Message):

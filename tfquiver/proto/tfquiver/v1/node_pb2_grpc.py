@@ -44,6 +44,16 @@ class NodeStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.FromString,
                 )
+        self.PutDerived = channel.stream_unary(
+                '/tfquiver.v1.Node/PutDerived',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedReply.FromString,
+                )
+        self.ComputeDerived = channel.stream_stream(
+                '/tfquiver.v1.Node/ComputeDerived',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.FromString,
+                )
 
 
 class NodeServicer(object):
@@ -103,6 +113,23 @@ class NodeServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutDerived(self, request_iterator, context):
+        """A shard of a derived data set that the caller has computed, to where it belongs. The first message carries hash and
+        length, each a part of the bytes, in order, of at most 1 MiB. On the Unix socket only. Idempotent. Errors: DATA_LOSS
+        (the bytes do not have that hash), INVALID_ARGUMENT (longer than it says), PERMISSION_DENIED (over the network).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ComputeDerived(self, request_iterator, context):
+        """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
+        is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -135,6 +162,16 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.ReachPeers,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.SerializeToString,
+            ),
+            'PutDerived': grpc.stream_unary_rpc_method_handler(
+                    servicer.PutDerived,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedReply.SerializeToString,
+            ),
+            'ComputeDerived': grpc.stream_stream_rpc_method_handler(
+                    servicer.ComputeDerived,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -245,5 +282,39 @@ class Node(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Node/ReachPeers',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ReachPeersReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PutDerived(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(request_iterator, target, '/tfquiver.v1.Node/PutDerived',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.PutDerivedReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ComputeDerived(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(request_iterator, target, '/tfquiver.v1.Node/ComputeDerived',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -60,6 +60,15 @@ class NodeStub:
     """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
     token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
     """
+    PutDerived: _grpc.StreamUnaryMultiCallable[_node_pb2.PutDerivedRequest, _node_pb2.PutDerivedReply]
+    """A shard of a derived data set that the caller has computed, to where it belongs. The first message carries hash and
+    length, each a part of the bytes, in order, of at most 1 MiB. On the Unix socket only. Idempotent. Errors: DATA_LOSS
+    (the bytes do not have that hash), INVALID_ARGUMENT (longer than it says), PERMISSION_DENIED (over the network).
+    """
+    ComputeDerived: _grpc.StreamStreamMultiCallable[_node_pb2.ComputedDerived, _node_pb2.ComputeDerivedRequest]
+    """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
+    is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
+    """
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -92,6 +101,15 @@ class NodeAsyncStub(NodeStub):
     ReachPeers: _aio.UnaryUnaryMultiCallable[_node_pb2.ReachPeersRequest, _node_pb2.ReachPeersReply]  # type: ignore[assignment]
     """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
     token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
+    """
+    PutDerived: _aio.StreamUnaryMultiCallable[_node_pb2.PutDerivedRequest, _node_pb2.PutDerivedReply]  # type: ignore[assignment]
+    """A shard of a derived data set that the caller has computed, to where it belongs. The first message carries hash and
+    length, each a part of the bytes, in order, of at most 1 MiB. On the Unix socket only. Idempotent. Errors: DATA_LOSS
+    (the bytes do not have that hash), INVALID_ARGUMENT (longer than it says), PERMISSION_DENIED (over the network).
+    """
+    ComputeDerived: _aio.StreamStreamMultiCallable[_node_pb2.ComputedDerived, _node_pb2.ComputeDerivedRequest]  # type: ignore[assignment]
+    """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
+    is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
     """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
@@ -158,6 +176,27 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_node_pb2.ReachPeersReply, _abc.Awaitable[_node_pb2.ReachPeersReply]]:
         """Whether this node gets through to the data ports of others, under the addresses that they advertise and with its own
         token: of up to `most` live nodes, drawn at random. Takes ten seconds at most. Read-only. Errors: INVALID_ARGUMENT.
+        """
+
+    @_abc_1.abstractmethod
+    def PutDerived(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.PutDerivedRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.PutDerivedReply, _abc.Awaitable[_node_pb2.PutDerivedReply]]:
+        """A shard of a derived data set that the caller has computed, to where it belongs. The first message carries hash and
+        length, each a part of the bytes, in order, of at most 1 MiB. On the Unix socket only. Idempotent. Errors: DATA_LOSS
+        (the bytes do not have that hash), INVALID_ARGUMENT (longer than it says), PERMISSION_DENIED (over the network).
+        """
+
+    @_abc_1.abstractmethod
+    def ComputeDerived(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.ComputedDerived],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.ComputeDerivedRequest], _abc.AsyncIterator[_node_pb2.ComputeDerivedRequest]]:
+        """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
+        is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
         """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,16 @@
+"""What a node has to do with derived shards, together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfquiver.service.node.derived.computers import Computers
+from tfquiver.service.node.derived.puts import Puts
+from tfquiver.service.node.memory.verified import VerifiedShard
+
+
+class DerivedShards:
+    """`place`: as of Puts."""
+
+    def __init__(self, place: Callable[[VerifiedShard], bool]) -> None:
+        self.puts, self.computers = Puts(place), Computers()

@@ -1,0 +1,158 @@
+"""A node takes derived shards from trainers, and asks trainers for those that are missing; it believes hashes alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from tests.support.aio import on_loop
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
+from tfquiver.service.node.derived.computers import MOST_COMPUTERS, Computers
+from tfquiver.service.node.derived.puts import MOST_BYTES, Puts
+from tfquiver.service.node.memory.verified import VerifiedShard
+
+BODY = b"derived" * 1000
+HASH = hashlib.sha256(BODY).digest()
+DIGEST = Digest.build(
+    "d", [FileEntry("derived://x/f", len(BODY), "1", "none")], [list(HASH)], [0], [0], [len(BODY)], [3]
+)
+
+
+async def of(*messages: object) -> AsyncIterator[object]:
+    for message in messages:
+        yield message
+
+
+@contextlib.asynccontextmanager
+async def trainer(
+    computers: Computers,
+    answer: Callable[[pb.ComputeDerivedRequest], Sequence[pb.ComputedDerived]],
+    leaves: bool = False,
+) -> AsyncIterator[list[int]]:
+    """One that answers so; what it was asked."""
+    out: asyncio.Queue[pb.ComputedDerived | None] = asyncio.Queue()
+    out.put_nowait(pb.ComputedDerived(digest_id=DIGEST.digest_id))
+    asked: list[int] = []
+
+    async def messages() -> AsyncIterator[pb.ComputedDerived]:
+        while (message := await out.get()) is not None:
+            yield message
+
+    async def serve() -> None:
+        async for request in computers.serve(messages()):
+            asked.append(request.shard)
+            for one in answer(request):
+                out.put_nowait(one)
+            if leaves:
+                out.put_nowait(None)
+
+    serving = asyncio.create_task(serve())
+    await asyncio.sleep(0.05)
+    try:
+        yield asked
+    finally:
+        out.put_nowait(None)
+        await serving
+
+
+def gives(body: bytes) -> Callable[[pb.ComputeDerivedRequest], Sequence[pb.ComputedDerived]]:
+    return lambda asked: [
+        pb.ComputedDerived(request=asked.request, part=body[:100]),
+        pb.ComputedDerived(request=asked.request, part=body[100:], last=True),
+    ]
+
+
+def fails(code: int) -> Callable[[pb.ComputeDerivedRequest], Sequence[pb.ComputedDerived]]:
+    return lambda asked: [pb.ComputedDerived(request=asked.request, last=True, error_code=code, error="because")]
+
+
+@on_loop
+async def test_what_a_trainer_makes_is_believed_by_its_hash_alone() -> None:
+    computers, ref = Computers(), DIGEST.shard(0)
+    with pytest.raises(errors.UnavailableError, match="there is none"):
+        await computers.compute(DIGEST, ref)
+    async with trainer(computers, gives(b"x" * len(BODY))) as liar:
+        with pytest.raises(errors.StaleDigestError, match=r"derived://x/f.*version="):
+            await computers.compute(DIGEST, ref)
+        async with trainer(computers, gives(BODY)) as honest, trainer(computers, gives(BODY + b"more")):
+            for _ in range(6):
+                assert (await computers.compute(DIGEST, ref)).raw == BODY
+            assert honest
+        assert liar
+    with pytest.raises(errors.UnavailableError, match="there is none"):
+        await computers.compute(DIGEST, ref)
+
+
+@pytest.mark.parametrize("code", [3, 14, 9999])
+@on_loop
+async def test_one_that_fails_is_not_the_last_to_be_asked(code: int) -> None:
+    computers = Computers()
+    async with trainer(computers, fails(code)):
+        with pytest.raises(errors.UnavailableError, match="because"):
+            await computers.compute(DIGEST, DIGEST.shard(0))
+        async with trainer(computers, gives(BODY)):
+            assert (await computers.compute(DIGEST, DIGEST.shard(0))).hash == HASH
+
+
+@on_loop
+async def test_one_that_leaves_in_the_middle_is_not_waited_for() -> None:
+    computers = Computers()
+    async with trainer(computers, lambda asked: [pb.ComputedDerived(request=asked.request, part=b"x")], leaves=True):
+        with pytest.raises(errors.UnavailableError, match="gone"):
+            await asyncio.wait_for(computers.compute(DIGEST, DIGEST.shard(0)), 10)
+
+
+@pytest.mark.parametrize("first", [[], [pb.ComputedDerived(digest_id=b"short")]])
+@on_loop
+async def test_a_trainer_says_what_it_can_compute(first: list[pb.ComputedDerived]) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="digest_id"):
+        await anext(Computers().serve(of(*first)))  # type: ignore[arg-type]
+
+
+@on_loop
+async def test_trainers_are_bounded() -> None:
+    computers = Computers()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(trainer(computers, gives(BODY)))
+        computers._known[b"others"] = [object()] * (MOST_COMPUTERS - 2)  # type: ignore[list-item]
+        with pytest.raises(errors.ResourceExhaustedError):
+            await anext(computers.serve(of(pb.ComputedDerived(digest_id=DIGEST.digest_id))))  # type: ignore[arg-type]
+
+
+async def put(puts: Puts, *messages: pb.PutDerivedRequest) -> bool:
+    return await asyncio.wait_for(puts.put(of(*messages)), 20)  # type: ignore[arg-type]
+
+
+@on_loop
+async def test_shards_that_are_given_are_what_has_the_hash() -> None:
+    placed: list[VerifiedShard] = []
+
+    def place(shard: VerifiedShard) -> bool:
+        placed.append(shard)
+        return True
+
+    puts = Puts(place)
+    first = pb.PutDerivedRequest(hash=HASH, length_bytes=len(BODY), part=BODY[:10])
+    assert await put(puts, first, pb.PutDerivedRequest(part=BODY[10:]))
+    assert [shard.raw for shard in placed] == [BODY]
+    bad: list[tuple[list[pb.PutDerivedRequest], type[errors.TfquiverError]]] = [
+        ([], errors.InvalidArgumentError),
+        ([pb.PutDerivedRequest(hash=b"x", length_bytes=1)], errors.InvalidArgumentError),
+        ([pb.PutDerivedRequest(hash=HASH, length_bytes=MOST_BYTES + 1)], errors.InvalidArgumentError),
+        ([first, pb.PutDerivedRequest(part=BODY)], errors.InvalidArgumentError),
+        ([first], errors.DataLossError),
+        ([first, pb.PutDerivedRequest(part=b"x" * (len(BODY) - 10))], errors.DataLossError),
+    ]
+    for messages, kind in bad:
+        with pytest.raises(kind):
+            await put(puts, *messages)
+    assert len(placed) == 1
+    assert await put(puts, first, pb.PutDerivedRequest(part=BODY[10:])), "the room of what was refused has come back"

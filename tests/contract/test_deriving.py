@@ -1,0 +1,145 @@
+"""A build at the coordinator: rows claimed and reported, over restarts; the whole becomes a data set."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import DIGEST, started
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.trust.identity import EVERYBODY, Identity, Role
+
+ROWS = DIGEST.num_shards
+BLUE, GREEN = Identity(Role.JOB, "blue"), Identity(Role.JOB, "green")
+
+
+async def opened(
+    coordinator: Coordinator, who: Identity = EVERYBODY, uses: int = 0, use_id: str = ""
+) -> pb.DerivedState:
+    request = pb.OpenDerivedRequest(
+        fingerprint=b"f" * 32, digest_id=DIGEST.digest_id, name="derived", uses_per_draw=uses, use_id=use_id
+    )
+    return await coordinator.deriving.open(who, coordinator.registry.find(DIGEST.digest_id), request)
+
+
+async def claimed(
+    coordinator: Coordinator, build_id: bytes, claimer: str, most: int, wait_ms: int = 0, who: Identity = EVERYBODY
+) -> list[int]:
+    request = pb.ClaimDerivedRequest(build_id=build_id, claimer=claimer, most=most, wait_ms=wait_ms)
+    return list((await coordinator.deriving.claim(who, request)).claimed)
+
+
+async def reported(
+    coordinator: Coordinator, build_id: bytes, rows: Iterable[int], who: Identity = EVERYBODY, salt: str = ""
+) -> pb.DerivedState:
+    request = pb.ReportDerivedRequest(build_id=build_id, claimer="c")
+    for row in rows:
+        records = int(DIGEST.records[row])
+        part = pb.DerivedShard(
+            hash=hashlib.sha256(f"{salt}{row}".encode()).digest(), length_bytes=100 * records, records=records
+        )
+        request.rows.add(row=row, parts=[part])
+    return await coordinator.deriving.report(who, request)
+
+
+@on_loop
+async def test_rows_that_were_reported_are_done_after_a_restart_and_claims_are_not(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        build_id = (await opened(coordinator)).build_id
+        assert await claimed(coordinator, build_id, "a", 8) == list(range(8))
+        state = await reported(coordinator, build_id, range(3))
+        assert (state.done, state.rows, state.HasField("dataset")) == (3, ROWS, False)
+        assert coordinator.claims.scanning, "what nodes have of it is somebody's"
+    async with started(tmp_path) as coordinator:
+        assert await claimed(coordinator, build_id, "b", 4) == [3, 4, 5, 6]
+        await reported(coordinator, build_id, range(3), salt="others")
+        await coordinator._log.compact()
+    async with started(tmp_path) as coordinator:
+        state = await reported(coordinator, build_id, range(3, ROWS))
+        assert state.dataset.records == DIGEST.num_records
+        digest = await coordinator.registry.digest(state.dataset.digest_id)
+        assert digest.hashes[0].tobytes() == hashlib.sha256(b"0").digest(), "the first report counts"
+        assert digest.num_shards == ROWS
+        assert (await opened(coordinator)).dataset == state.dataset
+    async with started(tmp_path) as coordinator:
+        assert (await opened(coordinator)).dataset == state.dataset
+
+
+@on_loop
+async def test_a_derived_data_set_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        build_id = (await opened(coordinator)).build_id
+        made = (await reported(coordinator, build_id, range(ROWS))).dataset
+        await coordinator.catalogue.delete(EVERYBODY, made.digest_id, force=False)
+        state = await opened(coordinator)
+        assert (state.done, state.HasField("dataset")) == (0, False)
+        assert (await reported(coordinator, state.build_id, range(ROWS))).dataset == made
+    async with started(tmp_path) as coordinator:
+        assert (await opened(coordinator)).dataset == made
+
+
+@on_loop
+async def test_who_waits_for_a_row_gets_one_that_is_given_back_or_hears_of_the_end(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        build_id = (await opened(coordinator)).build_id
+        assert len(await claimed(coordinator, build_id, "a", ROWS)) == ROWS
+        waiting = asyncio.create_task(claimed(coordinator, build_id, "b", 1, 10_000))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        back = pb.ClaimDerivedRequest(build_id=build_id, claimer="a", given_back=[7])
+        await coordinator.deriving.claim(EVERYBODY, back)
+        assert await asyncio.wait_for(waiting, 5) == [7]
+        request = pb.ClaimDerivedRequest(build_id=build_id, claimer="b", most=1, wait_ms=10_000)
+        ending = asyncio.create_task(coordinator.deriving.claim(EVERYBODY, request))
+        await reported(coordinator, build_id, range(ROWS))
+        assert (await asyncio.wait_for(ending, 5)).HasField("dataset")
+
+
+@on_loop
+async def test_each_name_has_builds_and_data_sets_of_its_own(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        blue, green = (await opened(coordinator, BLUE)).build_id, (await opened(coordinator, GREEN)).build_id
+        assert blue != green
+        for call in (claimed(coordinator, blue, "x", 1, who=GREEN), reported(coordinator, blue, [0], GREEN)):
+            with pytest.raises(errors.NotFoundError, match="build_id"):
+                await call
+        made = (await reported(coordinator, blue, range(ROWS), BLUE)).dataset
+        assert list(coordinator.ownership.access(made.digest_id).owners) == ["blue"]
+        assert not (await opened(coordinator, GREEN)).HasField("dataset")
+        assert not coordinator.ownership.may_read(GREEN, made.digest_id)
+
+
+@on_loop
+async def test_a_draw_is_used_so_often_and_goes_when_nobody_reads_it(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        draws = []
+        for use in range(6):
+            for _ in range(2):  # a call that is repeated is one use
+                state = await opened(coordinator, uses=2, use_id=f"use {use}")
+                if not state.HasField("dataset"):
+                    state = await reported(coordinator, state.build_id, range(ROWS), salt=str(state.draw))
+            draws.append(state.draw)
+        assert draws == [0, 0, 1, 1, 2, 2]
+        there = {one.name for one in coordinator.registry.all() if one.name == "derived"}
+        assert there == {"derived"}
+        await opened(coordinator, uses=2, use_id="use 5")
+        assert sum(one.name == "derived" for one in coordinator.registry.all()) == 1
+
+
+@on_loop
+async def test_what_a_row_cannot_be_changes_nothing(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        build_id = (await opened(coordinator)).build_id
+        bad = pb.ReportDerivedRequest(build_id=build_id, claimer="c", rows=[pb.DerivedRow(row=ROWS)])
+        with pytest.raises(errors.InvalidArgumentError, match=f"row {ROWS}"):
+            await coordinator.deriving.report(EVERYBODY, bad)
+        with pytest.raises(errors.NotFoundError, match="again"):
+            await claimed(coordinator, b"?" * 32, "a", 1)
+        assert (await opened(coordinator)).done == 0

@@ -1,0 +1,165 @@
+"""A registered data set read: sessions under a key of its own, through the node of this machine or by workers."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfquiver.client import resumption, watched_servers
+from tfquiver.client.exactly_once import Origin
+from tfquiver.client.lifetimes import user_of
+from tfquiver.client.step_times import made_datasets
+from tfquiver.client.watched_servers import Watched
+from tfquiver.cluster_address import naming
+from tfquiver.daemon import endpoints
+from tfquiver.dataset_arguments.dataset_options import SourceOptions
+from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
+from tfquiver.registering import store_access
+from tfquiver.registering.progress_bar import ProgressBar
+from tfquiver.registering.registration import Registrar
+from tfquiver.stores.credentials.resolved import Access
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_WITHOUT_COORDINATOR = (
+    "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
+    "address, and they go on"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How this process reaches a cluster. `cache_dir`: of the node on this machine; None: only workers read."""
+
+    library: Any
+    cache_dir: Path | None
+    service: str | None
+    quota_bytes: int | None
+    token: str
+    patience_s: float
+    accesses: tuple[Access, ...]
+
+    def locate(self) -> endpoints.Locate:
+        assert self.cache_dir is not None
+        if self.service:
+            return functools.partial(endpoints.running_node, self.cache_dir)
+        return _starter(self.cache_dir, self.quota_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a user asked for, so that it can be asked of another data set again. `options`: as checked."""
+
+    way: Way
+    options: SourceOptions
+    sampled: Sampled | None
+    stream: str | None
+    resume: bool
+
+
+def opened(
+    opening: Opening,
+    registered_by: Callable[[Registrar, Progress | None, str], types_pb2.Dataset],
+    progress: Progress | None,
+) -> tf.data.Dataset:
+    """The data set that `registered_by(registrar, progress, client_id)` makes known, to be iterated."""
+    way, options, sampled, stream = opening.way, opening.options, opening.sampled, opening.stream
+    where, service, token = way.cache_dir, way.service, way.token
+    endpoint_name, control, coordinator, node_id = "", None, service, ""
+    reaching: store_access.StoreAccess | None = None
+    if where is not None:
+        endpoint_name = endpoints.name_of(where)
+        endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
+        control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
+        reaching = store_access.of(endpoint_name, token) if way.accesses else None
+    alone = naming.session_key(sampled.asked()[0] if sampled else "")
+    session_key = alone if stream is None else naming.stream_key(stream)
+    try:
+        assert coordinator is not None
+        if reaching is not None:
+            reaching.use(way.accesses, endpoint)
+        with Registrar(coordinator, control, token, way.patience_s) as registrar, ProgressBar(progress) as report:
+            if service and node_id:
+                registrar.check_member(node_id, str(where))
+            if way.quota_bytes is not None:
+                _warn_of_quota(registrar, way.quota_bytes, str(where))
+            registered = registered_by(registrar, report, reaching.client_id if reaching else "")
+            if token:
+                registrar.claim(session_key, registered.digest_id)
+            if sampled:
+                registrar.ask_sampling(
+                    AskSamplingRequest(
+                        session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
+                        arguments=sampled.arguments_text(), seed=options.seed,
+                    )
+                )  # fmt: skip
+        if reaching is not None:
+            reaching.reads(registered.digest_id)
+        resumable = None
+        if opening.resume:
+            resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
+            resumption.resume(resumable)
+        options = options.of_data(registered.records, registered.size_bytes)
+        made = _make(registered, session_key, options, endpoint_name, way.library)
+    except BaseException:
+        endpoints.release(endpoint_name)
+        raise
+    if endpoint_name:
+        weakref.finalize(user_of(made), endpoints.release, endpoint_name)
+    if resumable is not None:
+        weakref.finalize(user_of(made), resumption.forget, resumable)
+    within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
+    made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
+    weakref.finalize(user_of(made), made_datasets.forget, session_key)
+    if service:
+        watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
+    whole = _without_autoshard(made)
+    whole._tfquiver_resumable = resumable
+    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, opening.resume, session_key)
+    whole._tfquiver_opening = opening
+    return whole
+
+
+def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
+    running = registrar.node_quota_bytes()
+    if running != quota_bytes:
+        logging.warning("quota=%d: the node of %s runs already, with %d bytes", quota_bytes, where, running)
+
+
+def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
+    from tfquiver.daemon.daemon import find_or_start
+
+    return functools.partial(find_or_start, directory, quota_bytes)
+
+
+def _make(
+    registered: types_pb2.Dataset, session_key: str, options: SourceOptions, endpoint: str, library: Any
+) -> tf.data.Dataset:
+    from tfquiver.client.tf_source import QuiverSource
+
+    variant = library.quiver_dataset(
+        digest_id=registered.digest_id,
+        session_key=session_key,
+        options=options.for_op(endpoint),
+        num_records=registered.records,
+    )
+    return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position)
+
+
+def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:
+    """Under tf.distribute, AUTO would give every replica every n-th record of its own random order: wrong data."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return made.with_options(options)

@@ -1,0 +1,16 @@
+"""How the files of derived data sets are called: `derived://<build id>/<the input's URI>`.
+
+They are in no store: what is missing of them is computed again by who can (service/node/derived).
+"""
+
+from __future__ import annotations
+
+_SCHEME = "derived://"
+
+
+def uri_of(build_id: bytes, source_uri: str) -> str:
+    return f"{_SCHEME}{build_id.hex()}/{source_uri}"
+
+
+def is_derived(uri: str) -> bool:
+    return uri.startswith(_SCHEME)

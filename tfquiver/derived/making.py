@@ -1,0 +1,38 @@
+"""A shard of the input through the function: what it becomes, wherever and however often it is computed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.derived.function import Function
+from tfquiver.derived.raw_shards import RawShards
+from tfquiver.derived.shard_cut import MadeShard, cut, payloads
+
+
+class Making:
+    """Thread-safe. `build_id`: of which the seeds of a random function are made."""
+
+    def __init__(self, digest: Digest, raw: RawShards, function: Function, build_id: bytes) -> None:
+        self.digest = digest
+        self._raw, self._function, self._build_id = raw, function, build_id
+
+    def make(self, row: int, wait: Callable[[float], bool]) -> list[MadeShard]:
+        """`wait`: as in RawShards.get. Raises InvalidArgumentError naming the shard that the function cannot do."""
+        ref = self.digest.shard(row)
+        where = f"shard {row} ({ref.file.uri} at {ref.offset})"
+        records = payloads(self._raw.get(row, wait), ref.records, where)
+        try:
+            made = self._function.apply(records, self._seed(row))
+        except errors.InvalidArgumentError as error:
+            raise errors.InvalidArgumentError(f"{where}: {error}") from error
+        return list(cut(made))
+
+    def close_mine(self) -> None:
+        self._raw.close_mine()
+
+    def _seed(self, row: int) -> int:
+        found = hashlib.sha256(self._build_id + row.to_bytes(8, "little")).digest()
+        return int.from_bytes(found[:8], "little", signed=True)
