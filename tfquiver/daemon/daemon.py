@@ -21,7 +21,7 @@ from tfquiver.cache_directory import log_file, up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.starting import LOG, POLL_S, start
-from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import greeting_frames as frames
 from tfquiver.wire import unreached
 from tfquiver.wire.reminders import Reminders
 

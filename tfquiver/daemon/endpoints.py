@@ -24,7 +24,7 @@ from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.daemon import find
 from tfquiver.daemon.greeting import greeted
-from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import greeting_frames as frames
 
 _CONNECT_S = 10.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0

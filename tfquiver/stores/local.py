@@ -99,7 +99,7 @@ class LocalStore:
 
 def _stat(name: str) -> os.stat_result:
     try:
-        return Path(name).stat()
+        return os.stat(name)  # noqa: PTH116 - pathlib takes three times as long, of a hundred thousand files a second
     except OSError as error:
         what = "a symbolic link to nothing" if Path(name).is_symlink() else "it went while files were listed"
         raise errors.from_os_error(error, f"{name}: {what}") from error

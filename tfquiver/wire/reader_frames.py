@@ -10,23 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
-from tfquiver.wire import frame_header, mount_frames
+from tfquiver.wire import frame_header, greeting_frames, mount_frames
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
 from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
 from tfquiver.wire.frame_fields import Fields, clipped, text
 from tfquiver.wire.frame_header import HEADER_BYTES
 from tfquiver.wire.frame_header import MAGIC as MAGIC
+from tfquiver.wire.greeting_frames import MAX_FRAME_BYTES as MAX_FRAME_BYTES
+from tfquiver.wire.greeting_frames import ROLE_READER as ROLE_READER
+from tfquiver.wire.greeting_frames import VERSION as VERSION
+from tfquiver.wire.greeting_frames import Hello as Hello
+from tfquiver.wire.greeting_frames import Welcome as Welcome
 from tfquiver.wire.mount_frames import Failed as Failed
 from tfquiver.wire.mount_frames import Get as Get
 from tfquiver.wire.mount_frames import Got as Got
 from tfquiver.wire.mount_frames import These as These
 from tfquiver.wire.mount_frames import Which as Which
 
-VERSION = 1
-MAX_FRAME_BYTES = 65536
 MAX_BYTES = 1 << 62
 
-ROLE_READER = 0
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
 ROLE_MOUNT = 3
@@ -41,18 +43,6 @@ _U8 = struct.Struct("<B")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _SHARD_BYTES = _SHARD.size - HEADER_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    role: int
-    pid: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    node_id: str
 
 
 ORDER_ANY = 0
@@ -250,7 +240,7 @@ def _place(f: Fields) -> Place:
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Hello: lambda f: Hello(f.u8("role", ROLE_READER_IN_TURN), f.u32("pid"), f.text("label")),
-    Welcome: lambda f: Welcome(f.text("node_id")),
+    Welcome: greeting_frames.read_welcome,
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
         f.u64("credit_bytes", MAX_BYTES), _wish(f), f.flag("has_state"),
@@ -302,7 +292,7 @@ def _wish_bytes(wish: Wish) -> bytes:
 def _payload(frame: Frame) -> bytes:
     match frame:
         case Hello():
-            return struct.pack("<BI", frame.role, frame.pid) + text(frame.label)
+            return greeting_frames.hello_payload(frame)
         case Welcome():
             return text(frame.node_id)
         case Open():
