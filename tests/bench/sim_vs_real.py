@@ -145,6 +145,9 @@ def real(remote: Remote, data: Mapping[str, Data], scale: Scale, cache_bytes: in
     jct_s = {run.spec.name: run.epochs[-1].ended_s - run.spec.start_s for run in runs}
     say(f"begun late by {late_s}; between epochs {_gaps_s(runs)}")
     step_late_s = {run.spec.name: float(np.mean(run.late_s)) for run in runs}
+    for run in runs:
+        epochs = (f"{one.wall_s:.1f} ({run.waited_s(one.began_s, one.ended_s):.1f})" for one in run.epochs)
+        say(f"{run.spec.name}: seconds of each epoch, and of these without a mini-batch: {', '.join(epochs)}")
     say(f"steps longer by { ({name: f'{1e3 * late:.1f} ms' for name, late in step_late_s.items()}) }")
     return Real(jct_s, store_bytes, decisions, all(run.every_record_once for run in runs), recorded, step_late_s)
 
