@@ -224,6 +224,7 @@ class Coordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.reading.stop()
+        await self.claims.close()
         await self.registry.close()
         await self._log.close()
         self._held.release()

@@ -113,6 +113,31 @@ async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Pat
 
 
 @on_loop
+async def test_what_is_being_deleted_is_neither_made_nor_changed(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, of("train"))
+        await until_done(coordinator, "train")
+        await named.delete(EVERYBODY, "train", force=False)
+        for again in (
+            named.create(EVERYBODY, of("train")),
+            named.prefetch(EVERYBODY, "train"),
+            named.pin(EVERYBODY, "train", True),
+            named.evict(EVERYBODY, "train", force=True),
+            named.refresh(EVERYBODY, "train"),
+        ):
+            with pytest.raises(errors.InUseError, match="train is being deleted"):
+                await again
+        assert (await named.delete(EVERYBODY, "train", force=True)).state == pb.NamedDataset.STATE_DELETING
+        await named.look()
+        [task] = named.tasks
+        assert task.evict.abandoned
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+        await named.look()
+        assert not named.listed(EVERYBODY)
+
+
+@on_loop
 async def test_what_was_cut_as_another_format_is_no_version(tmp_path: Path) -> None:
     """By a node that is older, and knows of TFRecords only."""
     async with started(tmp_path) as coordinator:
@@ -141,6 +166,12 @@ async def test_what_no_data_set_names_is_told_when_nothing_is_scanned(tmp_path: 
         names = [DIGEST.hashes[0].tobytes(), OTHER.hashes[3].tobytes(), b"n" * 32, OTHER.hashes[0].tobytes()]
         assert await coordinator.claims.unclaimed(of_hashes(names)) == bytes([0, 0, 1, 0])
         assert await coordinator.claims.unclaimed(of_hashes([])) == b""
+        many = await asyncio.gather(*(coordinator.claims.unclaimed(of_hashes(names[:n])) for n in range(5)))
+        assert many == [bytes([0, 0, 1, 0])[:n] for n in range(5)], "they are answered together, each its own"
+        gone = asyncio.create_task(coordinator.claims.unclaimed(of_hashes(names)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await coordinator.claims.unclaimed(of_hashes(names[2:])) == bytes([1, 0]), "who has gone ends nothing"
         beat(coordinator, scans=1)
         assert await coordinator.claims.unclaimed(of_hashes(names)) is None, "a node scans"
         beat(coordinator)

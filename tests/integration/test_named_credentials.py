@@ -12,9 +12,11 @@ import pytest
 
 from tests.support import numbered
 from tests.support.cluster import Server, wait_until
+from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc
+from tfquiver.stores.gcs import GcsStore
 from tfquiver.wire import rpc
 
 READY, FAILED = pb.NamedDataset.STATE_READY, pb.NamedDataset.STATE_FAILED
@@ -99,6 +101,43 @@ def test_a_secret_is_found_where_the_node_is_and_told_to_nobody(
         server.stop()
     told = ask_nothing(tmp_path, secret) + ask_nothing(tmp_path, "not-the-secret-of-that-key")
     assert not told, "neither logs, nor the commit log, nor digests say it"
+
+
+def test_a_store_of_gs_is_shown_the_token_that_the_reference_says(
+    cluster: tuple[Server, Server], tmp_path: Path
+) -> None:
+    coordinator, _ = cluster
+    with gcs_emulator() as emulator:
+        store = GcsStore({"endpoint": emulator.address})
+        try:
+            for number in range(3):
+                data = numbered.write(tmp_path / str(number), 1, 20, 5000, seed=number)[0].read_bytes()
+                store._client.bucket("bucket").blob(f"set{number}/file").upload_from_string(data)
+        finally:
+            store.close()
+        emulator.weather = lambda: refuse_others
+        for number, (name, token, state) in enumerate(
+            (("right", "ya29.right", READY), ("wrong", "ya29.other", FAILED), ("none", "", FAILED))
+        ):
+            secret = tmp_path / "secrets" / f"{name}.json"
+            secret.write_text(json.dumps({"endpoint": emulator.address} | ({"token": token} if token else {})))
+            spec = pb.DatasetSpec(name=name, sources=[f"gs://bucket/set{number}/*"], credentials=f"file:{secret}")
+            ask(coordinator, "Create", spec)
+            found = until(coordinator, name, state)
+            assert (state == READY) == (found.resident_bytes == found.dataset.size_bytes > 0)
+            assert state == READY or f"with the credentials file:{secret} of data set {name}" in found.reason
+            assert "ya29" not in found.reason
+        ask(coordinator, "Evict", pb.NamedDatasetRequest(name="right"))
+        assert until(coordinator, "right", READY).resident_bytes == 0
+        ask(coordinator, "Prefetch", pb.NamedDatasetRequest(name="right"))
+        assert until(coordinator, "right", READY).resident_bytes > 0, "shards are read so, too"
+
+
+def refuse_others(handler: Any) -> bool:
+    """Of a store that takes one token."""
+    if handler.headers.get("Authorization") == "Bearer ya29.right":
+        return False
+    return status(401)(handler)
 
 
 def ask_nothing(root: Path, secret: str) -> list[str]:

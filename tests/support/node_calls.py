@@ -82,3 +82,10 @@ def nodes(coordinator: str) -> list[types_pb2.NodeInfo]:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         request = coordinator_pb2.ListNodesRequest()
         return list(stub.ListNodes(request, timeout=CALL_S, wait_for_ready=True).nodes)
+
+
+def peers(control: str) -> list[node_pb2.ReachedPeer]:
+    """The other nodes that a node knows of; it has tried each of them."""
+    with rpc.channel(control) as channel:
+        stub = node_pb2_grpc.NodeStub(channel)
+        return list(stub.ReachPeers(node_pb2.ReachPeersRequest(most=64), timeout=20, wait_for_ready=True).peers)

@@ -103,6 +103,16 @@ async def test_what_a_data_set_that_was_deleted_has_left_goes_at_once(node: Node
     assert NOBODYS[0] in node.disk, "it is another scan's"
 
 
+@on_loop
+async def test_what_is_on_its_way_to_the_disk_stays_noted(node: Node) -> None:
+    node.disk.remove(NOBODYS[0])  # it does not stand yet
+    await node.left.look()
+    assert NOBODYS[0] in node.log.noted()
+    node.now_s += 61
+    await node.left.look()
+    assert NOBODYS[0] not in node.log.noted(), "it was refused"
+
+
 def test_what_is_noted_survives_a_kill_and_what_is_settled_does_not_come_back(tmp_path: Path) -> None:
     path, now = tmp_path / "placed.log", [10.0]
     log = PlacedLog(path, lambda: now[0])

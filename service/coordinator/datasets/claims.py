@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
@@ -17,8 +19,14 @@ from tfquiver.service.coordinator.named_datasets.table import NamedTable
 from tfquiver.service.coordinator.nodes.membership import Membership
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    prefixes: Prefixes
+    answer: asyncio.Future[bytes | None]
+
+
 class Claims:
-    """Lives on one loop."""
+    """Lives on one loop. `close` it."""
 
     def __init__(
         self,
@@ -31,7 +39,8 @@ class Claims:
         """`is_deriving`: whether derived data sets are being computed, whose shards no data set names yet."""
         self._is_deriving = is_deriving
         self._registry, self._named, self._membership, self._caching = registry, named, membership, caching
-        self._asking = asyncio.Lock()  # each question may read every digest
+        self._waiting: list[_Question] = []
+        self._answering: asyncio.Task[None] | None = None
 
     @property
     def scanning(self) -> bool:
@@ -41,24 +50,50 @@ class Claims:
         return self._is_deriving() or any(life.phase == SCANNING for life in self._named)
 
     async def unclaimed(self, prefixes: Prefixes) -> bytes | None:
-        """A byte for each: 1, none names it. None: a scan is under way. Those that were registered last are looked at
-        first: what is asked for has mostly come with them."""
+        """A byte for each: 1, none names it. None: a scan is under way."""
         if self.scanning:
             return None
-        async with self._asking:
-            distinct, shard_of = np.unique(prefixes, return_inverse=True)
-            claimed = np.zeros(len(distinct), np.bool_)
-            for dataset in self._registry.all():
-                if claimed.all():
-                    break
-                try:
-                    digest = await self._registry.digest(dataset.digest_id)
-                except errors.NotFoundError:
-                    continue  # removed meanwhile
-                except errors.CorruptDigestError as error:  # it is to be registered again, and read again
-                    logging.log_every_n_seconds(logging.WARNING, "%s", 600, error)
-                    continue
-                await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
-            if self.scanning:
-                return None
-            return (~claimed)[shard_of].astype(np.uint8).tobytes()
+        question = _Question(prefixes, asyncio.get_running_loop().create_future())
+        self._waiting.append(question)
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.get_running_loop().create_task(self._answer_all())
+        return await question.answer
+
+    async def close(self) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.gather(self._answering, return_exceptions=True)
+        for question in self._waiting:
+            question.answer.cancel()
+
+    async def _answer_all(self) -> None:
+        """All that wait at a time, with one look at the digests: of a thousand nodes each asks when a data set goes."""
+        while self._waiting:
+            asked, self._waiting = self._waiting, []
+            try:
+                distinct, shard_of = np.unique(np.concatenate([one.prefixes for one in asked]), return_inverse=True)
+                claimed = await self._claimed(distinct)
+                unclaimed = (~claimed)[shard_of].astype(np.uint8)
+                ends = np.cumsum([len(one.prefixes) for one in asked])
+                for one, its in zip(asked, np.split(unclaimed, ends[:-1]), strict=True):
+                    if not one.answer.done():  # who asked may have gone
+                        one.answer.set_result(None if self.scanning else its.tobytes())
+            finally:
+                for one in asked:
+                    one.answer.cancel()  # those that have no answer
+
+    async def _claimed(self, distinct: Prefixes) -> npt.NDArray[np.bool_]:
+        """Those that were registered last are looked at first: what is asked for has mostly come with them."""
+        claimed = np.zeros(len(distinct), np.bool_)
+        for dataset in self._registry.all():
+            if claimed.all():
+                break
+            try:
+                digest = await self._registry.digest(dataset.digest_id)
+            except errors.NotFoundError:
+                continue  # removed meanwhile
+            except errors.CorruptDigestError as error:  # it is to be registered again, and read again
+                logging.log_every_n_seconds(logging.WARNING, "%s", 600, error)
+                continue
+            await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
+        return claimed

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -78,8 +78,7 @@ class Leftovers:
         """Lets go of what is nobody's; whether nothing is left that is to go soon. Raises TfquiverError."""
         async with self._looking:
             noted = await asyncio.to_thread(self._log.noted)
-            left = [hash for hash in noted if self._is_here(hash)]
-            await asyncio.to_thread(self._log.settle, noted.keys() - set(left))
+            left = await asyncio.to_thread(self._standing, noted)
             if left and (await self._unclaimed(b""))[0]:
                 self._quiet_since_s = self._now_s()
                 return not any(self._is_abandoned(noted[hash]) for hash in left)
@@ -89,12 +88,20 @@ class Leftovers:
                 scanning, bits = await self._unclaimed(of_hashes(asked).astype("<u8").tobytes())
                 if scanning or len(bits) != len(asked):
                     return False
-                await asyncio.to_thread(
-                    self._log.settle, [hash for hash, bit in zip(asked, bits, strict=True) if not bit]
-                )
-                free = [hash for hash, bit in zip(asked, bits, strict=True) if bit]
-                await self._let_go([hash for hash in free if self._is_due(noted[hash])])
+                await self._let_go(await asyncio.to_thread(self._due, asked, bits, noted))
             return True
+
+    def _standing(self, noted: Mapping[bytes, int]) -> list[bytes]:
+        """Settles what does not stand, unless it may be on its way just now. For a thread: there may be a million."""
+        left = [hash for hash in noted if self._is_here(hash)]
+        too_old_s = self._now_s() - _LATE_S
+        self._log.settle(hash for hash in noted.keys() - set(left) if noted[hash] < too_old_s)
+        return left
+
+    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, int]) -> list[bytes]:
+        """Settles what a data set names. For a thread, too."""
+        self._log.settle(hash for hash, bit in zip(asked, bits, strict=True) if not bit)
+        return [hash for hash, bit in zip(asked, bits, strict=True) if bit and self._is_due(noted[hash])]
 
     def _is_abandoned(self, placed_s: int) -> bool:
         return placed_s <= self._abandoned_s + _LATE_S

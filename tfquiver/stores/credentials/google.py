@@ -44,7 +44,7 @@ def resolve() -> tuple[dict[str, Any], float]:
 
 
 def of_key(info: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """As `resolve`, of a key as Google hands it out, of a token, or of another endpoint, which asks for none.
+    """As `resolve`, of a key as Google hands it out, of a token, or of another endpoint, with a token or without.
 
     Raises UnauthenticatedError, UnavailableError, without what is in the key.
     """
@@ -66,9 +66,9 @@ def credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
 
     Args:
       options: as `resolve` gives them; None: this machine's own.
-      endpoint: another one than Google's, which asks for none.
+      endpoint: another one than Google's, which is shown a token only if `options` have one.
     """
-    if endpoint:
+    if endpoint and not (options or {}).get("token"):
         return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
     if options is None:
         return default_credentials()
