@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfquiver.client.input_report.explain_input import explain_input as explain_input
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
     from tfquiver.client.materialize import materialize as materialize
+    from tfquiver.client.one_stream.transformation import one_stream as one_stream
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.client.step_times.steps import step as step
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
@@ -52,6 +53,7 @@ _HOMES = {
     "explain_input": "tfquiver.client.input_report.explain_input",
     "iterators_stopped": "tfquiver.client.iterators",
     "materialize": "tfquiver.client.materialize",
+    "one_stream": "tfquiver.client.one_stream.transformation",
     "status": "tfquiver.cli.showing.status",
     "step": "tfquiver.client.step_times.steps",
 }

@@ -47,6 +47,8 @@ from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_session import ReaderLimits
 from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.streams import spill_files
+from tfquiver.service.node.streams.streams import Streams
 from tfquiver.service.node.totals_file import Totals
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
@@ -174,7 +176,7 @@ class Node:
             directory.path / "digests",
             self._link.digest_parts,
             self._disk.quota_bytes // _DIGESTS_SHARE,
-            self._disk.set_aside,
+            lambda size_bytes: self._disk.set_aside(size_bytes, "digests"),
         )
         self._undo.append(self._digests.close)
         await self._digests.start()
@@ -217,18 +219,12 @@ class Node:
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
         self._named = named.wired(
-            directory.node_id,
-            self._link,
-            self._digests,
-            removals,
-            self._scans,
-            scanner,
-            self._warm,
-            named_access,
-            fetcher,
-            leftovers,
-        )
+            directory.node_id, self._link, self._digests, removals, self._scans, scanner, self._warm, named_access,
+            fetcher, leftovers,
+        )  # fmt: skip
         self._undo.append(self._named.close)
+        streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))
+        self._undo.append(streams.close)
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation),
             self._link,
@@ -240,6 +236,7 @@ class Node:
             self._link.reader_reports.heard,
             placer.owner,
             options.spans,
+            streams,
         )
         self._totals = KeptTotals(directory.path, self._counted)
         await self._totals.start()

@@ -33,7 +33,8 @@ def test_public_names() -> None:
     assert tfquiver.__all__ == [
         "ClassBalanced", "Connection", "Curriculum", "CutPolicy", "Deterministic", "FirstUse", "Pacing", "Reading",
         "Replay", "Reservoir", "Sampling", "Shuffled", "Weighted", "WithReplacement",
-        "dataset", "delivery_stats", "distribute", "iterators_stopped", "materialize", "status", "step",
+        "dataset", "delivery_stats", "distribute", "explain_input", "iterators_stopped", "materialize", "one_stream",
+        "status", "step",
     ]  # fmt: skip
     assert set(tfquiver.__all__) <= set(dir(tfquiver))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

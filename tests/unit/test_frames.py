@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from tfquiver.errors import ProtocolError
 from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import stream_frames as stream
 
 texts = st.text(max_size=200)
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
 sizes = st.integers(0, frames.MAX_BYTES)
+batch_indexes = st.integers(0, stream.MOST_INDEX)
 ids = st.binary(min_size=32, max_size=32)
 indexes = st.lists(u32, max_size=300).map(tuple)
 wishes = st.builds(frames.Wish, u64, st.integers(0, 2), st.booleans(), u64, sizes, u32)
@@ -47,6 +49,16 @@ any_frame = st.one_of(
     st.builds(frames.Failed, u32, st.integers(0, 2**16 - 1), texts),
     st.builds(frames.Which, u32, ids),
     st.builds(frames.These, u32, u32),
+    st.builds(stream.Follow, texts, ids, batch_indexes, st.booleans(), sizes, sizes),
+    st.builds(stream.Next, batch_indexes, st.booleans(), u32, u32),
+    st.builds(stream.Batch, batch_indexes, st.integers(0, 1), sizes, u32, u32),
+    st.builds(stream.Behind, batch_indexes),
+    st.builds(stream.Unmade, batch_indexes),
+    st.builds(stream.Over, batch_indexes),
+    st.builds(stream.Checkpoint, batch_indexes, u32),
+    st.builds(stream.Make, st.booleans(), batch_indexes),
+    st.builds(stream.Room, batch_indexes),
+    st.builds(stream.Publish, batch_indexes, u32, u32),
 )
 
 

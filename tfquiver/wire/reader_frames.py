@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
-from tfquiver.wire import frame_header, greeting_frames, mount_frames
+from tfquiver.wire import frame_header, greeting_frames, mount_frames, stream_frames
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
 from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
 from tfquiver.wire.frame_fields import Fields, clipped, text
@@ -33,6 +33,7 @@ ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
 ROLE_MOUNT = 3
 ROLE_READER_IN_TURN = 4  # of several whose records are taken by turns
+ROLE_STREAM = 7  # a trainer of a stream
 # Who asks for a ticket.
 PROVIDER, RESTORED_PROVIDER, LATE_READER, JOINER = range(4)
 KIND_FILE = 0
@@ -216,13 +217,18 @@ Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
     | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving | Pong
     | Report | Get | Got | Failed | Which | These
+    | stream_frames.StreamFrame
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
     Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving, Pong,
     Report, Get, Got, Failed, Which, These,
 )  # fmt: skip
-_NUMBERS: dict[type[Frame], int] = {cls: number for number, cls in enumerate(_TYPES, start=1)}
+_NUMBERS: dict[type[Frame], int] = {
+    **{cls: number for number, cls in enumerate(_TYPES, start=1)},
+    **{cls: number for number, cls in enumerate(stream_frames.TYPES, start=stream_frames.FIRST_NUMBER)},
+}
+_BY_NUMBER = {number: cls for cls, number in _NUMBERS.items()}
 
 
 def _wish(f: Fields) -> Wish:
@@ -239,7 +245,7 @@ def _place(f: Fields) -> Place:
 
 
 _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
-    Hello: lambda f: Hello(f.u8("role", ROLE_READER_IN_TURN), f.u32("pid"), f.text("label")),
+    Hello: lambda f: Hello(f.u8("role", ROLE_STREAM), f.u32("pid"), f.text("label")),
     Welcome: greeting_frames.read_welcome,
     Open: lambda f: Open(
         f.text("session_id"), f.text("session_key"), f.id("digest_id"), f.text("job"), f.text("reader_id"),
@@ -276,6 +282,9 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Which: mount_frames.which,
     These: mount_frames.these,
 }  # fmt: skip
+
+
+_READ.update(stream_frames.READ.items())
 
 
 def _indexes(shards: tuple[int, ...]) -> bytes:
@@ -329,6 +338,12 @@ def _payload(frame: Frame) -> bytes:
             return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
         case Get() | Got() | Failed() | Which() | These():
             return mount_frames.payload(frame)
+        case stream_frames.Follow() | stream_frames.Next() | stream_frames.Batch() | stream_frames.Behind():
+            return stream_frames.payload(frame)
+        case stream_frames.Unmade() | stream_frames.Over() | stream_frames.Checkpoint() | stream_frames.Make():
+            return stream_frames.payload(frame)
+        case stream_frames.Room() | stream_frames.Publish():
+            return stream_frames.payload(frame)
         case End() | Ping() | Leaving():
             return b""
 
@@ -357,9 +372,9 @@ def decode(message: bytes | bytearray | memoryview) -> Frame:
     if not HEADER_BYTES <= len(view) <= MAX_FRAME_BYTES:
         raise ProtocolError(f"a message of {len(view)} bytes is not a frame ({HEADER_BYTES} to {MAX_FRAME_BYTES})")
     number, length = frame_header.unpacked(view, VERSION, "op")
-    if not 1 <= number <= len(_TYPES):
+    cls = _BY_NUMBER.get(number)
+    if cls is None:
         raise ProtocolError(f"there is no frame type {number}")
-    cls = _TYPES[number - 1]
     if length != len(view) - HEADER_BYTES:
         raise ProtocolError(f"{cls.__name__} frame: its header says {length} bytes, {len(view) - HEADER_BYTES} came")
     fields = Fields(cls.__name__, view[HEADER_BYTES:])

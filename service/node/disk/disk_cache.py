@@ -68,6 +68,7 @@ class DiskCache:
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
         self._landing = Landing(root, self._layout, self._books, self._settled, clock or SystemClock(), self._unlinked)
+        self._aside_bytes: dict[str, int] = {}
         self.corrupt_entries = 0
         self.refused_inserts = 0
         self._recover(quota_bytes)
@@ -230,10 +231,11 @@ class DiskCache:
             self._books.ledger.resize(quota_bytes)
         self._shrink()
 
-    def set_aside(self, size_bytes: int) -> None:
-        """So much of the quota is used by other files of this cache; entries make room. May wait for the disk."""
+    def set_aside(self, size_bytes: int, whose: str = "") -> None:
+        """So much of the quota is used by `whose` files of this cache; entries make room. May wait for the disk."""
         with self._lock:
-            self._books.ledger.set_aside(size_bytes)
+            self._aside_bytes[whose] = size_bytes
+            self._books.ledger.set_aside(sum(self._aside_bytes.values()))
         self._shrink()
 
     def use(self, rules: Rules) -> None:

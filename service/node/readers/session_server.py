@@ -20,13 +20,15 @@ from tfquiver.service.node.readers.mount_shell import MountShell
 from tfquiver.service.node.readers.reader_calls import Coordinator
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
+from tfquiver.service.node.readers.stream_shell import StreamShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.streams.streams import Streams
 from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.trust.local_peer import peer_groups, peer_uid
 from tfquiver.wire import reader_frames as frames
 
-Peer = ReaderShell | TicketProvider | Deliveries | MountShell
+Peer = ReaderShell | TicketProvider | Deliveries | MountShell | StreamShell
 
 HELLO_DEADLINE_S = 10.0
 MAX_CONNECTIONS = 4096
@@ -41,6 +43,7 @@ class SessionServer:
     group: whose members may connect, beside this user and root.
     heard: told what readers report of themselves.
     owner: node id of the node that should keep the shard of that hash.
+    streams: of batches; None: there are none.
     """
 
     def __init__(
@@ -55,10 +58,12 @@ class SessionServer:
         heard: Callable[[pb.ReaderReport], None] = lambda report: None,
         owner: Callable[[bytes], str] = lambda hash: "",
         spans: ShardSpans | None = None,
+        streams: Streams | None = None,
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
         self._group, self._heard, self._owner, self._spans = group, heard, owner, spans
+        self._streams = streams
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
         self._readers: set[ReaderShell] = set()
@@ -159,7 +164,9 @@ class SessionServer:
     def _used(self) -> None:
         self.last_use_s = asyncio.get_running_loop().time()
 
-    def welcome(self, hello: frames.Hello) -> Peer:
+    def welcome(self, hello: frames.Hello, uid: int) -> Peer:
+        if hello.role == frames.ROLE_STREAM and self._streams is not None:
+            return StreamShell(self._streams, uid)
         if hello.role == frames.ROLE_TICKETS:
             return TicketProvider(self._office)
         if hello.role == frames.ROLE_DELIVERIES:
@@ -213,7 +220,7 @@ class _Greeting:
     """A connection until its HELLO; then it passes frames to what was made for it."""
 
     def __init__(self, server: SessionServer, sock: socket.socket) -> None:
-        self._server = server
+        self._server, self._uid = server, peer_uid(sock)
         self._peer: Peer | None = None
         self._socket = FrameSocket(sock, self._on_frame, self._on_gone, self._on_blocked)
         server.arrived(self._socket)
@@ -232,7 +239,7 @@ class _Greeting:
         if not isinstance(frame, frames.Hello):
             raise errors.ProtocolError(f"{type(frame).__name__} frame: the first must be HELLO")
         self._timer.cancel()
-        self._peer = self._server.welcome(frame)
+        self._peer = self._server.welcome(frame, self._uid)
         self._peer.socket = self._socket
         self._socket.send(frames.Welcome(self._server.node_id))
 

@@ -1,0 +1,321 @@
+"""Streams at the node's own socket: batches by descriptor, from memory and disk; makers that go; frames that lie."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import os
+import socket
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support.aio import on_loop
+from tfquiver.service.node.memory import sealed_memory
+from tfquiver.service.node.readers.session_server import SessionServer
+from tfquiver.service.node.streams.spill_files import SpillFiles
+from tfquiver.service.node.streams.streams import Streams
+from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import stream_frames as stream
+
+WINDOW_BYTES, SPILL_BYTES = 64 << 10, 1 << 20  # the node has twice as much for the disk
+BATCH_BYTES = 8 << 10
+DEADLINE_S = 20.0
+_CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
+
+
+def batch(index: int) -> bytes:
+    return index.to_bytes(8, "little") * (BATCH_BYTES // 8)
+
+
+class End:
+    """A trainer's end of one connection."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(DEADLINE_S)
+        self._socket.connect(str(path))
+
+    async def say(self, frame: frames.Frame, *descriptors: int) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        await asyncio.to_thread(self._socket.sendmsg, [frames.encode(frame)], rights)
+
+    async def hear(self) -> tuple[frames.Frame | None, int]:
+        """None: it was closed."""
+        message, control, _, _ = await asyncio.to_thread(self._socket.recvmsg, 65537, _CONTROL_BYTES)
+        found = array.array("i")
+        for _, _, data in control:
+            found.frombytes(data)
+        return (frames.decode(message) if message else None), (found[0] if found else -1)
+
+    async def follow(self, makes: bool, pass_: int = 0, likeness: bytes = bytes(32)) -> None:
+        await self.say(frames.Hello(frames.ROLE_STREAM, os.getpid(), ""))
+        assert isinstance((await self.hear())[0], frames.Welcome)
+        await self.say(stream.Follow("s", likeness, pass_, makes, WINDOW_BYTES, SPILL_BYTES))
+
+    async def wants(self, index: int) -> bytes | frames.Frame | None:
+        """The batch's bytes, or what was said instead."""
+        await self.say(stream.Next(index))
+        return await self.given(index)
+
+    async def given(self, index: int) -> bytes | frames.Frame | None:
+        while True:
+            frame, fd = await self.hear()
+            if isinstance(frame, stream.Checkpoint):
+                os.close(fd)
+                continue
+            if not isinstance(frame, stream.Batch):
+                return frame
+            assert frame.index == index
+            data = os.pread(fd, frame.length_bytes, frame.offset)
+            with pytest.raises(OSError):
+                os.pwrite(fd, b"x", 0)
+            os.close(fd)
+            assert zlib.crc32(data) == frame.crc32
+            return data
+
+    async def publish(self, index: int, data: bytes | None = None, memory: bool = True) -> None:
+        data = batch(index) if data is None else data
+        frame = stream.Publish(index, len(data), zlib.crc32(data))
+        if not memory:
+            await self.say(frame)
+            return
+        fd = sealed_memory.sealed(data)
+        await self.say(frame, fd)
+        os.close(fd)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Node:
+    def __init__(self, folder: Path) -> None:
+        unused = cast(Any, None)
+        self.aside: list[int] = []
+        folder.joinpath("tmp").mkdir()
+        self.streams = Streams(SpillFiles(folder / "tmp", 2 * SPILL_BYTES, self.aside.append))
+        self._server = SessionServer(
+            ("node", "1"), unused, unused, unused, unused, unused, streams=self.streams
+        )  # fmt: skip
+        self._path = folder / "socket"
+        self._server.start(self._path)
+        self._ends: list[End] = []
+
+    def end(self) -> End:
+        self._ends.append(End(self._path))
+        return self._ends[-1]
+
+    async def maker(self, pass_: int = 0) -> tuple[End, int]:
+        """One that is to make them, and from which batch on."""
+        while True:  # the one before may still be on its way out
+            one = self.end()
+            await one.follow(makes=True, pass_=pass_)
+            while not isinstance((frame := (await one.hear())[0]), stream.Make):
+                assert isinstance(frame, stream.Checkpoint)
+            if frame.granted:
+                return one, frame.index
+            one.close()
+
+    async def stop(self) -> None:
+        for one in self._ends:
+            one.close()
+        await self._server.stop(1.0)
+        await self.streams.close()
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextlib.asynccontextmanager
+async def node_in(folder: Path) -> AsyncIterator[Node]:
+    node = Node(folder)
+    before = _descriptors()
+    async with asyncio.timeout(4 * DEADLINE_S):
+        try:
+            yield node
+        finally:
+            await node.stop()
+        while _descriptors() > before:  # every batch that was kept is closed
+            await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_the_first_is_told_to_make_them_and_all_get_the_same(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        one, two = node.end(), node.end()
+        await one.follow(makes=False)
+        await two.follow(makes=False)
+        assert await one.wants(0) == stream.Unmade(0) and await two.wants(0) == stream.Unmade(0)
+        maker, first = await node.maker()
+        assert first == 0
+        other = node.end()
+        await other.follow(makes=True)
+        assert (await other.hear())[0] == stream.Make(False, 0), "one at a time"
+        await one.say(stream.Next(0))
+        await two.say(stream.Next(0))
+        await maker.publish(0)
+        assert await one.given(0) == await two.given(0) == batch(0)
+        await maker.say(stream.Over(1))
+        assert await one.wants(1) == await two.wants(1) == stream.Over(1)
+
+
+@on_loop
+async def test_who_is_slow_gets_them_from_the_disk_and_then_makes_them_again(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        slow, fast = node.end(), node.end()
+        await slow.follow(makes=False)
+        await fast.follow(makes=False)
+        assert await slow.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker()
+        for index in range(60):
+            await maker.publish(index)
+            assert await fast.wants(index) == batch(index)
+        assert await slow.wants(0) == batch(0), "memory has room for eight"
+        assert 0 < max(node.aside) <= SPILL_BYTES and not list((tmp_path / "tmp").iterdir())
+        for index in range(60, 400):
+            await maker.publish(index)
+            assert await fast.wants(index) == batch(index)
+        assert await slow.wants(1) == stream.Behind(1), "memory and disk have room for 136"
+        assert await slow.wants(390) == batch(390)
+
+
+@on_loop
+async def test_a_maker_that_goes_is_followed_by_another_with_its_checkpoint(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        follower = node.end()
+        await follower.follow(makes=False)
+        assert await follower.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker()
+        for index in range(3):
+            await maker.publish(index)
+        checkpoint = sealed_memory.sealed(b"behind two")
+        await maker.say(stream.Checkpoint(2, 10), checkpoint)
+        os.close(checkpoint)
+        for index in range(3):
+            assert await follower.wants(index) == batch(index)
+        await follower.say(stream.Next(3))
+        maker.close()
+        assert await follower.given(3) == stream.Unmade(3)
+        another = node.end()
+        await another.follow(makes=True)
+        frame, fd = await another.hear()
+        assert frame == stream.Checkpoint(2, 10) and os.pread(fd, 10, 0) == b"behind two"
+        os.close(fd)
+        assert (await another.hear())[0] == stream.Make(True, 3)
+        await another.publish(2, memory=False)  # as it was
+        await follower.say(stream.Next(3))
+        await another.publish(3)
+        assert await follower.given(3) == batch(3)
+
+
+@on_loop
+async def test_a_maker_of_other_batches_is_sent_away_and_so_is_another_pipeline(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        maker, _ = await node.maker()
+        await maker.publish(0)
+        maker.close()
+        follower = node.end()
+        await follower.follow(makes=False)
+        while not isinstance(await follower.wants(1), stream.Unmade):
+            pass
+        another, first = await node.maker()
+        assert first == 1
+        await another.publish(0, b"unlike", memory=False)
+        said = None
+        while not isinstance(said, frames.Error):
+            said, _ = await another.hear()
+        assert said.fatal and "batch 0 came out unlike" in said.message
+        stranger = node.end()
+        await stranger.follow(makes=False, likeness=b"x" * 32)
+        answer, _ = await stranger.hear()
+        assert isinstance(answer, frames.Error) and "another pipeline" in answer.message
+
+
+async def _sends(node: Node, kind: str) -> frames.Frame | None:
+    maker, _ = await node.maker()
+    data = batch(0)
+    descriptors = [sealed_memory.sealed(data)]
+    length_bytes = len(data)
+    if kind == "unsealed":
+        os.close(descriptors.pop())
+        descriptors = [sealed_memory.create()]
+        os.write(descriptors[0], data)
+    elif kind == "two":
+        descriptors.append(os.dup(descriptors[0]))
+    elif kind == "none":
+        os.close(descriptors.pop())
+    elif kind == "longer":
+        length_bytes += 1
+    elif kind == "file":
+        os.close(descriptors.pop())
+        descriptors = [os.open(__file__, os.O_RDONLY)]
+    elif kind == "large":
+        data = bytes(WINDOW_BYTES // 4 + 1)
+        os.close(descriptors.pop())
+        descriptors, length_bytes = [sealed_memory.sealed(data)], len(data)
+    index = 7 if kind == "later" else 0
+    await maker.say(stream.Publish(index, length_bytes, zlib.crc32(data)), *descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    while True:
+        frame, _ = await maker.hear()
+        if not isinstance(frame, stream.Room):
+            return frame
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("unsealed", "not sealed"), ("two", "2 descriptors"), ("none", "without its memory"),
+        ("longer", "another size"), ("file", "no memory file"), ("large", "window_bytes="),
+        ("later", "where 0 was due"),
+    ],
+)  # fmt: skip
+def test_memory_that_is_not_what_it_says_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    @on_loop
+    async def refused() -> None:
+        async with node_in(tmp_path) as node:
+            answer = await _sends(node, kind)
+            assert isinstance(answer, frames.Error) and answer.fatal and said in answer.message
+            maker, first = await node.maker()  # and the next one may
+            assert first == 0
+            await maker.publish(0)
+
+    refused()
+
+
+@on_loop
+async def test_frames_out_of_turn_end_the_connection_only(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        for frame in (stream.Next(0), stream.Over(3), stream.Publish(0, 3, 0), stream.Batch(0, 0, 0, 0, 0)):
+            one = node.end()
+            await one.say(frames.Hello(frames.ROLE_STREAM, 1, ""))
+            assert isinstance((await one.hear())[0], frames.Welcome)
+            await one.say(frame)
+            assert isinstance((await one.hear())[0], frames.Error)
+        maker, _ = await node.maker()
+        await maker.say(stream.Over(3))  # it has made none
+        while isinstance((answer := (await maker.hear())[0]), stream.Room):
+            pass
+        assert isinstance(answer, frames.Error)
+        assert (await node.maker())[1] == 0
+
+
+@on_loop
+async def test_many_short_passes_are_no_many_passes(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        for pass_ in range(40):
+            follower = node.end()
+            await follower.follow(makes=False, pass_=pass_)
+            assert await follower.wants(0) == stream.Unmade(0)
+            maker, _ = await node.maker(pass_)
+            await maker.publish(0)
+            await maker.say(stream.Over(1))
+            assert await follower.wants(0) == batch(0) and await follower.wants(1) == stream.Over(1)
+            follower.close()
+            maker.close()
