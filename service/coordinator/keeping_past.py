@@ -20,7 +20,7 @@ from tfquiver.service.coordinator.past.past import Past
 from tfquiver.service.coordinator.past.series import COARSE, STEP_S
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-_AT_A_TIME = 1024
+_AT_A_TIME = 128
 
 
 class KeepingPast:
@@ -74,7 +74,12 @@ class KeepingPast:
             "jobs": float(len(jobs)),
             "readers": float(self._sessions.open_readers),
         }
-        self._past.look(time.time(), cluster, jobs, read)
+        now = time.time()
+        self._past.look(now, cluster, read)
+        for at, (name, its) in enumerate(jobs.items(), 1):
+            self._past.job(now, name, its)
+            if at % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def _look_at_chunks(self) -> None:
         residency = self._caching.residency

@@ -92,7 +92,9 @@ def a_day(rng: random.Random) -> Past:
         at = now - (looks - look) * STEP_S
         rate = 1e9 * (1.5 + math.sin(look / 500))
         reads = [(number, f"sweep-{number}-lr0.0{number % 9}", "data", look // 700, 0.5) for number in range(JOBS)]
-        past.look(at, {"read_bytes_per_s": rate, "store_bytes_per_s": rate / 5, "jobs": 200.0}, jobs, reads)
+        past.look(at, {"read_bytes_per_s": rate, "store_bytes_per_s": rate / 5, "jobs": 200.0}, reads)
+        for job, figures in jobs.items():
+            past.job(at, job, figures)
         for number in range(4):
             past.chunks(at, f"{number:064x}", np.array([rng.random() for _ in range(130)]))
     return past

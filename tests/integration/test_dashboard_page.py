@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tfquiver" / "cli" / "dashboard" / "page"
-FILES = ["app.css", "app.js", "index.html"]
+FILES = ["app.css", "app.js", "index.html", "licenses.txt"]
 _LEAST_NODE = 20
 
 

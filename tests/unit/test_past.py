@@ -114,7 +114,9 @@ def test_a_day_of_thousands_of_jobs_and_data_sets_is_bounded_and_can_be_told() -
     for look in range(3):
         figures = {f"job-{number}": {"bytes_per_s": 1e8, "stall_share": 0.5} for number in range(MOST_JOBS * 2)}
         reads = ((number, f"job-{number}", "data", look, 0.5) for number in range(1000))
-        past.look(DAY + look * STEP_S, {"read_bytes_per_s": 1e9, "jobs": 1000.0}, figures, reads)
+        past.look(DAY + look * STEP_S, {"read_bytes_per_s": 1e9, "jobs": 1000.0}, reads)
+        for job, its in figures.items():
+            past.job(DAY + look * STEP_S, job, its)
         for number in range(MOST_DATASETS * 2):
             past.chunks(DAY + look * STEP_S, f"{number:064x}", np.ones(130))
     held_bytes = tracemalloc.get_traced_memory()[0]
@@ -122,8 +124,10 @@ def test_a_day_of_thousands_of_jobs_and_data_sets_is_bounded_and_can_be_told() -
     assert held_bytes < 16 << 20
     last, first = f"job-{MOST_JOBS * 2 - 1}", "job-0"
     told = past.told(DAY + 2 * STEP_S, False, [last, first, "nobody"], f"{MOST_DATASETS * 2 - 1:064x}")
-    assert set(told["jobs"]) == {last}, "those heard of last are kept"
-    assert told["jobs"][last]["stall_share"][-3:] == [0.5] * 3
+    assert set(told["jobs"]) == {first}, "they do not push one another out"
+    assert told["jobs"][first]["stall_share"][-3:] == [0.5] * 3
+    past.job(DAY + 60 * STEP_S, last, {"stall_share": 0.1})
+    assert set(past.told(DAY + 60 * STEP_S, False, [last], "")["jobs"]) == {last}, "in place of one that reads no more"
     assert told["cluster"]["read_bytes_per_s"][-4:] == [None, 1e9, 1e9, 1e9]
     assert told["heat"]["rows"] == heat_module.MOST_ROWS
     assert len(json.dumps(told, allow_nan=False)) < 1 << 20

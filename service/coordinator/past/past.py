@@ -15,6 +15,7 @@ from tfquiver.service.coordinator.past.series import COARSE, DAY_STEPS, HOUR_STE
 
 MOST_JOBS = 512  # 13 kB each
 MOST_DATASETS = 32  # 70 kB each
+_SILENT_STEPS = 6  # a job that reads no more
 MOST_EPOCHS = 1000  # that are told
 CLUSTER = ("read_bytes_per_s", "store_bytes_per_s", "stall_share", "jobs", "readers")
 JOB = ("bytes_per_s", "stall_share", "hit_share")
@@ -22,34 +23,39 @@ Figures = Mapping[str, float]
 
 
 class Past:
-    """`look` every STEP_S; `step` numbers those times by the date, so that pages agree about them."""
+    """`look`, and `job` of each that reads, every STEP_S; steps are numbered by the date: pages agree on them."""
 
     def __init__(self) -> None:
         self._cluster = {name: Series() for name in CLUSTER}
-        self._jobs: OrderedDict[str, dict[str, Series]] = OrderedDict()
+        self._jobs: OrderedDict[str, dict[str, Series]] = OrderedDict()  # who was heard of last is last
+        self._heard: dict[str, int] = {}
         self._heat: OrderedDict[str, HeatMap] = OrderedDict()
         self._epochs = Epochs()
 
-    def look(
-        self,
-        unix_s: float,
-        cluster: Figures,
-        jobs: Mapping[str, Figures],
-        epochs: Iterable[tuple[int, str, str, int, float]],
-    ) -> None:
+    def look(self, unix_s: float, cluster: Figures, epochs: Iterable[tuple[int, str, str, int, float]]) -> None:
         step = int(unix_s // STEP_S)
         for name, series in self._cluster.items():
             if name in cluster:
                 series.put(step, cluster[name])
-        for job, figures in jobs.items():
-            found = self._jobs.setdefault(job, {})
-            for name in JOB:
-                if name in figures:
-                    found.setdefault(name, Series()).put(step, figures[name])
-            self._jobs.move_to_end(job)
-        while len(self._jobs) > MOST_JOBS:
-            self._jobs.popitem(last=False)
         self._epochs.look(epochs, unix_s)
+
+    def job(self, unix_s: float, job: str, figures: Figures) -> None:
+        """Takes ten microseconds; there may be thousands. Of more than MOST_JOBS that read those that came first have
+        series: others would push one another out at every look."""
+        step = int(unix_s // STEP_S)
+        found = self._jobs.get(job)
+        if found is None:
+            if len(self._jobs) >= MOST_JOBS:
+                oldest = next(iter(self._jobs))
+                if self._heard[oldest] >= step - _SILENT_STEPS:
+                    return
+                del self._jobs[oldest], self._heard[oldest]
+            found = self._jobs[job] = {}
+        for name in JOB:
+            if name in figures:
+                found.setdefault(name, Series()).put(step, figures[name])
+        self._jobs.move_to_end(job)
+        self._heard[job] = step
 
     def chunks(self, unix_s: float, digest_id: str, shares: npt.NDArray[np.float64]) -> None:
         """Once in COARSE steps is enough."""

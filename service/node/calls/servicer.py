@@ -14,6 +14,7 @@ from tfquiver.service.node.datasets.ensure import DatasetScans
 from tfquiver.service.node.derived.derived_shards import DerivedShards
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores.credentials.resolved import Access
+from tfquiver.trust.identity import Role
 from tfquiver.wire import rpc
 
 PROGRESS_S = 0.25
@@ -40,7 +41,10 @@ class NodeServicer(DerivedCalls):
     @rpc.handled
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
         self._used()
-        return self._status()
+        reply = self._status()
+        if rpc.caller().role is Role.JOB:  # names in it may be of data sets that others alone may know of
+            reply.ClearField("works")
+        return reply
 
     @rpc.handled_stream
     async def EnsureDataset(

@@ -1,0 +1,42 @@
+"""What a node is at has names in it: a job's token does not see them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
+from tfquiver.service.node.calls.servicer import NodeServicer
+from tfquiver.trust.identity import Always, Identity, Role
+from tfquiver.wire import rpc
+
+WORK = pb.Work(kind=pb.WORK_KIND_SCAN, name="secret", done_bytes=1, total_bytes=2)
+
+
+@pytest.mark.parametrize(("role", "seen"), [(Role.JOB, []), (Role.NODE, ["secret"]), (Role.ADMIN, ["secret"])])
+def test_names_of_what_a_node_is_at_are_not_for_jobs(tmp_path: Path, role: Role, seen: list[str]) -> None:
+    async def asked() -> pb.StatusReply:
+        not_asked: Any = None
+        servicer = NodeServicer(
+            lambda: pb.StatusReply(works=[WORK], hits=7), not_asked, not_asked, lambda: None, not_asked, not_asked,
+            not_asked,
+        )  # fmt: skip
+        server = rpc.new_server(Always(Identity(role, "somebody")))
+        node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
+        rpc.listen(server, f"unix:{tmp_path / 's'}")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{tmp_path / 's'}") as channel:
+                stub: Any = node_pb2_grpc.NodeStub(channel)
+                reply: pb.StatusReply = await stub.Status(pb.StatusRequest(), timeout=30)
+                return reply
+        finally:
+            await server.stop(None)
+
+    reply = asyncio.run(asked())
+    assert [work.name for work in reply.works] == seen and reply.hits == 7
