@@ -142,6 +142,8 @@ class World(Calls):
             for number in range(1, self._nodes):
                 self.nodes.append(self._another(number))
             wait_until(lambda: len(node_calls.nodes(self.coordinator)) >= self._nodes, "all nodes are members")
+            # Else the first shards are fetched by whoever is asked for them, not by their owners.
+            wait_until(lambda: all(map(self._reaches_all, self.nodes)), "every node reaches all others")
             self._stack = stack.pop_all()
         return self
 
@@ -160,6 +162,10 @@ class World(Calls):
 
     def cache_dir(self, node: int = 0) -> Path:
         return self.cluster.cache_dir if node == 0 else self._base / f"cache-{node}"
+
+    def _reaches_all(self, node: Server) -> bool:
+        reached = [peer for peer in node_calls.peers(node.ready["control"]) if not peer.error]
+        return len(reached) >= self._nodes - 1
 
     def _another(self, number: int) -> Server:
         where = f"--coordinator={self.coordinator}"
