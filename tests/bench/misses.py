@@ -2,13 +2,12 @@
 
 One node, a reader that looks at nothing, and an emulated store that answers after 60 ms and sends 200 MB/s, over all
 connections together. Beside it, before and after: eight threads that read the same bytes 16 MiB at a time and do
-nothing else. Then the same as an order, through a data set that has a name (prefetch). And a store that gives one
-reply in a hundred late by two seconds, with hedged reads.
+nothing else. Then the same through `tfquiver warm`'s call, for nobody, into a cache that is empty again.
 
     python -m tests.bench.misses [--quick]
 
-Bars: the reader's rate, and the prefetch's, against the store's, or that of the plain threads where this machine
-cannot reach it; requests for each shard of 2 MiB.
+Bars: the reader's rate against the store's, or that of the plain threads where this machine cannot reach it; requests
+for each shard of 2 MiB, of the reader and of warming.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tfquiver import stores
 from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build, listing, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
@@ -38,6 +38,7 @@ from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.testing.emulated_store import EmulatedStore, StoreClient
 from tfquiver.wire import reader_frames as frames
+from tfquiver.wire import rpc
 
 LATENCY_S, BYTES_PER_S, RATE_BAR, REQUESTS_BAR = 0.060, 200e6, 0.9, 0.25
 RECORD_BYTES, FILES, PIECE_BYTES = 110_000, 4, 256 << 10
@@ -110,15 +111,30 @@ def cold(base: Path, store: EmulatedStore, digest: Digest) -> dict[str, float]:
         client.close()
         gib = digest.size_bytes / (1 << 30)
         wait_until(lambda: node_calls.status(node.ready["control"]).entries == digest.num_shards, "all is kept")
-        return {
+        found = {
             "bytes_per_s": digest.size_bytes / seconds,
             "requests_a_shard": left.reads / digest.num_shards,
             "times_each_byte": left.payload_bytes / digest.size_bytes,
             "node_cpu_s_a_gib": (after.user + after.system - cpu.user - cpu.system) / gib,
             "node_rss_mib": process.memory_info().rss / (1 << 20),
         }
+        return {**found, **warmed(node.ready["control"], store, digest)}
     finally:
         node.stop()
+
+
+def warmed(control: str, store: EmulatedStore, digest: Digest) -> dict[str, float]:
+    """The same for nobody, by the node behind `control`, which gives up all that it has first."""
+    with rpc.channel(control) as channel:
+        stub: Any = node_pb2_grpc.NodeStub(channel)
+        stub.Clear(node_pb2.ClearRequest(), timeout=60.0)
+        before, began = store.traffic(), time.perf_counter()
+        *_, last = stub.Warm(node_pb2.WarmRequest(digest_id=digest.digest_id), timeout=600.0)
+        assert last.resident_shards == digest.num_shards, last
+        return {
+            "warm_bytes_per_s": digest.size_bytes / (time.perf_counter() - began),
+            "warm_requests_a_shard": (store.traffic() - before).reads / digest.num_shards,
+        }
 
 
 def main() -> None:
@@ -142,6 +158,7 @@ def main() -> None:
     figures: dict[str, Any] = {"shards": digest.num_shards, "limit_bytes_per_s": limit, "rounds": rounds}
     bars = [
         Bar("cold reader / store", best["bytes_per_s"] / limit, RATE_BAR),
+        Bar("requests a shard, warming", best["warm_requests_a_shard"], REQUESTS_BAR, at_most=True),
         Bar("requests a shard", best["requests_a_shard"], REQUESTS_BAR, at_most=True),
     ]
     finish("misses", figures, bars, quick)

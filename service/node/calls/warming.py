@@ -21,7 +21,8 @@ from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 MOST_TOLD = 64
-PARALLEL = 8  # of the fetcher's threads: readers have some left
+PARALLEL = 4  # requests to the store, where shards are neighbours: readers have some left
+TOGETHER_SHARDS, TOGETHER_BYTES = 4, 8 << 20  # of each: more would only wait in memory
 MOST_FAILED = 16  # in a row: whatever is wrong, it is not one object
 _ASKED_SHARDS = 65536
 _PROGRESS_S = 0.25
@@ -157,15 +158,28 @@ class _Run:
                 group.create_task(self._load_on(todo))
 
     async def _load_on(self, todo: Iterator[int]) -> None:
-        for shard in todo:
-            if self._failed_in_a_row >= MOST_FAILED:
-                return
-            if not self._is_here(shard):  # a file that is fetched whole brings its other shards
-                await self._load(shard)
-            if self._is_here(shard):
-                self._resident += 1
-                self._resident_bytes += int(self._digest.lengths[shard])
+        while self._failed_in_a_row < MOST_FAILED and (shards := self._next(todo)):
+            await asyncio.gather(*map(self._load_one, shards))
             await asyncio.sleep(0)
+
+    def _next(self, todo: Iterator[int]) -> list[int]:
+        """Neighbours, as a rule, which come in one request."""
+        shards: list[int] = []
+        size_bytes = 0
+        while len(shards) < TOGETHER_SHARDS and size_bytes < TOGETHER_BYTES:
+            shard = next(todo, None)
+            if shard is None:
+                break
+            shards.append(shard)
+            size_bytes += int(self._digest.lengths[shard])
+        return shards
+
+    async def _load_one(self, shard: int) -> None:
+        if not self._is_here(shard):  # a file that is fetched whole brings its other shards
+            await self._load(shard)
+        if self._is_here(shard):
+            self._resident += 1
+            self._resident_bytes += int(self._digest.lengths[shard])
 
     async def _load(self, shard: int) -> None:
         hash = self._digest.hashes[shard].tobytes()
