@@ -29,10 +29,15 @@ _AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
 def add_where(
-    parser: argparse.ArgumentParser, positional: bool = False, which: str = "coordinator (host:port) or cache directory"
+    parser: argparse.ArgumentParser,
+    positional: bool = False,
+    which: str = "coordinator (host:port) or cache directory",
+    or_running: bool = False,
 ) -> None:
-    """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone."""
-    what = f"{which}; default: what {service_name.VARIABLE} names"
+    """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone; `or_running`: without either
+    the command finds what runs on this machine."""
+    running = ", or the nodes of yours that run on this machine" if or_running else ""
+    what = f"{which}; default: what {service_name.VARIABLE} names{running}"
     named: Any = parser
     if positional:
         named = parser.add_mutually_exclusive_group()

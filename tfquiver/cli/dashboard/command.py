@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "dashboard", help="serve a page that shows a cluster, and open it", description=_ABOUT
     )
-    calls.add_where(parser, positional=True)
+    calls.add_where(parser, positional=True, or_running=True)
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT",
         help="port 0: any free one; default: 127.0.0.1:0, for this machine alone",
@@ -72,7 +72,7 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     from tfquiver.cli.dashboard.feed import Feed
     from tfquiver.cli.dashboard.web_server import application
 
-    feed = Feed(lambda nodes: status.collect(where, token, _SESSIONS, ask_nodes=nodes))
+    feed = Feed(lambda thorough: status.collect(where, token, _SESSIONS, thorough=thorough))
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key),
         access_log=None, shutdown_timeout=1.0,

@@ -8,15 +8,18 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from absl import logging
+
 from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard.shown import shown
 
 EVERY_S = 2.0
-NODES_EVERY_S = 10.0
-FEW_NODES = 32
+FEW = 32  # nodes and data sets, each of which takes a call
+THOROUGHLY_EVERY_S = 10.0
+MOST_CALLS_PER_S = 50.0
 MOST_LOOKERS = 64
 
-# Whether each node is to be asked, too -> what `tfquiver status` collects.
+# Whether what takes a call for each node and data set is wanted, too -> what `tfquiver status` collects.
 Ask = Callable[[bool], dict[str, Any]]
 
 
@@ -30,16 +33,18 @@ class Feed:
         self._lookers = 0
         self._task: asyncio.Task[None] | None = None
         self._nodes: dict[str, dict[str, Any]] = {}
-        self._nodes_asked_at = float("-inf")
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._thorough_at = float("-inf")
 
     async def follow(self) -> AsyncIterator[str]:
         """JSON objects, the newest there is whenever there is a newer one. Raises ResourceExhaustedError."""
         if self._lookers >= MOST_LOOKERS:
             raise errors.ResourceExhaustedError(f"{MOST_LOOKERS} pages look at this dashboard already")
         self._lookers += 1
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
         seen = 0
+        if self._task is None:
+            seen = self._number  # what was told to those before may be of yesterday
+            self._task = asyncio.get_running_loop().create_task(self._run())
         try:
             while True:
                 async with self._news:
@@ -66,14 +71,22 @@ class Feed:
         self._task = None
 
     def _told(self) -> str:
-        now = time.monotonic()
-        asks_nodes = len(self._nodes) <= FEW_NODES or now >= self._nodes_asked_at + NODES_EVERY_S
+        now, calls = time.monotonic(), len(self._nodes) + len(self._settings)
+        every_s = 0.0 if calls <= FEW else max(THOROUGHLY_EVERY_S, calls / MOST_CALLS_PER_S)
+        thorough = now >= self._thorough_at + every_s
         try:
-            status = self._ask(asks_nodes)
-            if asks_nodes:
-                self._nodes, self._nodes_asked_at = {one["node_id"]: one for one in status["nodes"]}, now
-            else:  # what it said last, and what the coordinator knows of it now
+            status = self._ask(thorough)
+            if thorough:
+                self._nodes = {one["node_id"]: one for one in status["nodes"]}
+                self._settings = {one["digest_id"]: one["cache"] for one in status["datasets"]}
+                self._thorough_at = now
+            else:  # what they said last, and what the coordinator knows of them now
                 status["nodes"] = [self._nodes.get(one["node_id"], {}) | one for one in status["nodes"]]
+                for one in status["datasets"]:
+                    one["cache"] = self._settings.get(one["digest_id"], one["cache"])
             return json.dumps(shown(status) | {"now_s": time.time()})
         except errors.TfquiverError as error:
             return json.dumps({"error": plain_text.of_error(error), "now_s": time.time()})
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: the next question may do
+            logging.exception("what a status says could not be shown")
+            return json.dumps({"error": f"tfquiver dashboard: {plain_text.of_error(error)}", "now_s": time.time()})

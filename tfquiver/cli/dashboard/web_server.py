@@ -50,7 +50,7 @@ def _guarded(key: str) -> Any:
         name = f"{_COOKIE}_{request.url.port}"  # cookies are not of a port
         given = request.query.get("key", "")
         if given and _same(given, key):
-            answer: web.StreamResponse = web.Response(status=303, headers={"Location": request.path})
+            answer: web.StreamResponse = web.Response(status=303, headers={"Location": "/"})
             answer.set_cookie(name, key, httponly=True, samesite="Lax", path="/")
         elif not _same(request.cookies.get(name, ""), key):
             answer = web.Response(status=403, text=_DENIED)

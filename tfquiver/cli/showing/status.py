@@ -42,7 +42,7 @@ _EVERY_S, _LEAST_S, _MOST_S = 2.0, 0.2, 86400.0
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
-    calls.add_where(parser, positional=True)
+    calls.add_where(parser, positional=True, or_running=True)
     parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables (docs/format/status.md)")
     parser.add_argument(
@@ -162,11 +162,12 @@ def _told(where: str, token: str, sessions: int, prices: money.Prices) -> dict[s
 
 
 def collect(
-    where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, ask_nodes: bool = True
+    where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, thorough: bool = True
 ) -> dict[str, Any]:
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
 
-    `ask_nodes` False: nodes have no counters but what the coordinator knows.
+    `thorough` False: without what takes a call for each node or data set: nodes have no counters but what the
+    coordinator knows, data sets no settings.
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
@@ -181,8 +182,8 @@ def collect(
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
-        cached = calls.settings(stub, datasets, token, whom)
-    told = list(_nodes(listed_nodes.nodes, token) if ask_nodes else map(_unasked, listed_nodes.nodes))
+        cached = calls.settings(stub, datasets, token, whom) if thorough else [_unset(one) for one in datasets]
+    told = list(_nodes(listed_nodes.nodes, token) if thorough else map(_unasked, listed_nodes.nodes))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     given = totals["hits"] + totals["peer_hits"] + totals["misses"]
@@ -210,6 +211,10 @@ def collect(
 def with_state(session: dict[str, Any]) -> dict[str, Any]:
     """`ended` is the coordinator's word; `state` is what it comes to."""
     return session | {"state": words.state(session)}
+
+
+def _unset(dataset: types_pb2.Dataset) -> dict[str, Any]:
+    return plain(dataset) | {"cache": {"mode": "unset"}}
 
 
 def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
