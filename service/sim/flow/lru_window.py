@@ -40,9 +40,8 @@ class _Front:
     began_bytes: Floats
     part: Floats  # of the present one
     window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and when the oldest row was
-    oldest: tuple[float, Floats, Floats] | None = (
-        None  # where they were then, and what they have read until the next row
-    )
+    # When the oldest row was, where they were then, and what they had read by the next row.
+    oldest: tuple[float, Floats, Floats] | None = None
 
 
 @dataclass(frozen=True, slots=True)
