@@ -20,7 +20,7 @@ from tfquiver.service.coordinator.past.past import Past
 from tfquiver.service.coordinator.past.series import COARSE, STEP_S
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-_AT_A_TIME = 128
+_AT_A_TIME = 32  # sessions or jobs: others want to be served between
 
 
 class KeepingPast:
