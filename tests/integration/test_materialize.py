@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +15,14 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import materializing, numbered
+from tests.support.cluster import Server
 from tests.support.daemons import end_daemons
 from tests.support.trusted import Trusted
 from tfquiver import errors
 from tfquiver.daemon import daemon as local
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
 FILES, RECORDS = 3, 60
 TOTAL = FILES * RECORDS
@@ -151,12 +153,24 @@ def test_what_is_of_one_shape_comes_in_batches(source: Callable[..., tf.data.Dat
     assert set(numbers) <= set(map(float, range(TOTAL)))
 
 
+def _keep_all(cache_dir: Path, name: str) -> None:
+    """So that no policy probes the job, or finds that it need not be kept: both are computed past the cache."""
+    endpoint = local.find(cache_dir)
+    assert endpoint is not None
+    with grpc.insecure_channel(endpoint.coordinator) as channel:
+        coordinator = coordinator_pb2_grpc.CoordinatorStub(channel)
+        found = coordinator.FindDataset(pb.FindDatasetRequest(name=name), timeout=10)
+        setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM)
+        coordinator.SetCache(pb.SetCacheRequest(digest_id=found.digest_id, setting=setting), timeout=10)
+
+
 def test_what_is_lost_is_computed_again_while_it_is_read(
     source: Callable[..., tf.data.Dataset], cache_dir: Path, tmp_path: Path
 ) -> None:
     calls = tmp_path / "calls"
-    data = source().apply(tfquiver.materialize(materializing.counted(calls)))
+    data = source().apply(tfquiver.materialize(materializing.counted(calls), name="lost"))
     assert materializing.calls_in(calls) == TOTAL
+    _keep_all(cache_dir, "lost")
     node, channel = node_calls(cache_dir)
     with channel:
         before = node.Status(node_pb2.StatusRequest(), timeout=10).computed
@@ -276,3 +290,41 @@ def test_who_shows_another_token_gets_nothing_of_it(paths: list[Path], tmp_path:
     finally:
         endpoints.close_all()
         trusted.close()
+
+
+def test_shards_are_kept_by_their_owners_and_computed_for_them_when_they_lose_them(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    """Two nodes; the trainer, who alone can compute, is at one of them."""
+    calls, node = tmp_path / "calls", "tfquiver.service.node.main"
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'coordinator'}"]
+    with contextlib.ExitStack() as stack:
+
+        def started(module: str, arguments: list[str], name: str) -> Server:
+            server = Server(module, arguments, tmp_path / f"{name}.log").start()
+            stack.callback(server.stop)
+            return server
+
+        address = started("tfquiver.service.coordinator.main", arguments, "coordinator").address
+        nodes = [
+            started(node, [f"--cache_dir={tmp_path / name}", f"--coordinator={address}", "--quota=64MiB"], name)
+            for name in ("a", "b")
+        ]
+        stack.callback(endpoints.close_all)
+        data = tfquiver.dataset(
+            paths, service=address, cache_dir=tmp_path / "a", first_use=materializing.first_use()
+        ).apply(tfquiver.materialize(materializing.counted(calls)))
+        assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
+        assert materializing.calls_in(calls) == TOTAL
+        stubs = []
+        for one in nodes:
+            channel = stack.enter_context(grpc.insecure_channel(one.ready["control"]))
+            stubs.append(node_pb2_grpc.NodeStub(channel))
+        for one in stubs:
+            assert one.Clear(node_pb2.ClearRequest(), timeout=10).entries > 0
+        assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
+        assert materializing.calls_in(calls) == 2 * TOTAL
+        entries = [one.Status(node_pb2.StatusRequest(), timeout=10).entries for one in stubs]
+        assert min(entries) > 0, "each is kept by its owner again"
+        assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
+        assert materializing.calls_in(calls) == 2 * TOTAL

@@ -30,8 +30,10 @@ def row(number: int, *parts: tuple[int, int]) -> DerivedRow:
     return made
 
 
-def begun(recipes: Recipes, key: bytes = b"r" * 32, rows: int = 3, draw: int = 0, now_s: float = 0.0) -> Recipe:
-    return recipes.begin(key, SOURCE, "name", "ann", rows, draw, now_s, lambda digest_id: False)
+def begun(
+    recipes: Recipes, key: bytes = b"r" * 32, rows: int = 3, draw: int = 0, now_s: float = 0.0, domain: str = "ann"
+) -> Recipe:
+    return recipes.begin(key, SOURCE, "name", domain, rows, draw, now_s, lambda digest_id: False)
 
 
 def restored(records: Iterable[CommitRecord]) -> Recipes:
@@ -95,12 +97,21 @@ def test_a_use_is_counted_once() -> None:
 def test_builds_are_bounded_and_those_that_nobody_is_at_make_room() -> None:
     recipes = Recipes(lambda record: None)
     for number in range(recipes_room.MOST_BUILDS):
-        begun(recipes, bytes([number]) * 32)
+        begun(recipes, bytes([number]) * 32, domain=f"team {number // 8}")
     with pytest.raises(errors.ResourceExhaustedError, match="64"):
         begun(recipes, b"x" * 32, now_s=10.0)
     begun(recipes, b"x" * 32, now_s=1e5)
     with pytest.raises(errors.ResourceExhaustedError):
         begun(Recipes(lambda record: None), rows=recipes_room.MOST_ROWS + 1)
+
+
+def test_no_name_takes_all_the_room_for_builds() -> None:
+    recipes = Recipes(lambda record: None)
+    for number in range(recipes_room.MOST_BUILDS_OF_ONE):
+        begun(recipes, bytes([number]) * 32)
+    with pytest.raises(errors.ResourceExhaustedError, match="ann has 16"):
+        begun(recipes, b"x" * 32)
+    begun(recipes, b"x" * 32, domain="bob")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +95,7 @@ def materialize(
             )
         derived = _Derived(opening, source, function, name or f"{source.name}/{function.name}", allow_random or 0)
         made = opened(opening, lambda registrar, report, _: derived.found(registrar, report, check), progress)
-        computer = derived.computer()
-        weakref.finalize(user_of(made._tfquiver_origin.made), computer.close)
-        computer.start()
+        derived.computer(user_of(made._tfquiver_origin.made)).start()
         return _decoded(made, function, opening.options.with_position)
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
@@ -163,10 +160,10 @@ class _Derived:
             check_sample(self._making, self._derivation, derived, check)
         return dataset
 
-    def computer(self) -> Computer:
+    def computer(self, user: object) -> Computer:
         assert self._making is not None
         assert self._derivation is not None
-        return Computer(self._making, self._derivation, self._digest_id, self._control, self._opening.way.token)
+        return Computer(self._making, self._derivation, self._digest_id, self._control, self._opening.way.token, user)
 
     def _control(self) -> str:
         return self._now().local_control

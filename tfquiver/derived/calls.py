@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from tfquiver.wire.patient_calls import until_answered
 
 _CALL_S, _MOST_S = 30.0, 1800.0
 _PART_BYTES = 1 << 20
+_PAUSE_S = 0.2
 T = TypeVar("T")
 
 
@@ -60,13 +62,18 @@ class Calls:
         )
 
     def digest(self, digest_id: bytes) -> bytes:
-        """The digest file. Raises NotFoundError."""
+        """The digest file. Raises NotFoundError, UnavailableError."""
         request = coordinator_pb2.GetDigestRequest(digest_id=digest_id)
-        try:
-            parts = self._coordinator.GetDigest(request, metadata=self._metadata, timeout=_MOST_S)
-            return b"".join(part.part for part in parts)
-        except grpc.RpcError as error:
-            raise rpc.from_rpc_error(error, f"asking the coordinator at {self._address} for a digest") from error
+        give_up_at = time.monotonic() + self._patience_s
+        while True:
+            try:
+                parts = self._coordinator.GetDigest(request, metadata=self._metadata, timeout=_MOST_S)
+                return b"".join(part.part for part in parts)
+            except grpc.RpcError as error:
+                if error.code() not in rpc.RETRYABLE or time.monotonic() > give_up_at:
+                    what = f"asking the coordinator at {self._address} for a digest"
+                    raise rpc.from_rpc_error(error, what) from error
+            time.sleep(_PAUSE_S)
 
     def put(self, shard: MadeShard) -> bool:
         """Whether it is kept; where not it is computed again when it is wanted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -21,20 +22,29 @@ from tfquiver.wire import rpc
 
 _AGAIN_S, _LONGEST_S = 0.2, 5.0
 _END_S = 10.0
+_LOOK_S = 0.25
 _PART_BYTES = 1 << 20
 _REMEMBERED = 2  # rows: the parts of one are asked for one after the other
 
 
 class Computer:
-    """A thread, from `start` to `close`.
+    """Two threads, from `start` to `close`, or until `user` is gone.
 
     Args:
       control: where the node's control service is now, on this machine; may raise UnavailableError.
     """
 
     def __init__(
-        self, making: Making, derivation: Derivation, digest_id: bytes, control: Callable[[], str], token: str
+        self,
+        making: Making,
+        derivation: Derivation,
+        digest_id: bytes,
+        control: Callable[[], str],
+        token: str,
+        user: object,
     ) -> None:
+        self._user = weakref.finalize(user, _nothing)
+        self._user.atexit = False
         self._making, self._derivation, self._digest_id = making, derivation, digest_id
         self._control, self._metadata = control, tuple(rpc.metadata(token))
         self._stop = threading.Event()
@@ -43,20 +53,28 @@ class Computer:
         self._remembered: dict[int, list[MadeShard]] = {}
         self.computed = 0  # rows
         self._thread = threading.Thread(target=self._run, name="tfquiver computes", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="tfquiver computes for", daemon=True)
 
     def start(self) -> None:
         with _lock:
             _running.add(self)
         self._thread.start()
+        self._watcher.start()
 
     def close(self, wait: bool = False) -> None:
-        """Harmless when repeated; from any thread, also of the garbage collector."""
+        """Harmless when repeated. Not for the garbage collector: it takes locks."""
         self._stop.set()
         call = self._call
         if call is not None:
             call.cancel()
         if wait:
             self._thread.join(_END_S)
+
+    def _watch(self) -> None:
+        """Sees that nobody uses it any more. Nothing is done as they go: that is where the garbage collector runs."""
+        while not self._stop.wait(_LOOK_S):
+            if not self._user.alive:
+                self.close()
 
     def _run(self) -> None:
         pause_s = _AGAIN_S
@@ -121,6 +139,10 @@ class Computer:
         if part >= len(made):
             raise errors.StaleDigestError(f"shard {shard}: the function makes {len(made)} parts of its records by now")
         return made[part].data
+
+
+def _nothing() -> None:
+    pass
 
 
 _lock = threading.Lock()

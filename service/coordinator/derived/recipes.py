@@ -25,6 +25,8 @@ from tfquiver.service.coordinator.derived.build import Build, message_of
 
 MOST_RECIPES = 10_000
 MOST_BUILDS = 64
+MOST_BUILDS_OF_ONE = 16
+MOST_PARTS = 16 << 20  # of all builds together
 MOST_ROWS = 8 << 20  # of all builds together: about 200 bytes each
 _MOST_USE_IDS = 4096
 IDLE_S = 3600.0  # a build that nobody has been at for so long makes room for others
@@ -100,8 +102,7 @@ class Recipes:
 
         Raises ResourceExhaustedError.
         """
-        if recipe not in self._recipes:
-            self._make_room(rows, now_s, is_there)
+        self._make_room(rows, domain, now_s, is_there)
         before = self._recipes.get(recipe)
         old = list(before.old_digest_ids) if before else []
         if before and before.digest_id and before.draw != draw:
@@ -114,7 +115,7 @@ class Recipes:
         made.build, made.touched_s = Build(rows), now_s
         return made
 
-    def _make_room(self, rows: int, now_s: float, is_there: Callable[[bytes], bool]) -> None:
+    def _make_room(self, rows: int, domain: str, now_s: float, is_there: Callable[[bytes], bool]) -> None:
         def is_full() -> bool:
             known = self.builds()
             many = rows + sum(one.build.rows if one.build else len(one.rows_to_come) for one in known)
@@ -123,6 +124,11 @@ class Recipes:
         for one in sorted(self.builds(), key=lambda one: one.touched_s) if is_full() else ():
             if is_full() and now_s - one.touched_s > IDLE_S:
                 self._decide(CommitRecord(derived_forgotten=DerivedForgotten(recipe=one.recipe)))
+        if domain and sum(one.domain == domain for one in self.builds()) >= MOST_BUILDS_OF_ONE:
+            raise errors.ResourceExhaustedError(
+                f"{domain} has {MOST_BUILDS_OF_ONE} derived data sets computed at one time already: try again when "
+                "one is whole"
+            )
         if is_full():
             raise errors.ResourceExhaustedError(
                 f"{len(self.builds())} derived data sets are being computed; at most {MOST_BUILDS}, with {MOST_ROWS} "
@@ -147,8 +153,13 @@ class Recipes:
         return recipe.build
 
     def report(self, recipe: Recipe, rows: list[DerivedRow]) -> int:
-        """How many of them were not known yet. They have been checked."""
+        """How many of them were not known yet. They have been checked. Raises ResourceExhaustedError."""
         assert recipe.build is not None
+        parts = sum(one.build.parts for one in self.builds() if one.build) + sum(len(row.parts) for row in rows)
+        if parts > MOST_PARTS:
+            raise errors.ResourceExhaustedError(
+                f"rows: derived data sets that are being computed have {MOST_PARTS} shards already: try again later"
+            )
         new = {row.row: row for row in rows if not recipe.build.has(row.row)}
         if new:
             self._decide(
