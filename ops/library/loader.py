@@ -35,19 +35,28 @@ class Library:
         self._c.tfq_build_info.restype = ctypes.c_char_p
         self.path = path
 
-    def quiver_dataset(self, digest_id: bytes, session_key: str, options: dict[str, object], num_records: int) -> Any:
-        """The variant tensor, shape [], of a data set whose elements are one string tensor.
+    def quiver_dataset(
+        self,
+        digest_id: bytes,
+        session_key: str,
+        options: dict[str, object],
+        num_records: int,
+        parsing: dict[str, Any] | None = None,
+    ) -> Any:
+        """The variant tensor, shape [], of a data set whose elements are one string tensor, or parsed.
 
         Args:
           digest_id: 32 raw bytes.
           session_key: unique for each time a pipeline is distributed.
           options: of the op (ops/core/reader/options.h).
           num_records: in the data set.
+          parsing: the op's last input and its attributes; None: records are not parsed.
         """
         text = json.dumps(options, separators=(",", ":"), sort_keys=True)
         return self._ops.quiver_dataset(
-            digest_id=digest_id, session_key=session_key, options=text, num_records=tf.constant(num_records, tf.int64)
-        )
+            digest_id=digest_id, session_key=session_key, options=text,
+            num_records=tf.constant(num_records, tf.int64), **(parsing or {"parse_defaults": []}),
+        )  # fmt: skip
 
     def quiver_once_dataset(self, *, num_records: int, num_shards: int, **inputs: Any) -> Any:
         """The variant tensor, shape [], of each record once; arguments as the op's inputs and attributes."""

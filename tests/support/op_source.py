@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from tests.support.scripted_node import DIGEST_ID
+from tfquiver.client.parsing import Parsing
 from tfquiver.ops.library import loader
 
 
 class OpSource(dataset_ops.DatasetSource):
-    """Elements: one string tensor, shape [] or [batch]."""
+    """Elements: one string tensor, shape [] or [batch]; with `parsing`, what the op emits instead."""
 
-    def __init__(self, num_records: int = 0, key: str = "key", digest_id: bytes = DIGEST_ID, **options: object) -> None:
+    def __init__(
+        self,
+        num_records: int = 0,
+        key: str = "key",
+        digest_id: bytes = DIGEST_ID,
+        parsing: Parsing | None = None,
+        **options: object,
+    ) -> None:
         batch = options.get("batch_size", 0)
         shape = [] if not batch else [batch if options.get("drop_remainder") else None]
         self._spec = tf.TensorSpec(shape, tf.string)
+        if parsing is not None:
+            self._spec = parsing.emitted(shape[0] if shape else None)
         if options.get("with_position"):
             self._spec = (tf.TensorSpec(shape, tf.int64), self._spec)
-        super().__init__(loader.load().quiver_dataset(digest_id, key, options, num_records))
+        told = None if parsing is None else parsing.told()
+        super().__init__(loader.load().quiver_dataset(digest_id, key, options, num_records, told))
 
     @property
     def element_spec(self) -> object:
         return self._spec
+
+
+def parsed_source(features: Mapping[str, object], **options: object) -> tf.data.Dataset:
+    """As `tfquiver.dataset(parse=features)` makes it."""
+    parsing = Parsing(features)
+    return parsing.put_together(OpSource(parsing=parsing, **options), bool(options.get("with_position")))
 
 
 def records_of(dataset: tf.data.Dataset) -> list[bytes]:

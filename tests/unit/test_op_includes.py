@@ -10,8 +10,8 @@ OPS = Path(__file__).resolve().parents[2] / "ops"
 INCLUDE = re.compile(r'^#include "ops/([^"]+)"$', re.MULTILINE)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
-    "", "process", "record_format", "wire", "position", "shards", "order", "shuffle_pool", "intake", "session",
-    "delivery", "reader",
+    "", "process", "record_format", "examples", "wire", "position", "shards", "order", "shuffle_pool", "intake",
+    "session", "delivery", "reader",
 )  # fmt: skip
 
 

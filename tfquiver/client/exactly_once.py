@@ -18,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfquiver.client.parsing import Parsing
     from tfquiver.ops.library.loader import Library
 
 Transform = Callable[[Any], Any]
@@ -62,6 +63,7 @@ class Origin:
     made: Any  # the data set itself: as long as it lives, the way to the node is open
     resumes: bool = False
     session_key: str = ""
+    parsing: Parsing | None = None
 
     @staticmethod
     def of(dataset: tf.data.Dataset) -> Origin:
@@ -100,6 +102,11 @@ def deliver(
         raise errors.InvalidArgumentError(
             'resume=True and guarantee="exactly_once" do not go together: save the iterator with tf.train.Checkpoint, '
             "which goes on with exactly the records that have not been delivered"
+        )
+    if origin.parsing is not None and not origin.parsing.fixed:
+        raise errors.InvalidArgumentError(
+            'parse: guarantee="exactly_once" takes batches apart record by record: only FixedLenFeature. Leave parse= '
+            "away, and parse in what is given as transform="
         )
     for name, order in _ORDERS.items():
         if getattr(origin.options, name):
@@ -153,8 +160,9 @@ def _tagged(library: Library, origin: Origin) -> tf.data.Dataset:
         session_key=f"{origin.session_key}:{uuid.uuid4().hex}",  # the claim of what stands before the colon holds
         options={**options, "tagged": True},
         num_records=origin.registered.records,
+        parsing=None if origin.parsing is None else origin.parsing.told(),
     )
-    return TaggedSource(variant, bool(origin.options.batch_size))
+    return TaggedSource(variant, bool(origin.options.batch_size), origin.parsing)
 
 
 def _once(

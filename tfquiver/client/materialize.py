@@ -114,6 +114,11 @@ def _origin(dataset: tf.data.Dataset) -> tuple[Opening, types_pb2.Dataset]:
             "tfquiver.materialize is applied to what tfquiver.dataset(...) returns, with nothing in between: put what "
             "stands between into fn"
         )
+    if opening.parsing is not None:
+        raise errors.InvalidArgumentError(
+            "parse=: tfquiver.materialize gives records to fn, not what was parsed: leave it away, and parse in fn "
+            "(tf.io.parse_single_example)"
+        )
     if opening.way.cache_dir is None:
         raise errors.InvalidArgumentError(
             "tfquiver.materialize needs the node on this machine, which keeps what is computed: add cache_dir= to "

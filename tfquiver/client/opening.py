@@ -31,6 +31,8 @@ from tfquiver.stores.credentials.resolved import Access
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfquiver.client.parsing import Parsing
+
 _WITHOUT_COORDINATOR = (
     "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
     "address, and they go on"
@@ -65,6 +67,7 @@ class Opening:
     sampled: Sampled | None
     stream: str | None
     resume: bool
+    parsing: Parsing | None = None
 
 
 def opened(
@@ -74,6 +77,7 @@ def opened(
 ) -> tf.data.Dataset:
     """The data set that `registered_by(registrar, progress, client_id)` makes known, to be iterated."""
     way, options, sampled, stream = opening.way, opening.options, opening.sampled, opening.stream
+    parsing = opening.parsing
     where, service, token = way.cache_dir, way.service, way.token
     endpoint_name, control, coordinator, node_id = "", None, service, ""
     reaching: store_access.StoreAccess | None = None
@@ -110,7 +114,7 @@ def opened(
             resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
             resumption.resume(resumable)
         options = options.of_data(registered.records, registered.size_bytes)
-        made = _make(registered, session_key, options, endpoint_name, way.library)
+        made = _make(registered, session_key, options, endpoint_name, way.library, parsing)
     except BaseException:
         endpoints.release(endpoint_name)
         raise
@@ -123,9 +127,11 @@ def opened(
     weakref.finalize(user_of(made), made_datasets.forget, session_key)
     if service:
         watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
+    if parsing is not None:
+        made = parsing.put_together(made, options.with_position)
     whole = _without_autoshard(made)
     whole._tfquiver_resumable = resumable
-    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, opening.resume, session_key)
+    whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, opening.resume, session_key, parsing)
     whole._tfquiver_opening = opening
     return whole
 
@@ -143,7 +149,12 @@ def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
 
 
 def _make(
-    registered: types_pb2.Dataset, session_key: str, options: SourceOptions, endpoint: str, library: Any
+    registered: types_pb2.Dataset,
+    session_key: str,
+    options: SourceOptions,
+    endpoint: str,
+    library: Any,
+    parsing: Parsing | None,
 ) -> tf.data.Dataset:
     from tfquiver.client.tf_source import QuiverSource
 
@@ -152,8 +163,9 @@ def _make(
         session_key=session_key,
         options=options.for_op(endpoint),
         num_records=registered.records,
+        parsing=None if parsing is None else parsing.told(),
     )
-    return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position)
+    return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position, parsing)
 
 
 def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:

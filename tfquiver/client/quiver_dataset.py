@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -12,7 +13,7 @@ from tfquiver.client.opening import Opening, Way, opened
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
-from tfquiver.dataset_arguments.dataset_options import checked_options
+from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.samplings import Sampled
@@ -25,6 +26,8 @@ from tfquiver.trust import own_token
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfquiver.client.parsing import Parsing
+
 
 @raised_as_both()
 def dataset(
@@ -35,6 +38,7 @@ def dataset(
     quota: int | str | None = None,
     batch_size: int | None = None,
     drop_remainder: bool = False,
+    parse: Mapping[str, Any] | None = None,
     order: Order = Shuffled(),
     job: str | None = None,
     stream: str | None = None,
@@ -45,9 +49,8 @@ def dataset(
 ) -> tf.data.Dataset:
     """The records of TFRecord files, each exactly once an epoch, read through a cache that many jobs share.
 
-    A `tf.data.Dataset` of known length; iterating it once is one epoch. Its elements are the records' bytes:
-    `tf.string` scalars, or with `batch_size=B` vectors of B, which for small records is much faster than `.batch(B)`
-    behind it. The first use of files scans them once, and caches them on the way.
+    A `tf.data.Dataset` of known length; iterating it once is one epoch. Its elements are records: `tf.string` scalars,
+    or with `batch_size=B` vectors of B, much faster than `.batch(B)`. The first use of files scans and caches them.
 
     With `cache_dir` alone: one machine, one daemon for all who name the directory; it starts and leaves by itself. With
     `service` too: a cluster, read through the node that runs here with that cache directory. With `service` alone: for
@@ -60,6 +63,7 @@ def dataset(
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
+      parse: with `batch_size`: features; elements are what `tf.io.parse_example` makes of them, much faster than `map`.
       order: `tfquiver.Shuffled(...)`; "files": as in the files, sorted by name, every time, for validation, `take`;
         `Deterministic(seed)`; `Replay(log)`; or a sampling scheme, such as `Weighted(...)`: the length is unknown then.
       job: name of the training run, for accounting and display; None: a random one.
@@ -75,8 +79,7 @@ def dataset(
       CorruptDigestError, DataLossError, StaleDigestError: a damaged digest or file, or a file that changed; names it.
       UnavailableError: coordinator, node or store did not answer within `connect_timeout_s`.
       TensorFlowError (an ImportError): no TensorFlow here, or no op for it and none can be compiled; says what to do.
-    Iterators raise `tf.errors.UnavailableError` (the node stays away), `FailedPreconditionError` (a file changed) and
-    `DataLossError` (a file is damaged); each names it.
+    Iterators raise `tf.errors.UnavailableError` (no node), `FailedPreconditionError` (a file changed), `DataLossError`.
     """
     options = checked_options(batch_size, drop_remainder, order, job, reading, connection, stream)
     check_group("first_use", first_use, FirstUse)
@@ -105,6 +108,7 @@ def dataset(
 
     way = Way(loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(accesses))
     sampled = order if isinstance(order, Sampled) else None
+    parsing = None if parse is None else _parsing(parse, options)
 
     def registered(registrar: Registrar, report: Progress | None, client_id: str) -> types_pb2.Dataset:
         found = described(registrar, report, client_id)
@@ -118,9 +122,21 @@ def dataset(
             logging.warning("name=%r: the data set has been known as %r since its first use", name, found.name)
         return found
 
-    return opened(Opening(way, options, sampled, stream, resume), registered, first_use.progress)
+    return opened(Opening(way, options, sampled, stream, resume, parsing), registered, first_use.progress)
 
 
 # AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
 # what `tf.autograph.experimental.do_not_convert` leaves on a function; TensorFlow is not imported here.
 dataset.autograph_info__ = {}  # type: ignore[attr-defined]
+
+
+def _parsing(features: object, options: SourceOptions) -> Parsing:
+    from tfquiver.client.parsing import Parsing
+
+    if not isinstance(features, Mapping) or not features or not all(isinstance(key, str) for key in features):
+        raise errors.InvalidArgumentError(
+            f"parse={features!r}: must be a mapping from keys to features of tf.io, and not empty"
+        )
+    if not options.batch_size:
+        raise errors.InvalidArgumentError("parse= needs batch_size=: records are parsed a batch at a time")
+    return Parsing(features)

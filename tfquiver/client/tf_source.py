@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfquiver.client.parsing import Parsing
+
 
 class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
     """What an op has made of `inputs`."""
@@ -26,21 +28,29 @@ class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no ty
 class QuiverSource(_OfVariant):
     """Wraps the op's variant. `batch_size` 0: scalars; else `[None]`, or `[batch_size]` with `drop_remainder`.
 
-    `with_position`: pairs of positions and records.
+    `with_position`: pairs of positions and records. `parsing`: instead of records what they are parsed to.
     """
 
-    def __init__(self, variant: tf.Tensor, batch_size: int, drop_remainder: bool, with_position: bool = False) -> None:
+    def __init__(
+        self,
+        variant: tf.Tensor,
+        batch_size: int,
+        drop_remainder: bool,
+        with_position: bool = False,
+        parsing: Parsing | None = None,
+    ) -> None:
         shape = [] if not batch_size else [batch_size if drop_remainder else None]
-        records = tf.TensorSpec(shape, tf.string)
+        records = tf.TensorSpec(shape, tf.string) if parsing is None else parsing.emitted(*shape)
         super().__init__(variant, (tf.TensorSpec(shape, tf.int64), records) if with_position else records)
 
 
 class TaggedSource(_OfVariant):
-    """Wraps the variant of a tagged source: records, their tags, their session's id."""
+    """Wraps the variant of a tagged source: records, or what they are parsed to, their tags, their session's id."""
 
-    def __init__(self, variant: tf.Tensor, batched: bool) -> None:
+    def __init__(self, variant: tf.Tensor, batched: bool, parsing: Parsing | None = None) -> None:
         shape = [None] if batched else []
-        records, tags = tf.TensorSpec(shape, tf.string), tf.TensorSpec(shape, tf.int64)
+        records = tf.TensorSpec(shape, tf.string) if parsing is None else parsing.emitted(None)
+        tags = tf.TensorSpec(shape, tf.int64)
         super().__init__(variant, (records, tags, tf.TensorSpec([], tf.string)))
 
 

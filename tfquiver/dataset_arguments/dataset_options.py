@@ -35,6 +35,7 @@ class SourceOptions:
     job: str
     hold_back: int
     reconnect_ms: int
+    parse_threads: int = 0  # 0: the op chooses
     files: bool = False
     deterministic: bool = False
     homogeneous: bool = False
@@ -53,7 +54,7 @@ class SourceOptions:
     def for_op(self, endpoint: str) -> dict[str, object]:
         """`endpoint`: the short name under which the process knows its node."""
         told = {"endpoint": endpoint, **asdict(self)}
-        for rare in ("files", "joins", "sampling"):
+        for rare in ("files", "joins", "parse_threads", "sampling"):
             if not told[rare]:
                 del told[rare]
         return told
@@ -87,6 +88,7 @@ def checked_options(
         job=job or stream or "",  # the op calls it after its session key, which is not hashed
         hold_back=_UNSET if reading.hold_back is None else int(reading.hold_back),
         reconnect_ms=int(connection.reconnect_timeout_s * 1000),
+        parse_threads=int(reading.parse_threads or 0),
     )
     options = _in_order(options, order)
     if stream is None:

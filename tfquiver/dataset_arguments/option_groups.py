@@ -11,6 +11,7 @@ from tfquiver.dataset_arguments.checks import check_integer, check_name, check_s
 from tfquiver.scanning.cutting import CutPolicy
 
 _MAX_HOLD_BACK = 1 << 31
+_MAX_PARSE_THREADS = 256
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -40,17 +41,23 @@ class Reading(OptionGroup):
         else from 16384 to 262144 records. Nothing bounds `prefetch(tf.data.AUTOTUNE)` but memory: before `distribute`
         give it a number where pauses of the trainer are more than 1000 steps apart.
 
+      parse_threads: threads that work on a batch with `parse`, 1 to 256; None: as many as the machine has cores, up to
+        16.
+
     Raises InvalidArgumentError naming what cannot be right.
     """
 
     _: KW_ONLY
     readahead_bytes: int | str = "32MiB"
     hold_back: int | None = None
+    parse_threads: int | None = None
 
     def __post_init__(self) -> None:
         size("readahead_bytes", self.readahead_bytes, 1)
         if self.hold_back is not None:
             check_integer("hold_back", self.hold_back, 0, _MAX_HOLD_BACK)
+        if self.parse_threads is not None:
+            check_integer("parse_threads", self.parse_threads, 1, _MAX_PARSE_THREADS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

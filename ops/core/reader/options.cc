@@ -165,6 +165,7 @@ Status SetOption(const std::string& key, const Value& value, Options* options) {
   if (key == "replay") return Set(key, value, "a string", &options->replay);
   if (key == "sampling") return Set(key, value, "a string", &options->sampling);
   if (key == "batch_size") return SetNumber(key, value, 0, 1 << 24, &options->batch_size);
+  if (key == "parse_threads") return SetNumber(key, value, 0, 256, &options->parse_threads);
   if (key == "shuffle_bytes") return SetNumber(key, value, 0, kMost, &options->shuffle_bytes);
   if (key == "readahead_bytes") return SetNumber(key, value, 1, kMost, &options->readahead_bytes);
   if (key == "hold_back") return SetNumber(key, value, 0, kMost, &options->hold_back);

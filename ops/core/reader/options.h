@@ -16,7 +16,8 @@ struct Options {
   std::string job;
   int64_t batch_size = 0;  // 0: elements are single records
   bool drop_remainder = false;
-  bool tagged = false;  // records come with their tags (record_tag.h) and their session
+  int64_t parse_threads = 0;  // that parse a batch; 0: as many as there are cores, up to 16
+  bool tagged = false;        // records come with their tags (record_tag.h) and their session
   int64_t shuffle_bytes = 64 << 20;
   int64_t seed = 0;  // 0: drawn at random
   int64_t readahead_bytes = 16 << 20;

@@ -57,15 +57,26 @@ Tensor Tags(IteratorContext* ctx, const Options& options, const Drawn& drawn) {
 
 }  // namespace
 
-void EmitElement(IteratorContext* ctx, const Options& options, const std::string& session_id,
-                 const Drawn& drawn, std::vector<Tensor>* out_tensors) {
+absl::Status EmitElement(IteratorContext* ctx, const Options& options,
+                         const std::string& session_id, const Drawn& drawn, BatchParser* parser,
+                         std::vector<Tensor>* out_tensors) {
   if (options.with_position) out_tensors->push_back(Positions(ctx, options, drawn));
-  out_tensors->push_back(Strings(ctx, options, drawn));
-  if (!options.tagged) return;
+  if (parser == nullptr) {
+    out_tensors->push_back(Strings(ctx, options, drawn));
+  } else {
+    const absl::Status parsed = parser->Parse(ctx, drawn, out_tensors);
+    DeleteBlobs(drawn);
+    if (!parsed.ok()) {
+      out_tensors->clear();
+      return parsed;
+    }
+  }
+  if (!options.tagged) return absl::OkStatus();
   out_tensors->push_back(Tags(ctx, options, drawn));
   Tensor session(ctx->allocator({}), tensorflow::DT_STRING, TensorShape({}));
   session.scalar<tstring>()() = session_id;
   out_tensors->push_back(std::move(session));
+  return absl::OkStatus();
 }
 
 void DeleteBlobs(const Drawn& drawn) {

@@ -6,17 +6,19 @@
 
 #include "ops/core/reader/options.h"
 #include "ops/core/shuffle_pool/mixture.h"
+#include "ops/tf/parsing/batch_parser.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tfquiver {
 
 // Appends what the op emits for these records: their positions, where asked for; the records, a
-// string [n] (or a scalar, without batch_size); where they are tagged, the tags and the session
-// that they came by. The bytes leave *drawn, whose records are then good for nothing.
-void EmitElement(tensorflow::data::IteratorContext* ctx, const Options& options,
-                 const std::string& session_id, const Drawn& drawn,
-                 std::vector<tensorflow::Tensor>* out_tensors);
+// string [n] (or a scalar, without batch_size), or what `parser`, unless it is null, makes of them;
+// where they are tagged, the tags and the session that they came by. The bytes leave *drawn, whose
+// records are then good for nothing, also where they cannot be parsed.
+absl::Status EmitElement(tensorflow::data::IteratorContext* ctx, const Options& options,
+                         const std::string& session_id, const Drawn& drawn, BatchParser* parser,
+                         std::vector<tensorflow::Tensor>* out_tensors);
 
 // Instead of that: nobody gets these records.
 void DeleteBlobs(const Drawn& drawn);

@@ -20,16 +20,23 @@ PartialTensorShape Shape(const Options& options) {
   return PartialTensorShape({options.drop_remainder ? options.batch_size : -1});
 }
 
-tensorflow::DataTypeVector Types(const Options& options) {
-  if (options.with_position) return {tensorflow::DT_INT64, tensorflow::DT_STRING};
-  if (!options.tagged) return {tensorflow::DT_STRING};
-  return {tensorflow::DT_STRING, tensorflow::DT_INT64, tensorflow::DT_STRING};
+tensorflow::DataTypeVector Types(const Source& source) {
+  tensorflow::DataTypeVector types{tensorflow::DT_STRING};
+  if (source.features != nullptr) types = source.features->Types();
+  if (source.options.with_position) types.insert(types.begin(), tensorflow::DT_INT64);
+  if (source.options.tagged) {
+    types.insert(types.end(), {tensorflow::DT_INT64, tensorflow::DT_STRING});
+  }
+  return types;
 }
 
-std::vector<PartialTensorShape> Shapes(const Options& options) {
-  if (options.with_position) return {Shape(options), Shape(options)};
-  if (!options.tagged) return {Shape(options)};
-  return {Shape(options), Shape(options), PartialTensorShape({})};
+std::vector<PartialTensorShape> Shapes(const Source& source) {
+  const PartialTensorShape shape = Shape(source.options);
+  std::vector<PartialTensorShape> shapes{shape};
+  if (source.features != nullptr) shapes = source.features->Shapes(shape.dim_size(0));
+  if (source.options.with_position) shapes.insert(shapes.begin(), shape);
+  if (source.options.tagged) shapes.insert(shapes.end(), {shape, PartialTensorShape({})});
+  return shapes;
 }
 
 }  // namespace
@@ -37,8 +44,8 @@ std::vector<PartialTensorShape> Shapes(const Options& options) {
 QuiverDataset::QuiverDataset(tensorflow::OpKernelContext* ctx, Source source)
     : DatasetBase(DatasetContext(ctx)),
       source_(std::move(source)),
-      dtypes_(Types(source_.options)),
-      shapes_(Shapes(source_.options)) {}
+      dtypes_(Types(source_)),
+      shapes_(Shapes(source_)) {}
 
 int64_t QuiverDataset::CardinalityInternal(tensorflow::data::CardinalityOptions) const {
   return source_.options.sampling.empty() ? OnceEach() : tensorflow::data::kUnknownCardinality;
@@ -92,7 +99,16 @@ absl::Status QuiverDataset::AsGraphDefInternal(tensorflow::data::SerializationCo
   TF_RETURN_IF_ERROR(b->AddScalar(tstring(hashed ? "" : source_.session_key), &session_key));
   TF_RETURN_IF_ERROR(b->AddScalar(tstring(source_.options_json), &options));
   TF_RETURN_IF_ERROR(b->AddScalar(source_.num_records, &num_records));
-  return b->AddDataset(this, {digest_id, session_key, options, num_records}, {}, output);
+  std::vector<tensorflow::Node*> defaults;
+  std::vector<std::pair<absl::string_view, tensorflow::AttrValue>> attributes;
+  if (source_.features != nullptr) {
+    attributes = source_.features->Attributes();
+    for (const tensorflow::Tensor& value : source_.features->defaults()) {
+      TF_RETURN_IF_ERROR(b->AddTensor(value, &defaults.emplace_back()));
+    }
+  }
+  return b->AddDataset(this, {{0, digest_id}, {1, session_key}, {2, options}, {3, num_records}},
+                       {{4, defaults}}, attributes, output);
 }
 
 }  // namespace tfquiver

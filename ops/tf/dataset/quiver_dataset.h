@@ -9,6 +9,7 @@
 #include "ops/core/position/epochs.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/reader/whereabouts.h"
+#include "ops/tf/parsing/feature_spec.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
 
@@ -21,6 +22,7 @@ struct Source {
   std::string options_json;
   int64_t num_records = 0;
   Options options;
+  std::shared_ptr<const FeatureSpec> features;  // null: records are not parsed
 };
 
 // The records of a data set, as a tf.data source. Immutable; its iterators are readers

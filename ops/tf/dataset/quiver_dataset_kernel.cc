@@ -4,6 +4,7 @@
 #include "ops/core/reader/options.h"
 #include "ops/core/wire/frame.h"
 #include "ops/tf/dataset/quiver_dataset.h"
+#include "ops/tf/parsing/feature_spec.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -20,7 +21,9 @@ constexpr size_t kUnnamedJobDigits = 12;
 
 class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
  public:
-  using DatasetOpKernel::DatasetOpKernel;
+  explicit QuiverDatasetOp(tensorflow::OpKernelConstruction* ctx) : DatasetOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, features_.Read(ctx));
+  }
 
  protected:
   void MakeDataset(tensorflow::OpKernelContext* ctx, DatasetBase** output) override {
@@ -48,8 +51,20 @@ class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
     if (source.options.job.empty() && !source.session_key.empty()) {
       source.options.job = kUnnamedJob + source.session_key.substr(0, kUnnamedJobDigits);
     }
+    if (!features_.none()) {
+      OP_REQUIRES(
+          ctx, source.options.batch_size > 0,
+          absl::InvalidArgumentError("tfquiver: records are parsed in batches: batch_size"));
+      tensorflow::OpInputList defaults;
+      OP_REQUIRES_OK(ctx, ctx->input_list("parse_defaults", &defaults));
+      OP_REQUIRES_OK(
+          ctx, FeatureSpec::Make(features_, {defaults.begin(), defaults.end()}, &source.features));
+    }
     *output = new QuiverDataset(ctx, std::move(source));
   }
+
+ private:
+  FeatureAttributes features_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("QuiverDataset").Device(tensorflow::DEVICE_CPU), QuiverDatasetOp);

@@ -4,6 +4,8 @@
 
 namespace tfquiver {
 
+constexpr int kScalarInputs = 4;
+
 // SetDoNotOptimize: without it the graph optimiser folds the source into a constant that cannot be
 // serialised.
 REGISTER_OP("QuiverDataset")
@@ -11,11 +13,20 @@ REGISTER_OP("QuiverDataset")
     .Input("session_key: string")
     .Input("options: string")
     .Input("num_records: int64")
+    .Input("parse_defaults: Tdense")
     .Output("handle: variant")
+    .Attr("dense_keys: list(string) >= 0 = []")
+    .Attr("Tdense: list({float, int64, string}) >= 0 = []")
+    .Attr("dense_shapes: list(shape) >= 0 = []")
+    .Attr("sparse_keys: list(string) >= 0 = []")
+    .Attr("sparse_types: list({float, int64, string}) >= 0 = []")
+    .Attr("ragged_keys: list(string) >= 0 = []")
+    .Attr("ragged_types: list({float, int64, string}) >= 0 = []")
+    .Attr("ragged_splits: list({int32, int64}) >= 0 = []")
     .SetDoNotOptimize()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       tensorflow::shape_inference::ShapeHandle scalar;
-      for (int i = 0; i < c->num_inputs(); ++i) {
+      for (int i = 0; i < kScalarInputs; ++i) {
         TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &scalar));
       }
       return tensorflow::shape_inference::ScalarShape(c);
@@ -34,11 +45,15 @@ stays damaged), ABORTED (the node breaks the protocol), CANCELLED.
 
 digest_id: 32 raw bytes that name the data set.
 session_key: unique for each time a pipeline is distributed; empty in a trainer that reads by itself.
-options: one flat JSON object: endpoint, job, batch_size, drop_remainder, tagged, shuffle_bytes, seed, readahead_bytes,
+options: one flat JSON object: endpoint, job, batch_size, drop_remainder, parse_threads, tagged, shuffle_bytes, seed, readahead_bytes,
   hold_back (elements), reconnect_ms, connect_ms, files, deterministic, homogeneous, with_position (elements are then an int64
   tensor of the records' positions in the order, and the records), order_log, replay,
   sampling, joins (a stream: the session of session_key that is under way, whoever made it, or the next).
 num_records: in the data set, for the cardinality.
+parse_defaults, dense_keys, Tdense, dense_shapes, sparse_keys, sparse_types, ragged_keys, ragged_types, ragged_splits: as
+  in ParseExampleV2; where there is a key, records are tf.train.Example protos, and instead of the string tensor come a
+  tensor of each dense feature, the indices, values and shape of each sparse one, and the values and row splits of each
+  ragged one. Needs a batch_size.
 )doc");
 
 }  // namespace tfquiver

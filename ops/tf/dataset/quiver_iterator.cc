@@ -12,6 +12,7 @@
 #include "ops/tf/dataset/static_shard.h"
 #include "ops/tf/dataset/stopping.h"
 #include "ops/tf/dataset/wait_cancellation.h"
+#include "ops/tf/parsing/batch_parser.h"
 #include "ops/tf/positions/iterator_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
@@ -39,7 +40,11 @@ using tensorflow::data::SplitProvider;
 class Iterator : public DatasetIterator<QuiverDataset> {
  public:
   explicit Iterator(const Params& params)
-      : DatasetIterator<QuiverDataset>(params), position_(params.dataset, params.prefix) {}
+      : DatasetIterator<QuiverDataset>(params), position_(params.dataset, params.prefix) {
+    const Source& source = params.dataset->source();
+    if (source.features == nullptr) return;
+    parser_ = std::make_unique<BatchParser>(source.features, source.options.parse_threads);
+  }
 
   // Waits for nothing but its own thread, which is told to stop.
   ~Iterator() override {
@@ -79,10 +84,12 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     if (!ended_) {
       TF_RETURN_IF_ERROR(Draw(ctx));
       if (!ended_) {
-        EmitElement(ctx, options(), session_id_, drawn_, out_tensors);
+        const absl::Status emitted =
+            EmitElement(ctx, options(), session_id_, drawn_, parser_.get(), out_tensors);
+        // Also of records that cannot be parsed: whoever asks again gets those after them.
         reader_->pool().Release(&drawn_);
         position_.ElementEnded();
-        return absl::OkStatus();
+        return emitted;
       }
       DropDrawn();
       position_.EpochEnded();
@@ -243,8 +250,9 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   bool ended_ = false;
   bool told_failure_ = false;
   Drawn drawn_;
-  std::string session_id_;  // of the ticket; empty: none
-  std::string late_id_;     // by which the coordinator knows who asks for one
+  std::unique_ptr<BatchParser> parser_;  // null: records are emitted as they are
+  std::string session_id_;               // of the ticket; empty: none
+  std::string late_id_;                  // by which the coordinator knows who asks for one
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<tensorflow::Thread> thread_;  // joins when destroyed
   Stopping stopping_;                           // destroyed first
