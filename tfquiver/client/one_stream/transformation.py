@@ -42,7 +42,8 @@ def one_stream(
       name: of the stream.
       window_bytes: of batches in memory, for all its trainers together; at least four batches. Of the first trainer's.
       spill_bytes: of batches on the node's disk, within its quota and at most a sixteenth of it; 0: none.
-      first_epoch, first_batch: where to begin, for a trainer that goes on where it stopped.
+      first_epoch: where to begin, for a trainer that goes on where it stopped,
+      first_batch: and with which batch of it.
 
     Raises InvalidArgumentError: an argument, or a pipeline, that cannot be right. Iterators raise what the pipeline
     raises; UnknownError naming the stream: the node stays away, or the pipeline makes other batches than it did.
