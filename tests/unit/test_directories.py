@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tfquiver import errors
 from tfquiver.scanning.directories import beneath
 from tfquiver.scanning.listing import expand
 
@@ -20,6 +21,12 @@ def test_a_directorys_name_means_itself(tmp_path: Path, called: str) -> None:
         (tmp_path / other / "file").write_bytes(b"y")
     for source in (str(tmp_path / called), f"{tmp_path / called}/", f"file://{tmp_path / called}/"):
         assert [file.uri for file in expand([beneath(source)])] == [f"file://{wanted}"], source
+
+
+@pytest.mark.parametrize("wrong", ["/" + "x" * 300, "~nobody-of-that-name/x", "/a\0b", "x" * 5000])
+def test_what_is_wrong_with_a_path_the_listing_says(wrong: str) -> None:
+    with pytest.raises(errors.TfquiverError):
+        expand([beneath(wrong)])
 
 
 def test_what_ends_in_a_slash_is_a_directory_everywhere_and_all_else_is_itself(tmp_path: Path) -> None:

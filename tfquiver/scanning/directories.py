@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from pathlib import Path
+import os
 
 from tfquiver import stores
 from tfquiver.stores.local import path_of
@@ -20,7 +20,8 @@ def beneath(source: str) -> str:
     Blocks on the disk. Raises UnavailableError: its file server does not answer.
     """
     if stores.scheme_of(source) == "file":
-        path = Path(path_of(source)).expanduser()
-        if _PATIENCE.call(source, _DEADLINE_S, path.is_dir):
-            return f"{glob.escape(str(path)).rstrip('/')}/**"
+        # These two say no where pathlib would raise: what is wrong with the path is for the listing to tell.
+        path = os.path.expanduser(path_of(source))  # noqa: PTH111
+        if _PATIENCE.call(source, _DEADLINE_S, lambda: os.path.isdir(path)):  # noqa: PTH112
+            return f"{glob.escape(path).rstrip('/')}/**"
     return f"{source.rstrip('/')}/**" if source.endswith("/") else source
