@@ -18,6 +18,7 @@ import grpc
 
 from tfquiver import errors
 from tfquiver.ops.library import reader_library
+from tfquiver.reader import apart
 from tfquiver.reader.batch import Batch, Memory
 
 _END, _NOTHING_YET = -1, grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
@@ -88,13 +89,18 @@ class NativeReader:
         self._library, self._pid = library(), os.getpid()
         made, message = ctypes.c_void_p(), ctypes.create_string_buffer(_ROOM_BYTES)
         position = opening.position
-        code = self._library.tfq_reader_new(
+        arguments = (
             json.dumps(opening.options, separators=(",", ":"), sort_keys=True).encode(),
             opening.digest_id, opening.session_key.encode(), opening.label.encode(), opening.provider_id.encode(),
             opening.adopts, opening.in_turn, opening.epoch, position, len(position or b""), opening.begun_of_shards,
             ctypes.byref(made), message, _ROOM_BYTES,
         )  # fmt: skip
-        _check(code, message)
+        try:
+            _check(apart.done(lambda: self._library.tfq_reader_new(*arguments)), message)
+        except BaseException:  # a signal's, maybe when it was made
+            if made.value is not None:
+                self._library.tfq_reader_free(made)
+            raise
         assert made.value is not None
         self._handle = made.value
         self._room = Memory(self._library.tfq_batch_free)
@@ -126,15 +132,19 @@ class NativeReader:
     def position(self) -> bytes:
         """Raises InvalidArgumentError where an interrupted call has left a batch half-way."""
         self._check_process()
+        return apart.done(self._position)
+
+    def _position(self) -> bytes:
+        message = ctypes.create_string_buffer(_ROOM_BYTES)
         with self._using:
             self._check_open()
             if self._room.held.owner:
                 raise errors.InvalidArgumentError("a batch was interrupted: take it, then ask for the state")
             return _grown(
                 lambda to, size: self._library.tfq_reader_position(
-                    self._handle, to, ctypes.byref(size), self._message, _ROOM_BYTES
+                    self._handle, to, ctypes.byref(size), message, _ROOM_BYTES
                 ),
-                self._message,
+                message,
             )
 
     def warnings(self) -> list[str]:
@@ -174,11 +184,13 @@ def touched(position: bytes, digest_id: bytes) -> tuple[bytes, int]:
     """Which shards a position has begun or done (bit i of byte i/8 is shard i), and of how many; 0: none is known."""
     loaded, message = library(), ctypes.create_string_buffer(_ROOM_BYTES)
     shards = ctypes.c_uint64()
-    bitmap = _grown(
-        lambda to, size: loaded.tfq_position_touched(
-            position, len(position), digest_id, to, ctypes.byref(size), ctypes.byref(shards), message, _ROOM_BYTES
-        ),
-        message,
+    bitmap = apart.done(
+        lambda: _grown(
+            lambda to, size: loaded.tfq_position_touched(
+                position, len(position), digest_id, to, ctypes.byref(size), ctypes.byref(shards), message, _ROOM_BYTES
+            ),
+            message,
+        )
     )
     return bitmap, shards.value
 
