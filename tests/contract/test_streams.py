@@ -319,3 +319,34 @@ async def test_many_short_passes_are_no_many_passes(tmp_path: Path) -> None:
             assert await follower.wants(0) == batch(0) and await follower.wants(1) == stream.Over(1)
             follower.close()
             maker.close()
+
+
+@on_loop
+async def test_checkpoints_take_a_quarter_of_the_window_at_most_and_the_newest_stays(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        maker, _ = await node.maker()
+        for index in range(40):
+            await maker.publish(index)
+            size_bytes = WINDOW_BYTES // 4 + 1 if index == 39 else WINDOW_BYTES // 16
+            checkpoint = sealed_memory.sealed(bytes(size_bytes))
+            await maker.say(stream.Checkpoint(index + 1, size_bytes), checkpoint)
+            os.close(checkpoint)
+        await maker.say(stream.Over(40))
+        maker.close()
+        while _checkpoints() != 4:
+            await asyncio.sleep(0.01)
+        late = node.end()
+        await late.follow(makes=False)
+        await late.say(stream.Next(39))
+        frame, fd = await late.hear()
+        assert frame == stream.Checkpoint(39, WINDOW_BYTES // 16)
+        os.close(fd)
+
+
+def _checkpoints() -> int:
+    """Of this process's descriptors."""
+    found = 0
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            found += descriptor.stat().st_size == WINDOW_BYTES // 16 and "memfd" in str(descriptor.readlink())
+    return found

@@ -145,11 +145,15 @@ class OnePass:
         if before in self.checkpoints:
             return number
         self.checkpoints[before] = number
-        if len(self.checkpoints) <= MOST_CHECKPOINTS:
-            return None
+        return self.thin() if len(self.checkpoints) > MOST_CHECKPOINTS else None
+
+    def thin(self) -> int | None:
+        """The number of a checkpoint that is given up: the one that is missed least, not the newest; None: there is no
+        other."""
         known = sorted(self.checkpoints)
         gaps = {known[i + 1] - known[i - 1]: known[i] for i in range(len(known) - 2, 0, -1)}
-        return self.checkpoints.pop(gaps[min(gaps)])
+        least = gaps[min(gaps)] if gaps else known[0] if len(known) == 2 else None
+        return None if least is None else self.checkpoints.pop(least)
 
     def _compare(self, index: int, sum: Sum) -> None:
         before = self.sum_of(index)

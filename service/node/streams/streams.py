@@ -21,6 +21,7 @@ LEAST_WINDOW_BYTES = 64 << 10
 MOST_CHECKPOINT_BYTES = 16 << 20
 _LINGER_S = 60.0  # with nobody in it
 _DISK_PAUSE_S = 5.0
+_CHECKPOINTS_SHARE = 4  # those of a pass are at most one part in so many of the window's memory
 
 
 class Member(Protocol):
@@ -134,11 +135,16 @@ class Stream:
 
     def checkpoint(self, number: int, member: Member, batches: int, descriptor: int) -> None:
         """Owns `descriptor`. Of the maker; or of a trainer whose node was restarted."""
-        state = self.passes[number].state
+        state, most_bytes = self.passes[number].state, self.window.memory_bytes // _CHECKPOINTS_SHARE
         known = state.maker == member.number or not state.checkpoints
-        unneeded = state.keep_checkpoint(batches, descriptor) if known else descriptor
+        small = os.fstat(descriptor).st_size <= most_bytes
+        unneeded = state.keep_checkpoint(batches, descriptor) if known and small else descriptor
         if unneeded is not None:
             os.close(unneeded)
+        while sum(os.fstat(fd).st_size for fd in state.checkpoints.values()) > most_bytes:
+            given_up = state.thin()
+            assert given_up is not None  # one by itself is small
+            os.close(given_up)
 
     # Inside.
 
