@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,9 @@ WORK = pb.Work(kind=pb.WORK_KIND_SCAN, name="secret", done_bytes=1, total_bytes=
 @pytest.mark.parametrize(("role", "seen"), [(Role.JOB, []), (Role.NODE, ["secret"]), (Role.ADMIN, ["secret"])])
 def test_names_of_what_a_node_is_at_are_not_for_jobs(tmp_path: Path, role: Role, seen: list[str]) -> None:
     async def asked() -> pb.StatusReply:
-        not_asked: Any = None
-        servicer = NodeServicer(
-            lambda: pb.StatusReply(works=[WORK], hits=7), not_asked, not_asked, lambda: None, not_asked, not_asked,
-            not_asked,
-        )  # fmt: skip
+        not_asked: dict[str, Any] = dict.fromkeys(inspect.signature(NodeServicer).parameters)
+        told = {"status": lambda: pb.StatusReply(works=[WORK], hits=7), "used": lambda: None}
+        servicer = NodeServicer(**not_asked | told)
         server = rpc.new_server(Always(Identity(role, "somebody")))
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         rpc.listen(server, f"unix:{tmp_path / 's'}")
