@@ -153,14 +153,14 @@ def test_what_is_of_one_shape_comes_in_batches(source: Callable[..., tf.data.Dat
     assert set(numbers) <= set(map(float, range(TOTAL)))
 
 
-def _keep_all(cache_dir: Path, name: str) -> None:
+def _set(cache_dir: Path, name: str, mode: types_pb2.CacheMode.ValueType) -> None:
     """So that no policy probes the job, or finds that it need not be kept: both are computed past the cache."""
     endpoint = local.find(cache_dir)
     assert endpoint is not None
     with grpc.insecure_channel(endpoint.coordinator) as channel:
         coordinator = coordinator_pb2_grpc.CoordinatorStub(channel)
         found = coordinator.FindDataset(pb.FindDatasetRequest(name=name), timeout=10)
-        setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM)
+        setting = types_pb2.CacheSetting(mode=mode)
         coordinator.SetCache(pb.SetCacheRequest(digest_id=found.digest_id, setting=setting), timeout=10)
 
 
@@ -170,7 +170,7 @@ def test_what_is_lost_is_computed_again_while_it_is_read(
     calls = tmp_path / "calls"
     data = source().apply(tfquiver.materialize(materializing.counted(calls), name="lost"))
     assert materializing.calls_in(calls) == TOTAL
-    _keep_all(cache_dir, "lost")
+    _set(cache_dir, "lost", types_pb2.CACHE_MODE_UNIFORM)
     node, channel = node_calls(cache_dir)
     with channel:
         before = node.Status(node_pb2.StatusRequest(), timeout=10).computed
@@ -180,6 +180,20 @@ def test_what_is_lost_is_computed_again_while_it_is_read(
         assert node.Status(node_pb2.StatusRequest(), timeout=10).computed > before
     assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
     assert materializing.calls_in(calls) == 2 * TOTAL, "it was kept again"
+
+
+def test_where_nothing_is_kept_it_is_computed_as_it_is_read(
+    source: Callable[..., tf.data.Dataset], cache_dir: Path, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    data = source().apply(tfquiver.materialize(materializing.counted(calls), name="none"))
+    _set(cache_dir, "none", types_pb2.CACHE_MODE_NONE)
+    node, channel = node_calls(cache_dir)
+    with channel:
+        node.Clear(node_pb2.ClearRequest(), timeout=10)
+        assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
+        assert materializing.calls_in(calls) == 2 * TOTAL
+        assert node.Status(node_pb2.StatusRequest(), timeout=10).entries == 0, "in memory, perhaps, and nowhere else"
 
 
 def test_a_random_function_is_drawn_anew_when_it_has_been_used_so_often(source: Callable[..., tf.data.Dataset]) -> None:
