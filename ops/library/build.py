@@ -1,5 +1,5 @@
 """Compiles the op library: `python -m tfquiver.ops.library.build`, against the TensorFlow that is installed where it
-runs; and the reader library, which needs none.
+runs; the transport library, for the TensorFlow that has its plug; and the reader library, which needs none.
 
 In a source tree the library goes to ops/lib, where the loader looks first; of an installed package, to the user's cache
 directory (own_build.py). `--tensorflow` and `--lib_dir` make the libraries of a release.
@@ -32,18 +32,18 @@ class BuildError(RuntimeError):
 
 
 def sources(half: str) -> list[Path]:
-    """The C++ sources of one part, "core", "tf" or "c", tests excluded."""
+    """The C++ sources of one part, "core", "tf", "transport" or "c", tests excluded."""
     return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
 def _units(half: str, scratch: Path) -> list[Path]:
-    """What is compiled: the sources of "core" and "c"; of "tf", for each folder a file that includes all its sources.
+    """What is compiled: the sources of "core" and "c"; of others, for each folder a file that includes all its sources.
 
     Most of compiling those is reading TensorFlow's headers, which is so done once a folder. (Bazel does each alone.)
     """
     units, by_folder = [], dict[Path, list[Path]]()
     for source in sources(half):
-        if half != "tf" or source.parent == OPS / half:
+        if half in ("core", "c") or source.parent == OPS / "tf":
             units.append(source)
         else:
             by_folder.setdefault(source.parent.relative_to(OPS), []).append(source)
@@ -60,7 +60,8 @@ def compiler() -> list[str]:
 
 
 def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) -> list[Path]:
-    """Compiles and links a library for each; replaces libraries by rename. Returns their paths.
+    """Compiles and links a library for each, and the transport library where it has one; replaces libraries by rename.
+    Returns their paths, the op's first.
 
     The core sees nothing of TensorFlow and is compiled once for all.
 
@@ -88,10 +89,19 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
             halves = [
                 (objects("core", _core_flags(target)), objects("tf", _tf_flags(target)), target) for target in targets
             ]
+            transports = [
+                (_transport_core(core) + objects("transport", _tf_flags(target)), target)
+                for core, _tf, target in halves
+                if tensorflows.transport_name(target.version)
+            ]
             plain = objects("core", _CORE_FLAGS) + objects("c", _CORE_FLAGS) if reader else []
             linked = [
                 _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
                 for core, tf, target in halves
+            ]
+            linked += [
+                _link(parts, tensorflows.transport_name(target.version), _with_cc(target), Path(scratch), lib_dir)
+                for parts, target in transports
             ]
             return [*linked, _link(plain, READER, (), Path(scratch), lib_dir)] if reader else linked
         finally:
@@ -114,6 +124,16 @@ def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
     quiet = [f"-isystem{folder}" for include in includes for folder in (include, f"{include}/external/zlib")]
     defines = [flag for flag in given if not flag.startswith("-I")]
     return (*FLAGS, *defines, *quiet, f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{target.version}"')
+
+
+def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
+    """Of the core's objects, those that the transport needs."""
+    folders = [OPS / "core" / name for name in ("record_format", "wire", "element_wire", "transport")]
+    return [compiled for compiled, source in zip(core, sources("core"), strict=True) if source.parent in folders]
+
+
+def _with_cc(target: TensorFlow) -> tuple[str, ...]:
+    return (*target.link_flags, "-l:libtensorflow_cc.so.2")
 
 
 def _compile(unit: Path, flags: tuple[str, ...], object_: Path) -> str:

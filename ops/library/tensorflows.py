@@ -14,6 +14,9 @@ from pathlib import Path
 # What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
 MINORS = ("2.18", "2.19", "2.20", "2.21")
 
+# Those whose plug for tf.data service's transport is as ops/transport/data_transfer.h declares it.
+TRANSPORT_MINORS = ("2.21",)
+
 
 @dataclass(frozen=True)
 class TensorFlow:
@@ -57,6 +60,17 @@ _NAME = re.compile(r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d")
 
 def library_name(version: str) -> str:
     """The file name of the library for this version of TensorFlow."""
-    release = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version)
+    release = _RELEASE.fullmatch(version)
     name = "_".join(release.groups()) if release else re.sub("[^0-9a-z]+", "_", version)
     return f"libtfquiver_tf{name}.so"
+
+
+def transport_name(version: str) -> str:
+    """The file name of the transport library for it; empty: it has none."""
+    release = _RELEASE.fullmatch(version)
+    if release is None or ".".join(release.groups()) not in TRANSPORT_MINORS:
+        return ""
+    return f"libtfquiver_transport_tf{'_'.join(release.groups())}.so"
+
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+")

@@ -20,6 +20,7 @@ from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
 from tfquiver.service.worker import node_watch
+from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
@@ -45,7 +46,17 @@ def define_flags() -> None:
         "allow_unauthenticated", False, "Let callers of other machines into a node of its own without a token."
     )
     flags.DEFINE_string(
-        "auth_token_file", "", "File whose first line is the cluster's token; for the worker's own node."
+        "auth_token_file",
+        "",
+        "File whose first line is the cluster's token; for the worker's own node, and for trainers that get elements.",
+    )
+    flags.DEFINE_integer(
+        "transport_port",
+        0,
+        "Port at which trainers of other machines get elements (see docs/protocol.md, Element transport); 0: any free "
+        "one.",
+        0,
+        65535,
     )
     flags.DEFINE_multi_string("node_flag", [], "A further flag for the worker's own node, for example --codec=raw")
     flags.DEFINE_string(
@@ -104,9 +115,10 @@ async def serve() -> None:
         await _dispatcher_answers(FLAGS.dispatcher, FLAGS.connect_timeout_s)
         if FLAGS.node_dir:
             place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
+        token = own_token.read_token(FLAGS.auth_token_file)
         library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         place.loaded(library)
-        await _work(library, place, child)
+        await _work(library, token, place, child)
     finally:
         if child is not None:
             await child.stop()
@@ -205,11 +217,16 @@ async def _leave_without_node(place: _NodePlace, child: NodeChild | None) -> Non
     leave(code=1)
 
 
-async def _work(library: Library, place: _NodePlace, child: NodeChild | None) -> None:
+async def _work(library: Library, token: str, place: _NodePlace, child: NodeChild | None) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
+    from tfquiver.ops.library import transport
+
     worker_address = _worker_address()
+    elements = transport.load()
+    if elements is not None:
+        elements.add_token(token)
     config = service_config_pb2.WorkerConfig(
         port=FLAGS.port,
         protocol="grpc",
@@ -218,6 +235,9 @@ async def _work(library: Library, place: _NodePlace, child: NodeChild | None) ->
         heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
         dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
         cross_trainer_cache_size_bytes=sizes.parse_bytes(FLAGS.cross_trainer_cache_size),
+        data_transfer_protocol=transport.PROTOCOL if elements is not None else "",
+        data_transfer_address=f"{worker_address.rpartition(':')[0]}:%dts_port%",
+        data_transfer_port=FLAGS.transport_port,
     )
     library.set_label(worker_address.replace("%port%", str(FLAGS.port)))
     try:
@@ -233,6 +253,8 @@ async def _work(library: Library, place: _NodePlace, child: NodeChild | None) ->
         await until_stopped(library, "worker", FLAGS.metrics_address, port=port, address=address)
     finally:
         watch.cancel()
+        if elements is not None:
+            elements.close()  # its threads would go on asking a server that is no more
         server.stop()
 
 

@@ -10,8 +10,8 @@ OPS = Path(__file__).resolve().parents[2] / "ops"
 INCLUDE = re.compile(r'^#include "ops/([^"]+)"$', re.MULTILINE)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
-    "", "process", "record_format", "examples", "wire", "position", "shards", "order", "shuffle_pool", "intake",
-    "session", "delivery", "reader",
+    "", "process", "record_format", "examples", "wire", "element_wire", "transport", "position", "shards", "order",
+    "shuffle_pool", "intake", "session", "delivery", "reader",
 )  # fmt: skip
 
 
@@ -51,9 +51,8 @@ def test_core_folders_include_lower_ones_only() -> None:
 
 
 def test_folders_say_what_they_are_for_and_stay_small() -> None:
-    folders = [
-        folder for top in ("core", "tf", "c") for folder in (OPS / top, *(OPS / top).rglob("*")) if folder.is_dir()
-    ]
+    tops = [OPS / top for top in ("core", "tf", "transport", "c")]
+    folders = [folder for top in tops for folder in (top, *top.rglob("*")) if folder.is_dir()]
     assert len(folders) > 11
     for folder in folders:
         assert (folder / "README.md").is_file(), folder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import exactly_once, watched_servers
+from tfquiver.client import element_transport, exactly_once, watched_servers
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.client.watched_servers import Watched
 from tfquiver.cluster_address import naming
@@ -29,6 +29,7 @@ def distribute(
     job_name: str | None = None,
     max_outstanding_requests: int | None = None,
     compression: str | None = "AUTO",
+    data_transfer_protocol: str = element_transport.AUTO,
     connect_timeout_s: float = 30.0,
     guarantee: str = AT_LEAST_ONCE,
     transform: Callable[[Any], Any] | None = None,
@@ -57,6 +58,10 @@ def distribute(
         may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
         With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
+      data_transfer_protocol: how elements come from workers. "tfquiver": shared memory on one machine, TCP between two;
+        with workers that are no `tfquiver-worker` reading fails and says so. "grpc": TensorFlow's own, slower,
+        which every worker speaks. "AUTO": "tfquiver" where this TensorFlow has a plug for it, else "grpc". A worker
+        whose transport cannot be reached, or takes no token of this process, is read by gRPC.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here; a warning says so after two.
         Where nobody listens it is an error at once.
       guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
@@ -77,6 +82,7 @@ def distribute(
     address = naming.dispatcher(dispatcher)
     if compression not in ("AUTO", None):
         raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
+    element_transport.check(data_transfer_protocol)
     check_name("job_name", job_name)
     if max_outstanding_requests is not None and (
         isinstance(max_outstanding_requests, bool)
@@ -108,6 +114,7 @@ def distribute(
 
     import tensorflow as tf
 
+    protocol = element_transport.chosen(data_transfer_protocol)
     service = tf.data.experimental.service
     stock = service.distribute(
         processing_mode=service.ShardingPolicy.DYNAMIC,
@@ -115,6 +122,7 @@ def distribute(
         job_name=job_name,
         max_outstanding_requests=max_outstanding_requests,
         compression=compression,
+        data_transfer_protocol=None if protocol == element_transport.GRPC else protocol,
     )
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.client import element_transport
 from tfquiver.client.opening import Opening, Way, opened
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
@@ -101,6 +102,7 @@ def dataset(
             'order="files" needs cache_dir=: workers of tf.data service cannot keep one order, records are read here'
         )
     token = own_token.of_user(connection.auth_token_file)
+    element_transport.remember(token)
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described, accesses = describe(source, first_use, options.files)
 

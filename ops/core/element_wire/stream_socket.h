@@ -1,0 +1,59 @@
+#ifndef TFQUIVER_OPS_CORE_ELEMENT_WIRE_STREAM_SOCKET_H_
+#define TFQUIVER_OPS_CORE_ELEMENT_WIRE_STREAM_SOCKET_H_
+
+#include <sys/uio.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/core/clock.h"
+#include "ops/core/record_format/crc32c.h"
+#include "ops/core/status.h"
+#include "ops/core/wire/unix_socket.h"
+
+namespace tfquiver {
+
+// A connection over TCP, or over a Unix socket, which can carry descriptors. Blocks; ShutDown() by
+// any thread ends every wait at once and for good, and the kernel ends a connection whose peer's
+// machine is gone within about 30 s. One thread reads, one writes; the descriptor is closed when
+// the object goes.
+class StreamSocket {
+ public:
+  StreamSocket(UniqueFd fd, bool local) : fd_(std::move(fd)), local_(local) {}
+
+  // Of "@name" (an abstract Unix address of this network namespace), or "host:port". kUnavailable,
+  // or kNotFound where the machine says that nobody listens there.
+  static Status Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd);
+  // On every interface, or at an abstract Unix address; -1 and errno when it cannot be had.
+  static UniqueFd ListenTcp(int port, int* bound);
+  static UniqueFd ListenLocal(const std::string& name);
+
+  // Keepalive, no delay. To be called once for every accepted or connected descriptor.
+  static void Configure(int fd, bool local);
+
+  // All parts, in order; `fd` rides along with the first byte unless it is -1. False: it is lost.
+  bool Send(std::vector<iovec> parts, int fd = -1);
+  bool Send(std::string_view bytes);
+  // Exactly so many bytes. *fd: a descriptor that came with them, when asked for.
+  bool Receive(void* data, size_t size, UniqueFd* fd = nullptr);
+  // A message of at most `most` bytes, with its checksum checked. False: lost, or not one.
+  bool ReceiveMessage(size_t most, Crc32cExtend crc, std::string* message, UniqueFd* fd = nullptr);
+  // The same, but false at the deadline.
+  bool ReceiveMessageBefore(Clock::time_point deadline, size_t most, Crc32cExtend crc,
+                            std::string* message);
+
+  // Whether something can be read (or the connection is lost) now.
+  bool Readable() const;
+  void ShutDown();
+  bool local() const { return local_; }
+
+ private:
+  UniqueFd fd_;
+  const bool local_;
+  Clock::time_point deadline_ = Clock::time_point::max();  // of what is being received
+};
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_ELEMENT_WIRE_STREAM_SOCKET_H_

@@ -1,0 +1,205 @@
+#include "ops/core/transport/element_server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "ops/core/element_wire/handshake.h"
+#include "ops/core/transport/shared_memory.h"
+
+namespace tfquiver {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr size_t kMostConnections = 256;
+constexpr size_t kMostClients = 1024;
+constexpr size_t kMostSharedBytes = size_t{1} << 30;  // of one connection
+constexpr size_t kLeastShared = 4096;  // smaller ones are copied through the socket sooner
+constexpr auto kGreetingTime = seconds(10);
+constexpr auto kTidyEvery = seconds(5);
+// A trainer that was cut off finds what it had asked for; one that was killed never asks.
+constexpr auto kKeptFor = std::chrono::minutes(10);
+
+}  // namespace
+
+ElementServer::ElementServer(std::vector<std::string> keys, Crc32cExtend crc,
+                             std::function<void(std::string_view, Outgoing*)> fetch)
+    : keys_(std::move(keys)), crc_(crc), fetch_(std::move(fetch)) {}
+
+ElementServer::~ElementServer() {
+  Close();
+  Join();
+}
+
+Status ElementServer::Start(int port) {
+  tcp_ = StreamSocket::ListenTcp(port, &port_);
+  if (!tcp_.valid()) {
+    return Status(Code::kUnavailable, "the element transport cannot listen on port " +
+                                          std::to_string(port) + ": " + std::strerror(errno));
+  }
+  std::string name("tfquiver-elements-");
+  for (const char byte : RandomBytes(16)) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    name.push_back(kDigits[static_cast<unsigned char>(byte) >> 4]);
+    name.push_back(kDigits[byte & 15]);
+  }
+  local_ = StreamSocket::ListenLocal(name);
+  if (local_.valid()) local_name_ = name;
+  accepting_ = std::thread([this] { AcceptAll(); });
+  return Status();
+}
+
+void ElementServer::Close() {
+  closed_ = true;
+  wake_.Signal();
+  std::lock_guard<std::mutex> lock(mu_);
+  for (Connection& connection : connections_) connection.socket.ShutDown();
+}
+
+void ElementServer::Join() {
+  if (accepting_.joinable()) accepting_.join();
+  // Nobody adds any more.
+  for (Connection& connection : connections_) {
+    if (connection.thread.joinable()) connection.thread.join();
+  }
+}
+
+void ElementServer::AcceptAll() {
+  while (!closed_) {
+    pollfd waiting[] = {
+        {tcp_.get(), POLLIN, 0}, {local_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    const int ready = ::poll(
+        waiting, 3, std::chrono::duration_cast<std::chrono::milliseconds>(kTidyEvery).count());
+    if (closed_) return;
+    if (ready > 0) {
+      for (const pollfd& one : waiting) {
+        if (one.revents & POLLIN) Accept(one.fd, one.fd == local_.get());
+      }
+    }
+    Tidy();
+  }
+}
+
+void ElementServer::Accept(int listener, bool local) {
+  UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  if (!fd.valid()) {
+    // Out of descriptors: connections that end give theirs back.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      ::poll(nullptr, 0, 100);
+    }
+    return;
+  }
+  StreamSocket::Configure(fd.get(), local);
+  std::lock_guard<std::mutex> lock(mu_);
+  if (closed_ || connections_.size() >= kMostConnections) return;
+  Connection& connection = connections_.emplace_back(std::move(fd), local);
+  connection.thread = std::thread([this, &connection] { Serve(&connection); });
+}
+
+void ElementServer::Tidy() {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (!it->done) {
+      ++it;
+      continue;
+    }
+    it->thread.join();
+    it = connections_.erase(it);
+  }
+  const auto now = Clock::now();
+  for (auto it = clients_.begin(); it != clients_.end();) {
+    const Client& client = *it->second;
+    it = client.connections == 0 && now - client.left_at > kKeptFor ? clients_.erase(it)
+                                                                    : std::next(it);
+  }
+}
+
+void ElementServer::Serve(Connection* connection) {
+  GreetAndServe(&connection->socket);
+  connection->socket.ShutDown();
+  connection->done = true;
+}
+
+bool ElementServer::GreetAndServe(StreamSocket* socket) {
+  Greeting greeting{RandomBytes(kNonceBytes), {}};
+  for (const std::string& key : keys_) greeting.key_ids.push_back(KeyId(key));
+  std::string message;
+  Introduction introduction;
+  if (!socket->Send(Framed(EncodeGreeting(greeting), crc_)) ||
+      !socket->ReceiveMessageBefore(Clock::now() + kGreetingTime, kMostGreetingBytes, crc_,
+                                    &message) ||
+      !DecodeIntroduction(message, &introduction)) {
+    return false;
+  }
+  std::string proof;
+  const bool admitted = Admit(greeting, introduction, keys_, &proof).ok();
+  if (!socket->Send(Framed((admitted ? "+" : "-") + proof, crc_)) || !admitted) return false;
+  const std::shared_ptr<Client> client = Enter(introduction.client_id);
+  if (client == nullptr) return false;
+  struct Leaving {
+    ElementServer* server;
+    const std::string& id;
+    ~Leaving() { server->Leave(id); }
+  } leaving{this, introduction.client_id};
+  MemoryPool pool(kMostSharedBytes);
+  const auto fetch = [this](std::string_view request, Outgoing* element) {
+    if (closed_) return false;
+    fetch_(request, element);
+    return true;
+  };
+  Ask ask;
+  while (!closed_ && socket->ReceiveMessage(kMostAskBytes, crc_, &message) &&
+         DecodeAsk(message, &ask)) {
+    for (const uint32_t id : ask.released) {
+      if (!pool.Release(id)) return false;
+    }
+    const std::shared_ptr<const Outgoing> element = client->elements.Answer(ask, fetch);
+    if (element == nullptr || !SendElement(*element, &pool, socket)) return false;
+  }
+  return true;
+}
+
+bool ElementServer::SendElement(const Outgoing& element, MemoryPool* pool, StreamSocket* socket) {
+  Element head = element.head;
+  MemoryPool::Taken taken;
+  if (socket->local() && head.payload_bytes >= kLeastShared) taken = pool->Take(head.payload_bytes);
+  std::vector<iovec> parts;
+  std::string scratch;
+  if (taken.memory != nullptr) {
+    element.CopyTo(taken.memory->data());
+    head.place = Element::kShared;
+    head.memory = taken.id;
+    head.memory_bytes = taken.is_new ? taken.memory->size() : 0;
+  } else if (head.payload_bytes > 0) {
+    head.place = Element::kBehind;
+    parts = element.Parts(crc_, &scratch, &head.payload_crc);
+  }
+  std::string message = Framed(EncodeElement(head), crc_);
+  parts.insert(parts.begin(), iovec{message.data(), message.size()});
+  return socket->Send(std::move(parts), taken.is_new ? taken.memory->fd() : -1);
+}
+
+std::shared_ptr<ElementServer::Client> ElementServer::Enter(const std::string& client_id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  auto found = clients_.find(client_id);
+  if (found == clients_.end()) {
+    if (clients_.size() >= kMostClients) return nullptr;
+    found = clients_.emplace(client_id, std::make_shared<Client>()).first;
+  }
+  ++found->second->connections;
+  return found->second;
+}
+
+void ElementServer::Leave(const std::string& client_id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto found = clients_.find(client_id);
+  if (found == clients_.end()) return;
+  --found->second->connections;
+  found->second->left_at = Clock::now();
+}
+
+}  // namespace tfquiver

@@ -1,0 +1,363 @@
+// The worker's end and the trainer's, joined by real sockets.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "ops/core/element_wire/handshake.h"
+#include "ops/core/transport/element_client.h"
+#include "ops/core/transport/element_server.h"
+#include "ops/core/transport/shared_memory.h"
+#include "ops/testing/testing.h"
+
+namespace tfquiver {
+namespace {
+
+using std::chrono::seconds;
+
+// Elements of one string component with `size` bytes, of which the last is the end.
+class Source {
+ public:
+  explicit Source(int count, size_t size) : count_(count), size_(size) {}
+
+  void Fetch(std::string_view, Outgoing* element) {
+    std::unique_lock<std::mutex> lock(mu_);
+    changed_.wait(lock, [this] { return !blocked_; });
+    if (given_ == count_) {
+      element->head.end_of_sequence = true;
+      return;
+    }
+    Outgoing::Bytes bytes;
+    bytes.own = std::string(size_, static_cast<char>('a' + given_ % 26));
+    element->bytes.push_back(std::move(bytes));
+    element->head.components.push_back({Component::kRaw, 1, {static_cast<int64_t>(size_)}, 0, 0});
+    element->head.index = given_++;
+  }
+  void Block(bool blocked) {
+    std::lock_guard<std::mutex> lock(mu_);
+    blocked_ = blocked;
+    changed_.notify_all();
+  }
+  int given() {
+    std::lock_guard<std::mutex> lock(mu_);
+    return given_;
+  }
+
+ private:
+  const int count_;
+  const size_t size_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool blocked_ = false;
+  int given_ = 0;
+};
+
+std::unique_ptr<ElementServer> Serve(Source* source, std::vector<std::string> keys = {}) {
+  auto server = std::make_unique<ElementServer>(
+      std::move(keys), &PortableCrc32c,
+      [source](std::string_view request, Outgoing* element) { source->Fetch(request, element); });
+  EXPECT_TRUE(server->Start(0).ok());
+  return server;
+}
+
+std::string Tcp(const ElementServer& server) {
+  return "127.0.0.1:" + std::to_string(server.port());
+}
+
+// What comes until the end, asking again when the connection is lost.
+std::vector<int64_t> Drain(ElementClient* client, size_t size) {
+  std::vector<int64_t> indices;
+  const auto give_up = Clock::now() + seconds(60);
+  while (Clock::now() < give_up) {
+    Element element;
+    PayloadRef payload;
+    const Status status = client->Next("\x08\x01", Question(), &element, &payload);
+    if (status.code() == Code::kUnavailable) continue;
+    if (!status.ok()) {
+      EXPECT_EQ(status.message(), "");
+      return indices;
+    }
+    if (element.end_of_sequence) return indices;
+    EXPECT_EQ(payload == nullptr ? 0 : payload->bytes().size(), size);
+    if (size > 0 && payload != nullptr) {
+      const char wanted = static_cast<char>('a' + element.index % 26);
+      EXPECT_EQ(payload->bytes().find_first_not_of(wanted), std::string_view::npos);
+    }
+    indices.push_back(element.index);
+  }
+  EXPECT_TRUE(false) << "no end";
+  return indices;
+}
+
+std::vector<int64_t> UpTo(int64_t count) {
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) indices.push_back(i);
+  return indices;
+}
+
+struct Way {
+  bool local;
+  size_t size;
+};
+class ElementTransportTest : public ::testing::TestWithParam<Way> {};
+
+TEST_P(ElementTransportTest, AllElementsArriveOnceAndInOrder) {
+  const Way way = GetParam();
+  Source source(60, way.size);
+  const auto server = Serve(&source);
+  ElementClient client(way.local ? server->local_name() : "", Tcp(*server), {}, &PortableCrc32c);
+  EXPECT_EQ(Drain(&client, way.size), UpTo(60));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ElementTransportTest,
+                         ::testing::Values(Way{true, 0}, Way{true, 100}, Way{true, 300000},
+                                           Way{false, 0}, Way{false, 100}, Way{false, 300000}));
+
+// A relay that closes what goes through it after so many bytes, again and again.
+class Cutter {
+ public:
+  Cutter(int port, size_t cut_after) : target_(port), cut_after_(cut_after) {
+    listener_ = StreamSocket::ListenTcp(0, &port_);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Cutter() {
+    done_ = true;
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  int cuts() const { return cuts_; }
+
+ private:
+  void Run() {
+    while (!done_) {
+      UniqueFd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!near.valid()) return;
+      UniqueFd far;
+      if (!StreamSocket::Connect("127.0.0.1:" + std::to_string(target_), Clock::now() + seconds(5),
+                                 &far)
+               .ok()) {
+        continue;
+      }
+      std::thread up([&] {
+        Copy(near.get(), far.get(), ~size_t{0});
+        ::shutdown(far.get(), SHUT_RDWR);
+      });
+      // Later ones get farther: an element that is larger than what is let through would never
+      // come.
+      Copy(far.get(), near.get(), cut_after_ * static_cast<size_t>(1 + cuts_));
+      ++cuts_;
+      ::shutdown(near.get(), SHUT_RDWR);
+      ::shutdown(far.get(), SHUT_RDWR);
+      up.join();
+    }
+  }
+  static void Copy(int from, int to, size_t most) {
+    char bytes[4096];
+    while (most > 0) {
+      const ssize_t got = ::read(from, bytes, std::min(sizeof(bytes), most));
+      if (got <= 0) return;
+      for (ssize_t at = 0; at < got;) {
+        const ssize_t sent = ::send(to, bytes + at, static_cast<size_t>(got - at), MSG_NOSIGNAL);
+        if (sent <= 0) return;
+        at += sent;
+      }
+      most -= static_cast<size_t>(got);
+    }
+  }
+
+  const int target_;
+  const size_t cut_after_;
+  UniqueFd listener_;
+  int port_ = 0;
+  std::atomic<bool> done_{false};
+  std::atomic<int> cuts_{0};
+  std::thread thread_;
+};
+
+TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak) {
+  Source source(40, 3000);
+  const auto server = Serve(&source);
+  Cutter cutter(server->port(), 7001);
+  ElementClient client("", cutter.address(), {}, &PortableCrc32c);
+  EXPECT_EQ(Drain(&client, 3000), UpTo(40));
+  EXPECT_GT(cutter.cuts(), 2);
+}
+
+TEST(ElementTransportTokenTest, TokensThatDoNotFitAreRefused) {
+  Source source(3, 10);
+  const auto server = Serve(&source, {KeyOfToken("right")});
+  ElementClient wrong("", Tcp(*server), {KeyOfToken("wrong")}, &PortableCrc32c);
+  EXPECT_TRUE(wrong.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
+  ElementClient none(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  EXPECT_TRUE(none.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
+  ElementClient right("", Tcp(*server), {KeyOfToken("right")}, &PortableCrc32c);
+  EXPECT_EQ(Drain(&right, 10), UpTo(3));
+}
+
+TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
+  Source source(1000, 10);
+  source.Block(true);
+  auto server = Serve(&source);
+  ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  auto waiting = std::async(std::launch::async, [&] {
+    Element element;
+    PayloadRef payload;
+    return client.Next("\x08\x01", Question(), &element, &payload).code();
+  });
+  EXPECT_TRUE(waiting.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  server->Close();
+  EXPECT_TRUE(waiting.get() == Code::kUnavailable);
+  source.Block(false);  // as TensorFlow does when it stops a task
+  server->Join();
+  EXPECT_LE(source.given(), 1);  // the one that was being fetched
+  EXPECT_TRUE(client.Connect(Clock::now() + seconds(1)).code() != Code::kOk);
+}
+
+TEST(ElementTransportStopTest, CancellingEndsAWait) {
+  Source source(1000, 10);
+  source.Block(true);
+  const auto server = Serve(&source);
+  ElementClient client("", Tcp(*server), {}, &PortableCrc32c);
+  auto waiting = std::async(std::launch::async, [&] {
+    Element element;
+    PayloadRef payload;
+    return client.Next("\x08\x01", Question(), &element, &payload).code();
+  });
+  EXPECT_TRUE(waiting.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  client.Cancel();
+  EXPECT_TRUE(waiting.get() == Code::kCancelled);
+  source.Block(false);
+}
+
+TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
+  Source source(5, 10);
+  source.Block(true);
+  const auto server = Serve(&source);
+  ElementClient client("", Tcp(*server), {}, &PortableCrc32c);
+  Element element;
+  PayloadRef payload;
+  Question question;
+  question.allow_skip = true;
+  ASSERT_TRUE(client.Next("\x08\x01\x28\x01", question, &element, &payload).ok());
+  EXPECT_TRUE(element.skip);
+  source.Block(false);
+  EXPECT_EQ(Drain(&client, 10), UpTo(5));
+}
+
+TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
+  Source source(200, 300000);
+  const auto server = Serve(&source);
+  ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  std::vector<PayloadRef> kept;
+  std::map<const char*, int> places;
+  for (int i = 0; i < 200; ++i) {
+    Element element;
+    PayloadRef payload;
+    ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
+    ASSERT_TRUE(payload != nullptr);
+    ++places[payload->bytes().data()];
+    if (i % 50 == 0) kept.push_back(payload);
+  }
+  EXPECT_LT(places.size(), 16u);
+  // What somebody looks at has not been written over.
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const char wanted = static_cast<char>('a' + static_cast<int>(50 * i) % 26);
+    EXPECT_EQ(kept[i]->bytes().find_first_not_of(wanted), std::string_view::npos);
+  }
+}
+
+TEST(ElementTransportMemoryTest, APayloadOutlivesItsConnectionAndWorker) {
+  PayloadRef payload;
+  {
+    Source source(5, 300000);
+    const auto server = Serve(&source);
+    ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+    Element element;
+    ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
+  }
+  EXPECT_EQ(payload->bytes().find_first_not_of('a'), std::string_view::npos);
+}
+
+TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
+  UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
+  EXPECT_TRUE(Mapping::Map(fd, 4096) == nullptr);
+  const auto sealed = SharedMemory::Make(4096);
+  UniqueFd copy(::dup(sealed->fd()));
+  EXPECT_TRUE(Mapping::Map(copy, 4096) != nullptr);
+  EXPECT_TRUE(Mapping::Map(copy, 8192) == nullptr);
+  EXPECT_NE(::ftruncate(copy.get(), 0), 0);
+}
+
+TEST(ElementTransportGarbageTest, GarbageEndsAConnectionAndNothingElse) {
+  Source source(5, 10);
+  const auto server = Serve(&source);
+  ElementClient good("", Tcp(*server), {}, &PortableCrc32c);
+  ASSERT_TRUE(good.Connect(Clock::now() + seconds(5)).ok());
+  for (const std::string& garbage :
+       {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(5000, '\xff'), std::string(64, '\0'),
+        Framed("nothing", &PortableCrc32c),
+        Framed(EncodeIntroduction({RandomBytes(16), RandomBytes(32), "", ""}), &PortableCrc32c) +
+            Framed("\x01 no question", &PortableCrc32c)}) {
+    UniqueFd fd;
+    ASSERT_TRUE(StreamSocket::Connect(Tcp(*server), Clock::now() + seconds(5), &fd).ok());
+    StreamSocket socket(std::move(fd), false);
+    socket.Send(garbage);
+    char byte;
+    const auto give_up = Clock::now() + seconds(20);
+    while (socket.Receive(&byte, 1)) ASSERT_TRUE(Clock::now() < give_up);  // until it is closed
+  }
+  EXPECT_EQ(Drain(&good, 10), UpTo(5));
+}
+
+// A worker that greets as it should and then says something else.
+TEST(ElementTransportGarbageTest, AWorkerThatSaysNonsenseIsALostConnection) {
+  Element beyond;
+  beyond.number = 1;
+  beyond.place = Element::kShared;
+  beyond.payload_bytes = 10;
+  beyond.memory = 3;
+  Element wrong_crc;
+  wrong_crc.number = 1;
+  wrong_crc.place = Element::kBehind;
+  wrong_crc.payload_bytes = 4;
+  Element wrong_number;
+  wrong_number.number = 2;
+  for (const std::string& nonsense : {std::string(100, '\xff'), Framed("", &PortableCrc32c),
+                                      Framed(EncodeElement(beyond), &PortableCrc32c),
+                                      Framed(EncodeElement(wrong_crc), &PortableCrc32c) + "four",
+                                      Framed(EncodeElement(wrong_number), &PortableCrc32c)}) {
+    int port;
+    UniqueFd listener = StreamSocket::ListenTcp(0, &port);
+    std::thread worker([&] {
+      StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
+                          false);
+      std::string message;
+      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), &PortableCrc32c));
+      socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message);
+      socket.Send(Framed("+", &PortableCrc32c));
+      socket.Send(nonsense);
+      char byte;
+      while (socket.Receive(&byte, 1)) {
+      }
+    });
+    ElementClient client("", "127.0.0.1:" + std::to_string(port), {}, &PortableCrc32c);
+    Element element;
+    PayloadRef payload;
+    EXPECT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).code() ==
+                Code::kUnavailable);
+    EXPECT_TRUE(payload == nullptr);
+    worker.join();
+  }
+}
+
+}  // namespace
+}  // namespace tfquiver

@@ -1,0 +1,57 @@
+#include "ops/transport/transfer_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "ops/core/element_wire/server_info.h"
+#include "ops/tf/status_conversion.h"
+#include "ops/transport/get_element_request.h"
+#include "ops/transport/process.h"
+#include "ops/transport/tensors_out.h"
+
+namespace tfquiver {
+
+TransferServer::TransferServer(GetElementT get_element)
+    : server_(std::make_shared<ElementServer>(
+          TransportKeys(), TransportCrc32c(),
+          [get_element = std::move(get_element)](std::string_view request, Outgoing* element) {
+            Fetch(get_element, request, element);
+          })) {}
+
+absl::Status TransferServer::Start(const tensorflow::data::experimental::WorkerConfig& config) {
+  if (Status status = server_->Start(static_cast<int>(config.data_transfer_port())); !status.ok()) {
+    return ToAbsl(status);
+  }
+  // A worker on any free port comes back under another address, as another worker.
+  ServerInfo info;
+  info.local_name = server_->local_name();
+  if (config.port() != 0) {
+    info.grpc_address =
+        absl::StrReplaceAll(config.worker_address(), {{"%port%", absl::StrCat(config.port())}});
+  }
+  info_ = EncodeServerInfo(info);
+  Remember(server_);
+  return absl::OkStatus();
+}
+
+void TransferServer::Fetch(const GetElementT& get_element, std::string_view request,
+                           Outgoing* element) {
+  const std::unique_ptr<google::protobuf::MessageLite> message = NewGetElementRequest();
+  if (!message->ParseFromArray(request.data(), static_cast<int>(request.size()))) {
+    DescribeError(absl::InvalidArgumentError("a request that cannot be read"), element);
+    return;
+  }
+  tensorflow::data::GetElementResult result;
+  if (absl::Status status = get_element(AsRequest(message.get()), &result); !status.ok()) {
+    DescribeError(status, element);
+    return;
+  }
+  Describe(std::move(result), element);
+  if (element->bytes.empty()) return;  // the end, or to be skipped
+  uint64_t bytes = 0;
+  for (const Outgoing::Bytes& one : element->bytes) bytes += one.size();
+  CountSent(bytes);
+}
+
+}  // namespace tfquiver
