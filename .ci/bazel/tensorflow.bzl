@@ -26,6 +26,16 @@ cc_library(
     name = "framework",
     deps = [":headers", ":framework_so"],
 )
+
+cc_import(
+    name = "cc_so",
+    shared_library = "libtensorflow_cc.so.2",
+)
+
+cc_library(
+    name = "cc",
+    deps = [":framework", ":cc_so"],
+)
 """
 
 def _configure(repository_ctx):
@@ -34,7 +44,7 @@ def _configure(repository_ctx):
     if found.return_code:
         fail("no TensorFlow for {}: pip install tensorflow, and put its bin first on PATH\n{}".format(python, found.stderr))
     folder, version = found.stdout.strip().split("\n")
-    for name in ["include", "libtensorflow_framework.so.2"]:
+    for name in ["include", "libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:
         repository_ctx.symlink(folder + "/" + name, name)
     repository_ctx.file("BUILD", _BUILD.format(version = version))
     repository_ctx.file("version.bzl", 'TF_MINOR = "{}"\n'.format("_".join(version.split(".")[:2])))

@@ -127,7 +127,7 @@ absl::Status MakeTensor(const Component& component, const PayloadRef& payload, b
       tensorflow::TensorProto proto;
       if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
           !tensor->FromProto(proto)) {
-        return Malformed("a tensor that cannot be read");
+        return Malformed("a tensor that cannot be read (data sets cannot be sent)");
       }
       return absl::OkStatus();
     }

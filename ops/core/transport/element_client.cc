@@ -10,7 +10,9 @@ namespace tfquiver {
 namespace {
 
 constexpr auto kConnectTime = std::chrono::seconds(5);
-constexpr size_t kMostAhead = 16;
+// A worker that is killed takes with it what was asked for and has not been sent: as little as keeps
+// both ends busy.
+constexpr size_t kMostAhead = 4;
 constexpr size_t kLeastAhead = 2;
 constexpr uint64_t kBytesAhead = 1 << 20;
 constexpr size_t kPieceBytes = 256 << 10;  // received and checked while it is in the cache
@@ -101,7 +103,8 @@ Status ElementClient::Next(std::string_view request, const Question& question, E
   while (asked_.size() < window) {
     std::string asked(request);
     if (!question.in_turn) asked.append(kWaitForIt);
-    if (!AskFor(std::move(asked))) return Lost("lost while asking");
+    // What a worker sent before it was gone is still to be received.
+    if (!AskFor(std::move(asked))) break;
   }
   std::shared_ptr<StreamSocket> socket;
   {
