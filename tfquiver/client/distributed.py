@@ -29,7 +29,7 @@ def distribute(
     job_name: str | None = None,
     max_outstanding_requests: int | None = None,
     compression: str | None = "AUTO",
-    data_transfer_protocol: str = element_transport.AUTO,
+    data_transfer_protocol: str = element_transport.GRPC,
     connect_timeout_s: float = 30.0,
     guarantee: str = AT_LEAST_ONCE,
     transform: Callable[[Any], Any] | None = None,
@@ -58,9 +58,9 @@ def distribute(
         may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
         With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
-      data_transfer_protocol: how elements come from workers. "tfquiver": shared memory on one machine, TCP between two;
-        with workers that are no `tfquiver-worker` reading fails and says so. "grpc": TensorFlow's own, slower,
-        which every worker speaks. "AUTO": "tfquiver" where this TensorFlow has a plug for it, else "grpc". A worker
+      data_transfer_protocol: how elements come from workers. "grpc": TensorFlow's own, which every worker speaks.
+        "tfquiver": shared memory on one machine, TCP between two, several times as fast; needs `tfquiver-worker`s, else
+        reading fails and says so. "AUTO": "tfquiver" where this TensorFlow has a plug for it, else "grpc". A worker
         whose transport cannot be reached, or takes no token of this process, is read by gRPC.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here; a warning says so after two.
         Where nobody listens it is an error at once.

@@ -10,8 +10,8 @@ namespace tfquiver {
 namespace {
 
 constexpr auto kConnectTime = std::chrono::seconds(5);
-// A worker that is killed takes with it what was asked for and has not been sent: as little as keeps
-// both ends busy.
+// A worker that is killed takes with it what was asked for and has not been sent: as little as
+// keeps both ends busy.
 constexpr size_t kMostAhead = 4;
 constexpr size_t kLeastAhead = 2;
 constexpr uint64_t kBytesAhead = 1 << 20;
