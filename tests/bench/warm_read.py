@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FILES = 8
 ROUNDS, QUICK_ROUNDS = 5, 3
-_ALL = 1 << 40
+_ALL = 10**9  # batches; TensorFlow takes some larger numbers for 0
 
 
 @dataclass(frozen=True)
