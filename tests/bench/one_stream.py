@@ -83,6 +83,7 @@ def train(folder: Path, paths: Sequence[Path], steps_s: Sequence[float], spill_b
     finally:
         for one in trainers:
             one.end()
+        end_daemons(cache_dir)  # with its window, which would stay for a minute; what is cached stays
     return {
         "took_s": [one["took_s"] for one in passes],
         "batches": [one["batches"] for one in passes],
