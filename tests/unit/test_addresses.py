@@ -88,7 +88,7 @@ def test_one_elsewhere_is_enough_to_lead_there() -> None:
     assert not addresses.leads_elsewhere("localhost:1,[::1]:1")
 
 
-def test_grpc_is_given_numbers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grpc_is_given_numbers_of_one_kind(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     known = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "fd00::2"], "six": ["fd00::6"]}
 
     def look_up(host: str, port: int, family: int, kind: int) -> list[object]:
@@ -101,5 +101,7 @@ def test_grpc_is_given_numbers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> N
     assert rpc._target("one:1,two:2") == "ipv4:10.0.0.1:1,10.0.0.2:2"
     assert rpc._target("six:1,two:2") == "ipv4:10.0.0.2:2", "the other one cannot be reached then"
     assert rpc._target("six:1,away:2") == "ipv6:[fd00::6]:1"
+    assert rpc._target("one:1,away:2") == "ipv4:10.0.0.1:1"
+    assert caplog.messages[2:] == ["one:1,away:2: away:2 has no ipv4 address here now: it will not be tried"]
     assert rpc._target("away:1,gone:2") == "away:1"
     assert rpc._target("one:1") == "one:1", "gRPC looks it up itself"

@@ -37,12 +37,22 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),
 ]
+# Where another server stands by: a machine that is gone says nothing, and the kernel would wait a quarter of an hour.
+# After fifteen to twenty seconds of silence the connection is given up, and the next address tried.
+_NOTICES_SILENCE: list[tuple[str, Any]] = [
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # else it is a minute, whatever the line above says
+    ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+]
+_LEAST_BETWEEN_PINGS_MS = 1000  # else servers hang up on who asks more than twice in five minutes
 # Of more than a thousand calls that a busy loop has not come to yet gRPC refuses some at random, of more than three
 # thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores then. These
 # are four and nine seconds' work: of many more none would be answered in the ten that calls have.
 _PENDING_REFUSED_AT_RANDOM, _MOST_PENDING = 1 << 13, 1 << 14
 _SERVER_OPTIONS: list[tuple[str, Any]] = [
     *_OPTIONS,
+    ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_BETWEEN_PINGS_MS),
     ("grpc.server.max_pending_requests", _PENDING_REFUSED_AT_RANDOM),
     ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
 ]
@@ -55,15 +65,19 @@ def metadata(token: str) -> list[tuple[str, str]]:
 
 def aio_channel(address: str) -> grpc.aio.Channel:
     """`address`: host:port, several of them (`a:1,b:1`), or unix:/path."""
-    return grpc.aio.insecure_channel(_target(address), options=_OPTIONS)
+    return grpc.aio.insecure_channel(_target(address), options=_options(address))
 
 
 def channel(address: str, connect_s: float = 0.0) -> grpc.Channel:
     """`connect_s`: an attempt to connect may take so long; 0: a tenth of a second, and then another one is made."""
     longer = [("grpc.min_reconnect_backoff_ms", int(1000 * connect_s))] if connect_s else []
     named = {name for name, _ in longer}
-    options = [*longer, *(one for one in _OPTIONS if one[0] not in named)]
+    options = [*longer, *(one for one in _options(address) if one[0] not in named)]
     return grpc.insecure_channel(_target(address), options=options)
+
+
+def _options(address: str) -> list[tuple[str, Any]]:
+    return [*_OPTIONS, *(_NOTICES_SILENCE if addresses.each(address)[1:] else [])]
 
 
 def _target(address: str) -> str:
@@ -73,8 +87,10 @@ def _target(address: str) -> str:
     if not several[1:]:
         return address
     for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
-        found = [number for one in several for number in addresses.numbers(one, family)]
-        if found:
+        known = {one: addresses.numbers(one, family) for one in several}
+        if found := [number for one in several for number in known[one]]:
+            for left_out in (one for one in several if not known[one]):
+                logging.warning("%s: %s has no %s address here now: it will not be tried", address, left_out, scheme)
             return f"{scheme}:{','.join(found)}"
     return several[0]  # which gRPC looks up again and again
 
