@@ -68,6 +68,7 @@ class Coordinator:
         self.replaced = ""  # by whom: nobody is to be served any more
         self.on_replaced: Callable[[], None] = lambda: None
         self._looking: asyncio.Future[None] | None = None
+        self._excused_until = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._held = WorkDir(work_dir, self.incarnation)
         try:
@@ -275,20 +276,27 @@ class Coordinator:
         self.caching.placed.reports.gone(node_id)
 
     async def _take_care(self) -> None:
-        loop, pause_s = asyncio.get_running_loop(), min(1.0, self.options.node_timeout_s / 5)
+        pause_s = min(1.0, self.options.node_timeout_s / 5)
+        self._excused_until = asyncio.get_running_loop().time()  # reading the log has taken nobody's time to come back
         while True:
-            due = loop.time() + pause_s
             await asyncio.sleep(pause_s)
             try:
-                self._excuse(loop.time() - due)
-                await self._look_who_holds()
-                await self._give_up_lost()
-                await self._look_after_all()
-                await self._log.synced()
+                await self._care(pause_s)
             except errors.TfquiverError as error:
                 logging.log_every_n_seconds(logging.ERROR, "%s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
                 logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+
+    async def _care(self, paused_s: float) -> None:
+        """Of all that passes between two times only the pause counts as silence of nodes and readers: whatever else has
+        taken long, the loop was held up, or the process stopped, in any of its parts."""
+        await self._look_who_holds()
+        self._excuse(paused_s)
+        await self._give_up_lost()
+        self._excuse()
+        await self._look_after_all()
+        self._excuse()
+        await self._log.synced()
 
     async def _look_who_holds(self) -> None:
         """One look at a time: on a network file system that hangs it lasts as long as that does."""
@@ -307,8 +315,10 @@ class Coordinator:
             case error:  # the log, which is there too, says it as well
                 logging.log_every_n_seconds(logging.WARNING, "%s", 60, error)
 
-    def _excuse(self, late_s: float) -> None:
-        """`late_s`: for so long the loop was held up, or the process stopped: what was sent meanwhile is yet unread."""
+    def _excuse(self, expected_s: float = 0.0) -> None:
+        """For longer than was expected since the last time: what was sent in that time may be unread yet."""
+        now = asyncio.get_running_loop().time()
+        late_s, self._excused_until = now - self._excused_until - expected_s, now
         if late_s > _LATE_S:
             if late_s > _LATE_WARNING_S:
                 logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
@@ -318,19 +328,14 @@ class Coordinator:
     async def _give_up_lost(self) -> None:
         """One at a time: a thousand at once take a minute, in which nobody else would be served. Of those who are
         silent now: as long as it takes, the others are heard of late."""
-        loop, now = asyncio.get_running_loop(), self._clock.now()
-        began = loop.time()
+        now = self._clock.now()
         while lost := self.membership.expire(1, now):
             logging.warning("node %s is lost: not heard of for %g s", lost[0], self.options.node_timeout_s)
             self._node_gone(lost[0])
             await asyncio.sleep(0)
-        self._excuse(loop.time() - began)
 
     async def _look_after_all(self) -> None:
-        """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served. Where it takes
-        long, the loop was held up: what was sent meanwhile is yet unread."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served."""
         self.sessions.expire()
         await asyncio.sleep(0)
         if self.budgets.in_use:
@@ -339,7 +344,6 @@ class Coordinator:
         in_use = {session.digest_id for session in self.sessions if session.readers}
         for _ in self.caching.ticking(in_use | self.reading.opening):
             await asyncio.sleep(0)
-        self._excuse(loop.time() - began)
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)
