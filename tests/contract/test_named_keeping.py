@@ -180,6 +180,44 @@ async def test_what_no_data_set_names_is_told_when_nothing_is_scanned(tmp_path: 
 
 
 @on_loop
+async def test_what_a_scan_has_brought_while_digests_were_looked_at_is_not_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path) as coordinator:
+        digest, new = coordinator.registry.digest, numbered_digest(10, "new")
+
+        async def slowly(digest_id: bytes) -> Digest:
+            found = await digest(digest_id)
+            if new.digest_id not in coordinator.registry:
+                await coordinator.catalogue.register("", b"", None, parts(new))
+            return found
+
+        monkeypatch.setattr(coordinator.registry, "digest", slowly)
+        assert await coordinator.claims.unclaimed(of_hashes([new.hashes[3].tobytes(), b"n" * 32])) == bytes([0, 1])
+
+
+@on_loop
+async def test_what_no_data_set_names_cannot_be_told_while_digests_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(digest_id: bytes) -> Digest:
+        await asyncio.sleep(0)
+        raise errors.UnavailableError("digest: Input/output error")
+
+    async with started(tmp_path) as coordinator:
+        asked = of_hashes([b"n" * 32])
+        with monkeypatch.context() as patch:
+            patch.setattr(coordinator.registry, "digest", fails)
+            first = asyncio.create_task(coordinator.claims.unclaimed(asked))
+            await asyncio.sleep(0.001)
+            second = asyncio.create_task(coordinator.claims.unclaimed(asked))
+            for one in (first, second):
+                with pytest.raises(errors.UnavailableError, match="Input/output error"):
+                    await asyncio.wait_for(one, 10)
+        assert await coordinator.claims.unclaimed(asked) == bytes([1])
+
+
+@on_loop
 async def test_orders_and_lists_of_the_longest_sources_fit_a_reply(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:
         sources = [f"/{number:03}{'x' * 2000}" for number in range(specs.MAX_SOURCES_BYTES // 2010)]

@@ -50,7 +50,7 @@ class Claims:
         return self._is_deriving() or any(life.phase == SCANNING for life in self._named)
 
     async def unclaimed(self, prefixes: Prefixes) -> bytes | None:
-        """A byte for each: 1, none names it. None: a scan is under way."""
+        """A byte for each: 1, none names it. None: a scan is under way. Raises UnavailableError: a disk that fails."""
         if self.scanning:
             return None
         question = _Question(prefixes, asyncio.get_running_loop().create_future())
@@ -78,22 +78,29 @@ class Claims:
                 for one, its in zip(asked, np.split(unclaimed, ends[:-1]), strict=True):
                     if not one.answer.done():  # who asked may have gone
                         one.answer.set_result(None if self.scanning else its.tobytes())
+            except errors.TfquiverError as error:  # a disk that fails; who has asked since may have more luck
+                for one in asked:
+                    if not one.answer.done():
+                        one.answer.set_exception(error)
             finally:
                 for one in asked:
                     one.answer.cancel()  # those that have no answer
 
     async def _claimed(self, distinct: Prefixes) -> npt.NDArray[np.bool_]:
         """Those that were registered last are looked at first: what is asked for has mostly come with them."""
-        claimed = np.zeros(len(distinct), np.bool_)
-        for dataset in self._registry.all():
-            if claimed.all():
-                break
-            try:
-                digest = await self._registry.digest(dataset.digest_id)
-            except errors.NotFoundError:
-                continue  # removed meanwhile
-            except errors.CorruptDigestError as error:  # it is to be registered again, and read again
-                logging.log_every_n_seconds(logging.WARNING, "%s", 600, error)
-                continue
-            await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
+        claimed, seen = np.zeros(len(distinct), np.bool_), set[bytes]()
+        # What is registered while others are read, by a scan that is over before they are, is looked at, too.
+        while unseen := [one.digest_id for one in self._registry.all() if one.digest_id not in seen]:
+            seen.update(unseen)
+            for digest_id in unseen:
+                if claimed.all():
+                    return claimed
+                try:
+                    digest = await self._registry.digest(digest_id)
+                except errors.NotFoundError:
+                    continue  # removed meanwhile
+                except errors.CorruptDigestError as error:  # it is to be registered again, and read again
+                    logging.log_every_n_seconds(logging.WARNING, "%s", 600, error)
+                    continue
+                await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
         return claimed
