@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -161,4 +162,24 @@ def test_a_new_log_takes_the_place_of_the_old_one(path: Path) -> None:
     log.close()
     again = LogFile(path)
     assert again.records == [acked(7), acked(8)]
+    again.close()
+
+
+def test_who_was_replaced_while_it_wrote_a_snapshot_spoils_nothing_of_the_next_ones(path: Path) -> None:
+    """As on a network file system that has given its lock to another."""
+    first = LogFile(path)
+
+    def halted() -> Iterator[bytes]:
+        yield framed(acked(1))
+        second = LogFile(path)
+        second.replace(map(framed, RECORDS))
+        second.close()
+        yield from (framed(acked(number)) for number in range(100, 110))
+
+    new = first.prepare(halted())
+    with pytest.raises(errors.UnavailableError):
+        first.switch(new, b"")
+    first.close()
+    again = LogFile(path)
+    assert again.records == RECORDS
     again.close()

@@ -122,7 +122,9 @@ class NewLog:
 
     def __init__(self, path: Path) -> None:
         self.path, self.end = path, 0
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # A file of its own: a coordinator that was replaced, and does not know yet, may write its snapshot still.
+        path.unlink(missing_ok=True)
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, data: bytes) -> None:
         _write_all(self.file, data, self.end)

@@ -21,7 +21,8 @@ _MOST_BYTES = 4096
 class WorkDir:
     """Held from now on, until `release`.
 
-    Raises AlreadyRunningError: another coordinator holds it; InvalidArgumentError: it cannot be used.
+    Raises AlreadyRunningError: another coordinator holds it; InvalidArgumentError: it cannot be used;
+    ResourceExhaustedError: the disk is full; UnavailableError: the disk.
     """
 
     def __init__(self, path: Path, incarnation: str) -> None:
@@ -42,7 +43,7 @@ class WorkDir:
             os.fsync(self._lock)
         except OSError as error:
             os.close(self._lock)
-            raise errors.InvalidArgumentError(f"work_dir {path}: lock: {error.strerror}") from error
+            raise errors.from_os_error(error, f"work_dir {path}: lock") from error
         except BaseException:
             os.close(self._lock)
             raise
