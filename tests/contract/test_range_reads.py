@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+import urllib3.response
 
 from tests.support import records
 from tests.support.aio import on_loop
@@ -103,6 +104,17 @@ async def test_what_breaks_off_goes_on_with_the_shard_that_did_not_come(monkeypa
         found = await asyncio.gather(*here.shards(*range(6)))
         assert all(map(here.is_right, range(6), found))
         assert here.spans == [here.span(0, 5), here.span(3, 5)]
+
+
+@on_loop
+async def test_an_older_urllib3_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `requests` takes it: from 1.26 on."""
+    for kind in (urllib3.response.HTTPResponse, urllib3.response.BaseHTTPResponse):
+        monkeypatch.delattr(kind, "read1")
+    async with place(monkeypatch) as here:
+        here.emulator.faults += [body(lambda right: right[:-100])]
+        found = await asyncio.gather(*here.shards(*range(6)))
+        assert all(map(here.is_right, range(6), found))
 
 
 @on_loop

@@ -174,9 +174,11 @@ class GcsStore:
             if response.headers.get("content-length", str(length)) != str(length):
                 coming = response.headers["content-length"]
                 raise Transient(f"{coming} bytes come where {length} were asked for at offset {offset}")
+            # Whatever has come, where urllib3 has it (since 2.2); else pieces that are waited for.
+            read = getattr(response.raw, "read1", response.raw.read)
             for number, part in enumerate(lengths, 1):
                 pieces, missing = [], part
-                while missing and (piece := response.raw.read1(min(missing, _PIECE_BYTES), decode_content=False)):
+                while missing and (piece := read(min(missing, _PIECE_BYTES), decode_content=False)):
                     if time.monotonic() > give_up_at:
                         raise Transient("the body did not come in time")
                     pieces.append(piece)
@@ -184,7 +186,7 @@ class GcsStore:
                 data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
                 versions.check_length(data, offset, part)
                 # Before the last is taken: whatever is wrong after that could not be mended.
-                if number == len(lengths) and response.raw.read1(1, decode_content=False):
+                if number == len(lengths) and read(1, decode_content=False):
                     raise Transient("more bytes came than were asked for")
                 offset += part
                 give_up_at = time.monotonic() + each_s
