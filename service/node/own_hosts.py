@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from absl import logging
@@ -23,7 +23,7 @@ class Hosts:
 
 def bound(bind: str, coordinator: str) -> str:
     """What --bind_host is, empty or not, at a node of that coordinator ("": of its own)."""
-    return bind or (addresses.ALL if _elsewhere(coordinator)[0] else "localhost")
+    return bind or (addresses.ALL if _elsewhere(coordinator) else "localhost")
 
 
 async def choose(
@@ -40,12 +40,12 @@ async def choose(
       InvalidArgumentError: peers on other machines would reach themselves; names the flag.
       UnavailableError: there is no way to the coordinator within `deadline_s`.
     """
-    host, port = _elsewhere(coordinator)
+    elsewhere = _elsewhere(coordinator)
     bind = bound(bind, coordinator)
-    if not host:
+    if not elsewhere:
         return Hosts(bind, advertise or (socket.gethostname() if addresses.is_all(bind) else bind))
     if not advertise and addresses.is_all(bind):
-        advertise = await _route(host, port, deadline_s, towards)
+        advertise = await _route(elsewhere, deadline_s, towards)
     advertise = advertise or bind
     if addresses.is_loopback(advertise) or addresses.is_all(advertise):
         raise errors.InvalidArgumentError(
@@ -56,28 +56,29 @@ async def choose(
     return Hosts(bind, advertise)
 
 
-def _elsewhere(coordinator: str) -> tuple[str, int]:
-    """Host and port of one that other machines may reach; else ("", 0)."""
+def _elsewhere(coordinator: str) -> list[tuple[str, int]]:
+    """Hosts and ports of those that other machines may reach."""
     if not coordinator or coordinator.startswith("unix:"):
-        return "", 0
-    host, port = addresses.split(addresses.each(coordinator)[0])
-    return ("", 0) if addresses.is_loopback(host) else (host, port)
+        return []
+    each = map(addresses.split, addresses.each(coordinator))
+    return [(host, port) for host, port in each if not addresses.is_loopback(host)]
 
 
-async def _route(host: str, port: int, deadline_s: float, towards: Callable[[str, int], str]) -> str:
-    """This machine's address for those who can use `host`."""
+async def _route(elsewhere: Sequence[tuple[str, int]], deadline_s: float, towards: Callable[[str, int], str]) -> str:
+    """This machine's address for those who can use one of these hosts: of several, some may be gone for good."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + deadline_s
     while True:
-        try:
-            found = await asyncio.to_thread(towards, host, port)
-        except OSError as error:  # its name may not be known yet
-            if loop.time() + _PAUSE_S > give_up_at:
-                raise errors.UnavailableError(
-                    f"--coordinator={addresses.joined(host, port)}: no way there: {error}"
-                ) from error
-            logging.log_every_n_seconds(logging.WARNING, "coordinator %s: %s; trying again", 5, host, error)
-            await asyncio.sleep(_PAUSE_S)
-            continue
-        # The coordinator's own machine may know itself as 127.0.1.1: others know it by the name that was given.
-        return host if addresses.is_loopback(found) else found
+        for host, port in elsewhere:
+            try:
+                found = await asyncio.to_thread(towards, host, port)
+            except OSError as error:  # its name may not be known yet
+                trouble = error
+                continue
+            # The coordinator's own machine may know itself as 127.0.1.1: others know it by the name that was given.
+            return host if addresses.is_loopback(found) else found
+        named = ",".join(addresses.joined(host, port) for host, port in elsewhere)
+        if loop.time() + _PAUSE_S > give_up_at:
+            raise errors.UnavailableError(f"--coordinator={named}: no way there: {trouble}") from trouble
+        logging.log_every_n_seconds(logging.WARNING, "coordinator %s: %s; trying again", 5, named, trouble)
+        await asyncio.sleep(_PAUSE_S)

@@ -24,9 +24,11 @@ def test_a_server_in_threads_answers() -> None:
         running.start()
         try:
             assert [trouble(f"localhost:{port}", 5.0) for _ in range(20)] == [""] * 20
+            assert trouble(f"localhost:1,localhost:{port}", 5.0) == "", "the second one is enough"
         finally:
             running.stop(None).wait()
     assert trouble(f"localhost:{port}", 5.0) == "nobody listens there (connection refused)"
+    assert trouble(f"localhost:{port},nowhere.invalid:1", 5.0) == "nobody listens there (connection refused)"
 
 
 @on_loop

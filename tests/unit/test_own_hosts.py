@@ -54,3 +54,14 @@ def test_a_coordinator_that_cannot_be_found_is_named() -> None:
 
     with pytest.raises(errors.UnavailableError, match="--coordinator=head:5040: no way there: Name or service"):
         asyncio.run(own_hosts.choose("", "", "head:5040", deadline_s=0.0, towards=nowhere))
+
+
+@pytest.mark.parametrize("coordinator", ["gone:5040,head:5040", "head:5040,gone:5040", "localhost:5040,head:5040"])
+def test_one_of_several_coordinators_is_enough(coordinator: str) -> None:
+    def towards(host: str, port: int) -> str:
+        if host == "gone":
+            raise OSError("Name or service not known")
+        return "10.0.0.7"
+
+    hosts = asyncio.run(own_hosts.choose("", "", coordinator, deadline_s=0.0, towards=towards))
+    assert (hosts.bind, hosts.advertise) == ("[::]", "10.0.0.7")

@@ -16,9 +16,19 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 
 
 def trouble(address: str, timeout_s: float) -> str:
     """Why nobody answers at host:port, in words; "": a server does. A port that the kernel keeps open is not enough.
+    Of several, `a:1,b:1`, one that answers is enough; what is said is of the first.
 
-    Takes up to twice `timeout_s`, and what the look-up of a name takes.
+    Takes up to twice `timeout_s` for each, and what the look-up of a name takes.
     """
+    found = list[str]()
+    for one in addresses.each(address):
+        if not (why := _trouble(one, timeout_s)):
+            return ""
+        found.append(why)
+    return found[0]
+
+
+def _trouble(address: str, timeout_s: float) -> str:
     try:
         with socket.create_connection(addresses.split(address), timeout_s) as sock:
             sock.sendall(_HELLO)

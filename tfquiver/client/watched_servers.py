@@ -55,7 +55,7 @@ _watches: dict[Watched, _Watch] = {}
 
 def watch(server: Watched, made: tf.data.Dataset) -> None:
     """Until the data set is gone. One thread for each server, whoever needs it. Nothing here stops a training."""
-    if not addresses.is_host_port(server.address):
+    if server.address.startswith("unix:") or not addresses.is_address(server.address):
         return
     user = weakref.finalize(user_of(made), _nothing)
     user.atexit = False
