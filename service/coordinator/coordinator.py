@@ -131,7 +131,10 @@ class Coordinator:
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
-        self.deriving = Deriving(clock, self._log, self.registry, self.catalogue, self._journal)
+        self.deriving = Deriving(
+            clock, self._log, self.registry, self.catalogue, self._journal,
+            lambda: {session.digest_id for session in self.sessions},
+        )  # fmt: skip
         self.named_table = NamedTable(self._journal)
         self.named = NamedRequests(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.trust.identity import EVERYBODY, Identity
 
 _PART_BYTES = 1 << 20
+UNREAD_S = 3600.0  # so long sessions are remembered; and who was given a draw has begun to read it by then
 
 
 class Deriving:
@@ -37,8 +38,12 @@ class Deriving:
         registry: Registry,
         catalogue: Catalogue,
         journal: Callable[[CommitRecord], None],
+        read: Callable[[], Set[bytes]],
     ) -> None:
+        """`read`: the digest ids of all sessions that are known, also of those that nobody reads at this moment."""
         self.recipes = Recipes(journal)
+        self._read = read
+        self._old_since_s: dict[bytes, float] = {}  # by digest id: draws that others have come after
         self._clock, self._log, self._registry, self._catalogue = clock, log, registry, catalogue
         self._opening = asyncio.Lock()
         self._changed: dict[bytes, asyncio.Event] = {}  # by build; those that somebody waits for
@@ -160,20 +165,29 @@ class Deriving:
                 self.recipes.made(recipe, dataset.digest_id)
                 await self._log.synced()
                 logging.info("derived data set %s is whole: %d bytes", recipe.name, dataset.size_bytes)
+                await self._drop_old(recipe)
         self._registering.pop(recipe.build_id, None)
         self._wake(recipe)
 
     async def _drop_old(self, recipe: Recipe) -> None:
-        """Draws before this one, as soon as nobody reads them."""
-        if not recipe.digest_id:
+        """Draws before this one, when nobody has read them for long: a job reads nothing while it builds its model, and
+        between epochs."""
+        if not recipe.digest_id or not recipe.old_digest_ids:
             return
-        left = []
+        now_s, read, left = self._clock.now(), self._read(), []
         for digest_id in recipe.old_digest_ids:
+            since_s = self._old_since_s.setdefault(digest_id, now_s)
+            if digest_id in self._registry and (digest_id in read or now_s - since_s < UNREAD_S):
+                left.append(digest_id)
+                continue
             try:
                 if digest_id in self._registry:
                     await self._catalogue.delete(EVERYBODY, digest_id, force=False)
+                self._old_since_s.pop(digest_id, None)
             except errors.InUseError:
                 left.append(digest_id)
+            except errors.NotFoundError:  # removed meanwhile
+                self._old_since_s.pop(digest_id, None)
         self.recipes.let_go(recipe, left)
 
     def _wake(self, recipe: Recipe) -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, started
+from tests.support.coordinator_here import DIGEST, read_first, started
 from tfquiver import errors
+from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.deriving import UNREAD_S
+from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 ROWS = DIGEST.num_shards
@@ -116,21 +119,47 @@ async def test_each_name_has_builds_and_data_sets_of_its_own(tmp_path: Path) -> 
         assert not coordinator.ownership.may_read(GREEN, made.digest_id)
 
 
+def _derived(coordinator: Coordinator) -> int:
+    return sum(one.name == "derived" for one in coordinator.registry.all())
+
+
 @on_loop
-async def test_a_draw_is_used_so_often_and_goes_when_nobody_reads_it(tmp_path: Path) -> None:
-    async with started(tmp_path) as coordinator:
+@pytest.mark.parametrize("uses", [1, 2])
+async def test_a_draw_is_used_so_often_and_goes_when_nobody_has_read_it_for_long(tmp_path: Path, uses: int) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
         draws = []
         for use in range(6):
             for _ in range(2):  # a call that is repeated is one use
-                state = await opened(coordinator, uses=2, use_id=f"use {use}")
+                state = await opened(coordinator, uses=uses, use_id=f"use {use}")
                 if not state.HasField("dataset"):
                     state = await reported(coordinator, state.build_id, range(ROWS), salt=str(state.draw))
             draws.append(state.draw)
-        assert draws == [0, 0, 1, 1, 2, 2]
-        there = {one.name for one in coordinator.registry.all() if one.name == "derived"}
-        assert there == {"derived"}
-        await opened(coordinator, uses=2, use_id="use 5")
-        assert sum(one.name == "derived" for one in coordinator.registry.all()) == 1
+            clock.advance(UNREAD_S)
+        assert draws == [use // uses for use in range(6)]
+        await opened(coordinator, uses=uses, use_id="use 5")
+        assert _derived(coordinator) == 1
+
+
+@on_loop
+async def test_a_draw_stays_for_jobs_that_build_their_models_or_are_between_epochs(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        first = await opened(coordinator, uses=1, use_id="use 0")
+        first = await reported(coordinator, first.build_id, range(ROWS), salt="0")
+        second = await opened(coordinator, uses=1, use_id="use 1")
+        await reported(coordinator, second.build_id, range(ROWS), salt="1")
+        await opened(coordinator, uses=1, use_id="use 1")
+        clock.advance(UNREAD_S / 2)
+        assert await read_first(coordinator, "reader", first.dataset.digest_id) == LeaseState.LEASED
+        coordinator.sessions.node_lost("n")  # its epoch is over
+        clock.advance(UNREAD_S / 2 + 1)
+        await opened(coordinator, uses=1, use_id="use 1")
+        assert _derived(coordinator) == 2
+        clock.advance(UNREAD_S)
+        coordinator.sessions.expire()
+        await opened(coordinator, uses=1, use_id="use 1")
+        assert _derived(coordinator) == 1
 
 
 @on_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,6 +89,17 @@ def test_random_ops_with_the_seed_that_is_given_are_no_state() -> None:
     assert known(lambda record, seed: tf.random.stateless_normal([2], seed), seeded=True)
     with pytest.raises(errors.InvalidArgumentError, match=r"RandomStandardNormal.*stateless"):
         known(lambda record, seed: tf.random.normal([2]), seeded=True)
+
+
+def test_chance_and_counters_of_python_are_refused() -> None:
+    """Each trace has another constant: what computes would not be what the fingerprint is of."""
+    numbers, generator = itertools.count(), np.random.default_rng(7)
+    for fn in (
+        lambda record: _length(record) + next(numbers),
+        lambda record: tf.cast(_length(record), tf.float32) * np.float32(generator.random()),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=r"each time it is traced.*stateless"):
+            known(fn)
 
 
 def test_a_table_is_a_state() -> None:

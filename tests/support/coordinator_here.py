@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support.digests import numbered_digest
+from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -19,9 +20,11 @@ COOPERATIVE = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, chun
 
 
 @asynccontextmanager
-async def started(tmp_path: Path, node_timeout_s: float = 10.0) -> AsyncIterator[Coordinator]:
+async def started(
+    tmp_path: Path, node_timeout_s: float = 10.0, clock: Clock | None = None
+) -> AsyncIterator[Coordinator]:
     """One that knows DIGEST and a node with room for it."""
-    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=node_timeout_s))
+    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=node_timeout_s), clock)
     await coordinator.start()
     try:
         await coordinator.catalogue.register("", b"", None, parts())

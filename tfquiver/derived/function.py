@@ -37,7 +37,7 @@ class Function:
         if seeded:
             one = one.map(lambda record: (record, tf.zeros([2], tf.int64)))
         try:
-            mapped = one.map(fn)
+            mapped, again = one.map(fn), one.map(fn)
         except errors.TfquiverError:
             raise
         except Exception as error:
@@ -47,6 +47,12 @@ class Function:
             ) from error
         self.layout = ElementLayout(mapped.element_spec)
         self.fingerprint = _fingerprint(mapped, version, seeded, self.name)
+        # What computes is traced once more: it would be another function than the one that is known.
+        if self.fingerprint != _fingerprint(again, version, seeded, self.name):
+            raise errors.InvalidArgumentError(
+                f"fn {self.name} is another each time it is traced: something of Python's in it (random, numpy.random, "
+                f"a clock, a counter) becomes a constant of the graph; {_HINT}"
+            )
         self._applied = tf.function(self._all, autograph=False).get_concrete_function(
             tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int64)
         )
