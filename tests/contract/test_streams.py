@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -304,6 +305,46 @@ async def test_frames_out_of_turn_end_the_connection_only(tmp_path: Path) -> Non
             pass
         assert isinstance(answer, frames.Error)
         assert (await node.maker())[1] == 0
+
+
+@on_loop
+async def test_a_trainer_that_made_them_to_the_end_is_told_whether_that_is_right(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        behind, ahead = node.end(), node.end()
+        await behind.follow(makes=False)
+        await ahead.follow(makes=False)
+        assert await behind.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker()
+        await maker.publish(0)
+        assert await ahead.wants(5) == stream.Behind(5), "it went on here after a restart of the node"
+        await ahead.say(stream.Over(5))
+        assert (await ahead.hear())[0] == stream.Over(5)
+        await maker.publish(1)
+        assert await behind.wants(1) == batch(1)
+        await behind.say(stream.Over(1))
+        said, _ = await behind.hear()
+        assert isinstance(said, frames.Error) and "ends after 1 batches, and had 2" in said.message
+
+
+@on_loop
+async def test_what_is_set_aside_is_what_is_in_use_whichever_thread_comes_last(tmp_path: Path) -> None:
+    overtaken, aside = threading.Event(), list[int]()
+
+    def set_aside(size_bytes: int) -> None:
+        if size_bytes:
+            overtaken.set()
+        else:
+            overtaken.wait(0.3)  # for the disk
+        aside.append(size_bytes)
+
+    streams = Streams(SpillFiles(tmp_path, SPILL_BYTES, set_aside))
+    streams.deleted(0)
+    await asyncio.sleep(0.05)
+    memory = sealed_memory.sealed(bytes(100))
+    os.close(await streams.write([memory], 100))
+    await streams.close()
+    os.close(memory)
+    assert aside[-1] == 100
 
 
 @on_loop

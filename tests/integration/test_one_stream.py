@@ -116,6 +116,15 @@ def test_default_flags_and_elements_of_any_structure(paths: list[Path], cache_di
     assert found == list(range(TOTAL))
 
 
+def test_who_goes_on_at_the_very_end_has_ended_though_others_are_behind(paths: list[Path], cache_dir: Path) -> None:
+    batches = -(-TOTAL // 16)
+    behind = iter(source(paths, cache_dir).batch(16).apply(tfquiver.one_stream("s")))
+    next(behind)
+    ended = source(paths, cache_dir).batch(16).apply(tfquiver.one_stream("s", first_batch=batches))
+    assert list(ended) == []
+    assert sum(1 for _ in behind) == batches - 1
+
+
 def test_an_iterator_that_is_given_up_leaves_the_stream_to_others(paths: list[Path], cache_dir: Path) -> None:
     one, other = (source(paths, cache_dir).batch(16).apply(tfquiver.one_stream("s")) for _ in range(2))
     first = [batch.numpy().tolist() for batch in one.take(5)]

@@ -133,6 +133,23 @@ def test_trainers_that_go_on_in_the_middle_share_what_comes_from_there() -> None
     assert state.sum_of(20) is None and state.head == 500
 
 
+def test_a_trainer_that_comes_to_the_end_before_the_maker_is_believed_if_it_can_be() -> None:
+    state = OnePass()
+    state.ask(1, 20, None)
+    assert state.make(9) == 20
+    assert state.ask(2, 30, None) is Answer.GIVE, "for all that is known there is such a batch"
+    state.ends(2, 30)
+    with pytest.raises(errors.ProtocolError, match="elsewhere"):
+        state.ends(2, 29)
+    state.made(9, 20, sum_of(20))
+    state.finish(9, 21)
+    with pytest.raises(errors.InvalidArgumentError, match="ends after 30 batches, and had 21"):
+        state.ends(2, 30)
+    state.ask(2, 20, None)
+    with pytest.raises(errors.InvalidArgumentError, match="ends after 20 batches, and had 21"):
+        state.ends(2, 20)
+
+
 def test_checkpoints_are_bounded_and_the_newest_and_oldest_stay() -> None:
     state = OnePass()
     dropped = {state.keep_checkpoint(before, before) for before in range(1, 500)} - {None}

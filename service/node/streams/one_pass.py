@@ -135,6 +135,14 @@ class OnePass:
             raise errors.InvalidArgumentError(_unlike(f"it ends after {batches} batches, and had {self.head}"))
         self.over = True
 
+    def ends(self, follower: int, batches: int) -> None:
+        """A trainer has come to the end of the pipeline by itself, further than those made here, as after a restart of
+        the node. Raises InvalidArgumentError: there were more, or fewer; ProtocolError."""
+        if self.cursors.get(follower) != batches:
+            raise errors.ProtocolError(f"the end after {batches} batches, of a trainer that is elsewhere")
+        if batches < self.head or (self.over and batches > self.head):
+            raise errors.InvalidArgumentError(_unlike(f"it ends after {batches} batches, and had {self.head}"))
+
     def room(self, window_bytes: int) -> int:
         """Up to which batch the maker may go now. As far as the fastest needs, whoever is slow."""
         ahead = min(_MOST_AHEAD, max(_LEAST_AHEAD, window_bytes // 4 // self._longest_bytes))

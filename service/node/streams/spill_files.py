@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,18 +29,19 @@ class SpillFiles:
 
     def __init__(self, directory: Path, limit_bytes: int, set_aside: Callable[[int], None]) -> None:
         self._directory, self.limit_bytes, self._set_aside = directory, limit_bytes, set_aside
+        self._lock = threading.Lock()
 
     def remove_left_over(self) -> None:
         """What a kill left between the making of a file and the taking away of its name. May wait."""
         for path in self._directory.glob(f"{_PREFIX}*.part"):
             path.unlink(missing_ok=True)
 
-    def write(self, descriptors: Sequence[int], size_bytes: int, in_use_bytes: int) -> int:
+    def write(self, descriptors: Sequence[int], size_bytes: int, in_use: Callable[[], int]) -> int:
         """A descriptor of a new file, to be read only, with all of these memory files, of so many bytes together.
 
-        `in_use_bytes`: of all files, this one included. Raises OSError.
+        `in_use`: bytes of all files now, this one included. Raises OSError.
         """
-        self._set_aside(in_use_bytes)
+        self.settle(in_use)
         free_bytes, kept_bytes = free_room.look(self._directory)
         if free_bytes - size_bytes < kept_bytes:
             raise OSError(errno.ENOSPC, f"{free_bytes} bytes of the disk are free, of which {kept_bytes} stay so")
@@ -60,9 +62,10 @@ class SpillFiles:
         finally:
             os.close(fd)
 
-    def settle(self, in_use_bytes: int) -> None:
+    def settle(self, in_use: Callable[[], int]) -> None:
         """So many bytes are in use now. May wait."""
-        self._set_aside(in_use_bytes)
+        with self._lock:  # else who looked before, and waited, would take back what another has set aside since
+            self._set_aside(in_use())
 
     def _unnamed(self) -> int:
         try:

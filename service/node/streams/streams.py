@@ -129,8 +129,14 @@ class Stream:
         self._wake(number)
 
     def finished(self, number: int, member: Member, batches: int) -> None:
-        """Raises InvalidArgumentError, ProtocolError."""
-        self.passes[number].state.finish(member.number, batches)
+        """Of the maker; or of a trainer that has made its batches again to the end. Raises InvalidArgumentError,
+        ProtocolError."""
+        state = self.passes[number].state
+        if member.number in state.cursors:
+            state.ends(member.number, batches)
+            member.over(batches)
+            return
+        state.finish(member.number, batches)
         self._wake(number)
 
     def checkpoint(self, number: int, member: Member, batches: int, descriptor: int) -> None:
@@ -308,7 +314,7 @@ class Streams:
         """As SpillFiles.write. Raises OSError."""
         self._used_bytes += size_bytes
         try:
-            return await asyncio.to_thread(self._files.write, descriptors, size_bytes, self._used_bytes)
+            return await asyncio.to_thread(self._files.write, descriptors, size_bytes, self._in_use)
         except BaseException:
             self.deleted(size_bytes)
             raise
@@ -320,7 +326,11 @@ class Streams:
         task.add_done_callback(self._settling.discard)
 
     async def _settle(self) -> None:
-        await asyncio.to_thread(lambda: self._files.settle(self._used_bytes))
+        await asyncio.to_thread(self._files.settle, self._in_use)
+
+    def _in_use(self) -> int:
+        """From any thread."""
+        return self._used_bytes
 
     async def close(self) -> None:
         for stream in list(self._streams.values()):

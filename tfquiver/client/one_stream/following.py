@@ -64,8 +64,10 @@ class Following:
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             batch = self._given(frame, fd) if isinstance(frame, stream_frames.Batch) else None
-            if batch is None:
-                batch = self._make()
+            if batch is None and (batch := self._make()) is None:
+                if self._is_over():
+                    return None
+                continue
             self._index += 1
             return batch
 
@@ -120,8 +122,9 @@ class Following:
         self._made = self._own = None
         return packing.tensors(packed)
 
-    def _make(self) -> list[bytes]:
-        """The batch, here and by this trainer alone, from the nearest checkpoint that it has."""
+    def _make(self) -> list[bytes] | None:
+        """The batch, here and by this trainer alone, from the nearest checkpoint that it has. None: the pipeline ends
+        before it."""
         if self._own is None or self._own_index > self._index:
             pipeline = self._shared.pipeline
             if self._checkpoint >= 0 and self._checkpoint_batches <= self._index:
@@ -131,6 +134,8 @@ class Following:
                 self._own, self._own_index = pipeline.begin(self._pass), 0
         while True:
             batch = self._own.next()
+            if batch is None and self._own_index == self._index:
+                return None
             if batch is None:
                 raise errors.InvalidArgumentError(
                     f"stream {self._shared.name!r}: batch {self._index} was made, and the pipeline here ends after "
@@ -140,6 +145,19 @@ class Following:
             if self._own_index > self._index:
                 self._made = packing.sum_of(batch)
                 return batch
+
+    def _is_over(self) -> bool:
+        """Whether the node agrees; False: it has gone meanwhile. Raises what it says."""
+        assert self._line is not None
+        try:
+            self._line.send(stream_frames.Over(self._index))
+            frame, fd = self._line.receive()
+        except OSError:
+            self._disconnect()
+            return False
+        if not isinstance(frame, stream_frames.Over):
+            refuse(frame, fd)
+        return True
 
     def _have_it_made(self) -> bool:
         """Whether this process makes them now. Raises what its pipeline has raised."""
