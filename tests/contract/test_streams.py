@@ -79,6 +79,13 @@ class End:
             assert zlib.crc32(data) == frame.crc32
             return data
 
+    def publish_now(self, index: int) -> None:
+        data = batch(index)
+        fd = sealed_memory.sealed(data)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+        self._socket.sendmsg([frames.encode(stream.Publish(index, len(data), zlib.crc32(data)))], rights)
+        os.close(fd)
+
     async def publish(self, index: int, data: bytes | None = None, memory: bool = True) -> None:
         data = batch(index) if data is None else data
         frame = stream.Publish(index, len(data), zlib.crc32(data))
@@ -345,6 +352,20 @@ async def test_what_is_set_aside_is_what_is_in_use_whichever_thread_comes_last(t
     await streams.close()
     os.close(memory)
     assert aside[-1] == 100
+
+
+@on_loop
+async def test_what_goes_to_the_disk_is_what_was_to_though_its_memory_is_dropped_at_once(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        follower = node.end()
+        await follower.follow(makes=False)
+        assert await follower.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker()
+        for index in range(12):  # all are there when the node looks; memory has room for eight
+            maker.publish_now(index)
+        while (given := await follower.wants(0)) == stream.Behind(0):  # it is on its way to the disk
+            await asyncio.sleep(0.01)
+        assert given == batch(0)
 
 
 @on_loop

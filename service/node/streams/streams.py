@@ -225,15 +225,23 @@ class Stream:
                 os.close(fd)
                 self._streams.deleted(size_bytes)
             case Spill():
-                task = asyncio.get_running_loop().create_task(self._spill(step))
+                descriptors: list[int] = []
+                trouble: OSError | None = None
+                try:
+                    for handle in step.handles:  # at once: some may be dropped, and their numbers given to others
+                        descriptors.append(os.dup(handle))
+                except OSError as error:
+                    trouble = error
+                task = asyncio.get_running_loop().create_task(self._spill(step, descriptors, trouble))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _spill(self, spill: Spill) -> None:
+    async def _spill(self, spill: Spill, descriptors: list[int], trouble: OSError | None) -> None:
+        """`trouble`: with opening `descriptors`, which are all otherwise; they are closed."""
         fd = -1
-        descriptors: list[int] = []
         try:
-            descriptors += [os.dup(handle) for handle in spill.handles]  # some may be dropped meanwhile
+            if trouble is not None:
+                raise trouble
             fd = await self._streams.write(descriptors, spill.size_bytes)
             self.segments[spill.segment] = fd, spill.size_bytes
         except OSError as error:
