@@ -11,6 +11,7 @@ from absl import flags, logging
 from tfquiver import errors, sizes
 from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.calls.callers import Tokens
+from tfquiver.service.coordinator.durable.work_dir import was_held
 from tfquiver.service.coordinator.named_datasets.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
@@ -161,14 +162,29 @@ async def _serve() -> None:
 
 async def _started(server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions) -> bool:
     """False: another one holds the directory, and this one stands by."""
+    work_dir = Path(_WORK_DIR.value)
+    if _STANDBY.value and not _is_there(work_dir):
+        return False
     try:
-        await server.start(Path(_WORK_DIR.value), address, tokens, options)
+        await server.start(work_dir, address, tokens, options)
     except errors.AlreadyRunningError as error:
         if not _STANDBY.value:
             raise
         logging.log_first_n(logging.INFO, "standing by: %s", 1, error)
         return False
     return True
+
+
+def _is_there(work_dir: Path) -> bool:
+    """Whoever stands by begins nothing anew: where the directory is not mounted it would serve without any data set."""
+    try:
+        if was_held(work_dir):
+            return True
+        why = f"no coordinator has ever been in work_dir {work_dir}: is it not mounted here?"
+    except errors.UnavailableError as error:
+        why = str(error)
+    logging.log_every_n_seconds(logging.WARNING, "standing by: %s", 60, why)
+    return False
 
 
 def _tokens() -> Tokens | None:

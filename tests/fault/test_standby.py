@@ -85,6 +85,23 @@ def test_one_that_does_not_stand_by_says_who_holds_the_directory(tmp_path: Path)
         first.stop()
 
 
+def test_who_stands_by_does_not_begin_anew_where_the_directory_is_not_mounted(tmp_path: Path) -> None:
+    work_dir = tmp_path / "share" / "work"
+    arguments = [f"--work_dir={work_dir}", f"--port={addresses.free_port(addresses.to_bind('localhost'))}"]
+    second = Server("tfquiver.service.coordinator.main", [*arguments, "--standby"], tmp_path / "second.log").launch()
+    try:
+        wait_until(lambda: "is it not mounted here?" in second.log_tail(), "it says so")
+        assert not work_dir.exists()
+        first = Server(
+            "tfquiver.service.coordinator.main", [f"--work_dir={work_dir}", "--port=0"], tmp_path / "first.log"
+        ).start()
+        wait_until(lambda: "another coordinator holds it" in second.log_tail(), "the second one sees the first")
+        first.kill()
+        second.await_ready()
+    finally:
+        second.stop()
+
+
 def test_who_was_replaced_writes_nothing_more_and_ends(tmp_path: Path) -> None:
     """As on a network file system whose server has given the lock to another, while the first one was not heard of."""
     work_dir = tmp_path / "work"

@@ -67,6 +67,14 @@ class WorkDir:
         return _named(os.pread(self._lock, _MOST_BYTES, 0))
 
 
+def was_held(path: Path) -> bool:
+    """Whether some coordinator has, ever. Raises UnavailableError: nobody can tell just now."""
+    try:
+        return (path / _NAME).exists()
+    except OSError as error:
+        raise errors.UnavailableError(f"work_dir {path}: lock: {error.strerror}") from error
+
+
 def _named(text: bytes) -> str:
     """For messages; of a file that does not say it, nothing."""
     try:
