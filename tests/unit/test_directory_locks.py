@@ -13,6 +13,7 @@ import pytest
 from tfquiver import durable, errors
 from tfquiver.cache_directory import up_file
 from tfquiver.local_cluster import hold, stopping
+from tfquiver.service.coordinator.durable.work_dir import WorkDir
 
 
 def test_who_looks_is_not_taken_for_the_holder(tmp_path: Path) -> None:
@@ -86,3 +87,14 @@ def test_a_process_that_only_has_the_holders_number_gets_no_signal(tmp_path: Pat
         finally:
             bystander.kill()
             os.close(lock)
+
+
+def test_a_coordinator_that_has_the_directory_is_named_by_its_pid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hold, "_PREDECESSOR_S", 0.0)
+    work_dir = WorkDir(tmp_path / "coordinator", "x")
+    named = rf"another server has coordinator/lock \(pid {os.getpid()}\)"
+    with pytest.raises(errors.AlreadyRunningError, match=named), hold.held(tmp_path, print):
+        pass
+    work_dir.release()

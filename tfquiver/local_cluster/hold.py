@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,7 +88,13 @@ def _wait_for_predecessors(directory: Path) -> None:
         while (pid := durable.holder(directory / name)) is not None:
             if time.monotonic() > give_up_at:
                 raise errors.AlreadyRunningError(
-                    f"{directory}: another server has {name} (pid {pid or 'unknown'}); `tfquiver stop {directory}` "
+                    f"{directory}: another server has {name} (pid {_number_in(pid)}); `tfquiver stop {directory}` "
                     "stops it if it is a node"
                 )
             time.sleep(_POLL_S)
+
+
+def _number_in(text: str) -> str:
+    """The pid: alone, or as the first of what a coordinator's lock says."""
+    found = re.search("[0-9]+", text)
+    return found[0] if found else "unknown"
