@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 OPS = Path(__file__).resolve().parents[2] / "ops"
 INCLUDE = re.compile(r'^#include "ops/([^"]+)"$', re.MULTILINE)
+TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)(?: final)?(?: :[^;{]*)? ?\{", re.MULTILINE)
+NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | re.DOTALL)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
     "", "process", "record_format", "examples", "wire", "element_wire", "transport", "position", "shards", "order",
@@ -33,6 +36,16 @@ def core_folder(path: str) -> str | None:
 def test_every_include_is_there() -> None:
     assert sources()
     assert {name for names in sources().values() for name in names if not (OPS / name).is_file()} == set()
+
+
+def test_a_type_has_its_name_alone() -> None:
+    """Two of one name in one library are one to the linker, which takes the destructor of either for both."""
+    found = defaultdict[str, set[str]](set)
+    for path in (*OPS.rglob("*.h"), *OPS.rglob("*.cc")):
+        for name in TYPE.findall(NAMELESS.sub("", path.read_text())):
+            found[name].add(path.name)
+    assert len(found) > 100
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_headers_do_not_include_one_another_in_a_circle() -> None:

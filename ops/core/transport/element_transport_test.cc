@@ -290,7 +290,7 @@ TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
   EXPECT_TRUE(Mapping::Map(fd, 4096) == nullptr);
-  const auto sealed = SharedMemory::Make(4096);
+  const auto sealed = ElementMemory::Make(4096);
   UniqueFd copy(::dup(sealed->fd()));
   EXPECT_TRUE(Mapping::Map(copy, 4096) != nullptr);
   EXPECT_TRUE(Mapping::Map(copy, 8192) == nullptr);

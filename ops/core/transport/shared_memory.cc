@@ -17,7 +17,7 @@ size_t Rounded(size_t size) { return (size + size / 4) / kLeastBytes * kLeastByt
 
 }  // namespace
 
-std::unique_ptr<SharedMemory> SharedMemory::Make(size_t size) {
+std::unique_ptr<ElementMemory> ElementMemory::Make(size_t size) {
   UniqueFd fd(::memfd_create("tfquiver-element", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -25,11 +25,11 @@ std::unique_ptr<SharedMemory> SharedMemory::Make(size_t size) {
   }
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return nullptr;
-  return std::unique_ptr<SharedMemory>(
-      new SharedMemory(std::move(fd), static_cast<char*>(data), size));
+  return std::unique_ptr<ElementMemory>(
+      new ElementMemory(std::move(fd), static_cast<char*>(data), size));
 }
 
-SharedMemory::~SharedMemory() { ::munmap(data_, size_); }
+ElementMemory::~ElementMemory() { ::munmap(data_, size_); }
 
 MemoryPool::Taken MemoryPool::Take(size_t size) {
   Piece* best = nullptr;
@@ -47,7 +47,7 @@ MemoryPool::Taken MemoryPool::Take(size_t size) {
   }
   const size_t rounded = Rounded(size);
   if (pieces_.size() >= kMostPieces || rounded < size || rounded > most_bytes_ - bytes_) return {};
-  std::unique_ptr<SharedMemory> memory = SharedMemory::Make(rounded);
+  std::unique_ptr<ElementMemory> memory = ElementMemory::Make(rounded);
   if (memory == nullptr) return {};
   bytes_ += rounded;
   Piece& piece = pieces_[++last_id_];

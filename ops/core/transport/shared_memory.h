@@ -11,19 +11,19 @@ namespace tfquiver {
 
 // Memory that a worker writes and a trainer on its machine reads, by its descriptor. It cannot
 // shrink or grow any more: who maps it is never killed for looking at it.
-class SharedMemory {
+class ElementMemory {
  public:
   // nullptr when there is none to be had.
-  static std::unique_ptr<SharedMemory> Make(size_t size);
-  SharedMemory(SharedMemory&&) = delete;
-  ~SharedMemory();
+  static std::unique_ptr<ElementMemory> Make(size_t size);
+  ElementMemory(ElementMemory&&) = delete;
+  ~ElementMemory();
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
   int fd() const { return fd_.get(); }
 
  private:
-  SharedMemory(UniqueFd fd, char* data, size_t size)
+  ElementMemory(UniqueFd fd, char* data, size_t size)
       : fd_(std::move(fd)), data_(data), size_(size) {}
 
   UniqueFd fd_;
@@ -37,8 +37,8 @@ class MemoryPool {
  public:
   struct Taken {
     uint32_t id = 0;
-    SharedMemory* memory = nullptr;  // null: there is none left, the element travels otherwise
-    bool is_new = false;             // the trainer has not got its descriptor yet
+    ElementMemory* memory = nullptr;  // null: there is none left, the element travels otherwise
+    bool is_new = false;              // the trainer has not got its descriptor yet
   };
 
   explicit MemoryPool(size_t most_bytes) : most_bytes_(most_bytes) {}
@@ -49,7 +49,7 @@ class MemoryPool {
 
  private:
   struct Piece {
-    std::unique_ptr<SharedMemory> memory;
+    std::unique_ptr<ElementMemory> memory;
     bool taken = false;
   };
 
