@@ -44,6 +44,25 @@ def test_what_comes_late_changes_nothing() -> None:
     assert ring.last(10)[-1] == 1.0 and math.isnan(ring.last(10)[-2])
 
 
+@pytest.mark.parametrize("ahead_s", [3600.0, 86400.0, 400 * 86400.0])
+def test_what_was_before_the_clock_was_set_back_holds_up_nothing(ahead_s: float) -> None:
+    past, now_s = Past(), 2e9
+    past.look(now_s - STEP_S, {"jobs": 1.0}, ())
+    past.look(now_s + ahead_s, {"jobs": 2.0}, ())
+    past.chunks(now_s + ahead_s, "d", np.ones(3))
+    for number in range(MOST_JOBS):
+        past.job(now_s + ahead_s, f"ahead {number}", {"bytes_per_s": 1.0})
+    past.look(now_s, {"jobs": 3.0}, ())
+    past.job(now_s, "job", {"bytes_per_s": 4.0})
+    past.chunks(now_s, "d", np.zeros(3))
+    told = past.told(now_s, False, ["job"], "d")
+    assert told["cluster"]["jobs"][-1] == 3.0 and told["jobs"]["job"]["bytes_per_s"][-1] == 4.0
+    assert set(base64.b64decode(told["heat"]["cells"])) == {0, NOTHING}
+    assert past.told(now_s, True, [], "")["cluster"]["jobs"][-1] in (2.0, 3.0)  # mean of those of its time
+    past.look(now_s + STEP_S, {"jobs": 5.0}, ())
+    assert past.told(now_s + STEP_S, False, [], "")["cluster"]["jobs"][-2:] == [3.0, 5.0]
+
+
 def test_the_day_is_the_mean_of_its_parts_and_bad_figures_are_left_out() -> None:
     series = Series()
     for step in range(COARSE * 2):

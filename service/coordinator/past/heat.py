@@ -7,6 +7,8 @@ import base64
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.past.series import SET_BACK_STEPS
+
 MOST_ROWS = 64
 FULL = 254  # of a byte: all of it
 NOTHING = 255
@@ -22,8 +24,10 @@ class HeatMap:
     def put(self, step: int, shares: npt.NDArray[np.float64]) -> None:
         """`shares`: 0 to 1, of each chunk. Another number of chunks than before begins anew."""
         rows = min(len(shares), MOST_ROWS)
-        if not rows or step < self._last:
+        if not rows or self._last - SET_BACK_STEPS <= step < self._last:
             return
+        if step < self._last:  # the clock was set back
+            self._cells[:], self._last = NOTHING, -1
         if rows != self._rows:
             self._cells[:], self._rows = NOTHING, rows
         steps = len(self._cells)

@@ -47,7 +47,7 @@ class Past:
         if found is None:
             if len(self._jobs) >= MOST_JOBS:
                 oldest = next(iter(self._jobs))
-                if self._heard[oldest] >= step - _SILENT_STEPS:
+                if step - _SILENT_STEPS <= self._heard[oldest] <= step:
                     return
                 del self._jobs[oldest], self._heard[oldest]
             found = self._jobs[job] = {}

@@ -9,6 +9,7 @@ STEP_S = 10.0
 HOUR_STEPS = 360
 COARSE = 12  # steps that make one of the day's
 DAY_STEPS = 720
+SET_BACK_STEPS = 3  # more than that is no looking late
 NOTHING = math.nan
 
 
@@ -20,10 +21,15 @@ class Ring:
         self._last = -1
 
     def put(self, step: int, value: float) -> None:
-        """One before the last is too late. Those in between were left out."""
+        """One before the last is too late, unless the clock was set back: then those after it are of no time that there
+        has been. Those in between were left out."""
         steps = len(self._values)
         if step < self._last:
-            return
+            if self._last - step <= SET_BACK_STEPS:
+                return
+            for later in range(max(step, self._last - steps + 1), self._last + 1):
+                self._values[later % steps] = NOTHING
+            self._last = step - 1
         if self._last >= 0:
             for between in range(max(self._last + 1, step - steps + 1), step):
                 self._values[between % steps] = NOTHING
