@@ -92,8 +92,11 @@ def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "key").write_text("short\n")
     assert main(["dashboard", "localhost:1", "--key_file", str(tmp_path / "key")]) == 1
     assert "--key_file" in capsys.readouterr().err
-    assert main(["dashboard", "localhost:1", "--listen", "nowhere"]) == 1
-    assert "--listen" in capsys.readouterr().err
+    assert main(["dashboard", "localhost:1", "--key_file", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.startswith("tfquiver: --key_file=")
+    for listen in ("nowhere", "localhost:x", "localhost:65536", "localhost:-1"):
+        assert main(["dashboard", "localhost:1", "--listen", listen]) == 1
+        assert capsys.readouterr().err == f"tfquiver: --listen: '{listen}' is not host:port\n"
 
 
 def seen(driver: Any, what: str, right: Callable[[str], bool]) -> str:

@@ -45,5 +45,13 @@ def test_what_cannot_be_explained_is_said(cache_dir: Path, paths: list[Path]) ->
     one, other = (tfquiver.dataset(paths, cache_dir=cache_dir) for _ in range(2))
     with pytest.raises(tf.errors.InvalidArgumentError, match="2 are in it"):
         tfquiver.explain_input(tf.data.Dataset.zip((one, other)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="seconds"):
-        tfquiver.explain_input(one, seconds=0.0)
+    for given in ({"resume": True, "job": "run"}, {"stream": "epoch"}):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="would be missing"):
+            tfquiver.explain_input(tfquiver.dataset(paths, cache_dir=cache_dir, **given))  # type: ignore[arg-type]
+    for seconds in (0.0, float("nan"), "2"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="seconds"):
+            tfquiver.explain_input(one, seconds=seconds)  # type: ignore[arg-type]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be a tf.data.Dataset, not of type str"):
+        tfquiver.explain_input("gs://bucket/train-*")  # type: ignore[arg-type]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no elements"):
+        tfquiver.explain_input(one.take(0))

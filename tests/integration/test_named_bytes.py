@@ -71,6 +71,14 @@ def test_a_new_version_reads_what_has_changed_and_shares_the_rest(place: Place, 
     wait_until(lambda: place.total("entries") == 0, "its bytes are gone")
 
 
+def test_files_that_are_no_tfrecords_fail_with_what_to_do(
+    place: Place, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = ["dataset", "create", "images", "--source", str(data), "--service", place.coordinator.address]
+    assert main([*create, "--wait"]) == 1
+    assert "is it a TFRecord file? files of any kind are for --format=bytes" in capsys.readouterr().out
+
+
 @needs_fuse
 def test_it_is_mounted_by_its_name_and_has_no_records(
     place: Place, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -178,3 +178,11 @@ def test_pipelines_that_cannot_be_made_again_are_refused(
 def test_arguments_are_checked(given: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=next(iter(given))):
         tfquiver.one_stream(**{"name": "s", **given})
+
+
+def test_a_first_batch_behind_the_last_is_refused_when_it_is_said(paths: list[Path], cache_dir: Path) -> None:
+    batched = source(paths, cache_dir).batch(16)
+    many = int(batched.cardinality())
+    assert numbers(batched.apply(tfquiver.one_stream("s", first_batch=many))) == []
+    with pytest.raises(errors.InvalidArgumentError, match=f"first_batch={many + 1}: an epoch has {many} batches"):
+        batched.apply(tfquiver.one_stream("s", first_batch=many + 1))

@@ -127,6 +127,15 @@ def test_what_one_node_cannot_scan_another_does_and_what_the_store_does_not_answ
     assert progress.all_refused(["a", "b", "c"]) == "", "one that has come may do it"
 
 
+def test_files_that_are_no_tfrecords_are_not_read_again_and_again() -> None:
+    progress = TaskProgress()
+    for node in ("a", "b"):
+        assert progress.scanner(["a", "b"], "a", "life", 0.0) == node, "another one may see other bytes"
+        code = errors.code_number(errors.DataLossError())
+        progress.failed(pb.ReportTaskRequest(node_id=node, error_code=code, trouble="x: damaged length CRC"), 0.0)
+    assert progress.all_refused(["a", "b"]) == "x: damaged length CRC"
+
+
 def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
     """As one of a version that knows nothing of tasks, while nodes are replaced one by one."""
     progress = TaskProgress()

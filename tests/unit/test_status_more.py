@@ -55,11 +55,21 @@ def test_money_is_what_the_prices_make_of_what_was_saved() -> None:
     assert "saved 45.80: 500.0 GB and 2,000,000 requests" in out.getvalue()
 
 
-@pytest.mark.parametrize("flag", ["--store_price=-1", "--request_price=x", "--watch=0", "--watch=nan", "--sessions=0"])
+@pytest.mark.parametrize(
+    "flag", ["--store_price=-1", "--request_price=x", "--watch=0", "--watch=nan", "--watch=5s", "--sessions=0"]
+)
 def test_figures_that_cannot_be_right_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["status", "localhost:1", flag])
     assert flag.split("=")[0] in capsys.readouterr().err
+
+
+def test_where_may_stand_behind_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for where in (f"{tmp_path}/none", "localhost:1:2", "caches"):
+        assert main(["status", "--watch", where]) == 1
+        assert capsys.readouterr().err.endswith("is neither host:port nor a directory\n")
+    assert main(["status", "--watch", str(tmp_path), "localhost:1"]) == 1
+    assert "not a number of seconds" in capsys.readouterr().err
 
 
 def at_work() -> dict[str, Any]:
@@ -94,7 +104,7 @@ def test_what_is_going_on_is_said_before_the_tables() -> None:
 
 def test_a_watched_status_is_a_line_and_an_outage_too() -> None:
     line = watching.line(at_work)
-    assert line.startswith("1 nodes, 5 bytes of 9 bytes; 0 jobs read 0.0 MB/s; scan new\\x1b[2J; warm run[/1]; ")
+    assert line.startswith("1 node, 5 bytes of 9 bytes; 0 jobs read 0.0 MB/s; scan new\\x1b[2J; warm run[/1]; ")
     assert line.isprintable()
 
     def gone() -> dict[str, Any]:
@@ -148,7 +158,7 @@ def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) 
 
 def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", str(tmp_path)]) == 1
-    assert "nothing has been logged there" in capsys.readouterr().err
+    assert "nothing has been logged there (servers that were started by hand" in capsys.readouterr().err
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "node.log").write_bytes(
         b"".join(b"line %d\n" % number for number in range(50)) + b"\x1b[2Jend\n"

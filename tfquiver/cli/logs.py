@@ -39,15 +39,20 @@ def _count(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    followed = []
+    followed, silent = [], []
     for where in named_or_running(arguments.where or arguments.service):
         directory = service_name.directory_of(where)
         if directory is None:
             raise errors.InvalidArgumentError(f"logs: {shortened(where)} is no directory: run this on its machine")
         found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
         if not found:
-            raise errors.NotFoundError(f"{directory}: nothing has been logged there")
+            silent.append(plain(str(directory)))
         followed += [_Followed(path, f"{path.stem}: " if found[1:] else "") for path in found]
+    if not followed:
+        raise errors.NotFoundError(
+            f"{', '.join(silent)}: nothing has been logged there (servers that were started by hand, by a unit or in a "
+            "container log to their standard error)"
+        )
     with ExitStack() as stack:
         for one in followed:
             stack.callback(one.close)

@@ -108,7 +108,7 @@ class RecordScanner:
         if self._open_at is not None or self._carry:
             at = self._offset if self._open_at is None else self._open_at
             raise errors.DataLossError(
-                f"{self._name}: truncated: the record at offset {at} is cut off at the stream's end, {seen}"
+                f"{self._name}: truncated: the record at offset {at} is cut off at the stream's end, {seen}{_hint(at)}"
             )
         if self._stream_bytes is not None and seen != self._stream_bytes:
             raise errors.DataLossError(f"{self._name}: {seen} bytes came where {self._stream_bytes} were listed")
@@ -154,8 +154,11 @@ class RecordScanner:
             self._known[length] = length_crc
 
     def _damaged(self, what: str, offset: int) -> errors.DataLossError:
-        hint = "" if offset else "; is it a TFRecord file? files of any kind are for --format=bytes"
-        return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}{hint}")
+        return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}{_hint(offset)}")
+
+
+def _hint(offset: int) -> str:
+    return "" if offset else "; is it a TFRecord file? files of any kind are for --format=bytes"
 
 
 def scan(chunks: Iterable[bytes], *, name: str, stream_bytes: int | None = None, start: int = 0) -> Iterator[Block]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
-_OF_THE_NODE = frozenset(
-    {3, 5, 7, 9, 16}
-)  # invalid, not found, denied, precondition, unauthenticated: another may do it
+# Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
+# will not do it later either (what comes damaged from a remote store has been read again for a while before).
+_OF_THE_NODE = frozenset({3, 5, 7, 9, 11, 15, 16})
 SILENT_S = 60.0  # a node says at once that it has begun; one that knows nothing of tasks never does
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
 import webbrowser
 from typing import Any
@@ -26,6 +27,8 @@ link sees what your token lets you see, and can change nothing. For a team: --li
 _SESSIONS = 1000
 _LEAST_KEY = 16
 _PAST_S = 10.0
+_MOST_PORT = 65535
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -49,8 +52,10 @@ def _run(arguments: argparse.Namespace) -> int:
     key = _key(arguments.key_file)
     try:
         host, port = addresses.split(arguments.listen)
-    except ValueError as error:
-        raise errors.InvalidArgumentError(f"--listen: {error}") from error
+    except ValueError:
+        port = -1
+    if not 0 <= port <= _MOST_PORT:
+        raise errors.InvalidArgumentError(f"--listen: {plain_text.shortened(arguments.listen)} is not host:port")
     asyncio.run(_serve(found[0], calls.token(arguments), host, port, key, not arguments.no_browser))
     return 0
 
@@ -58,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _key(file: str) -> str:
     if not file:
         return secrets.token_urlsafe(24)
-    key = own_token.read_token(file)
+    key = own_token.read_token(file, "--key_file")
     if len(key) < _LEAST_KEY or not all(letter.isalnum() or letter in "-_" for letter in key) or not key.isascii():
         raise errors.InvalidArgumentError(
             f"--key_file={file}: a key is {_LEAST_KEY} letters, digits, - and _, or more"
@@ -89,6 +94,8 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
             raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
         bound = runner.addresses[0][1]
         shown_host = f"[{host}]" if ":" in host else host
+        if host in _EVERY_ADDRESS:
+            shown_host = socket.gethostname()
         link = f"http://{shown_host}:{bound}/?key={key}"
         print(f"{link}\nCtrl-C ends it.", flush=True)
         if browser and sys.stdout.isatty() and _has_screen():

@@ -4,6 +4,7 @@ without node its content."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -46,17 +47,20 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables (docs/format/status.md)")
     parser.add_argument(
-        "--watch", nargs="?", type=_seconds, const=_EVERY_S, metavar="SECONDS",
+        "--watch", nargs="?", type=_seconds_or_where, const=_EVERY_S, metavar="SECONDS",
         help=f"again every so often, until a key is pressed; default: {_EVERY_S:g}; in a pipe a line each time",
     )  # fmt: skip
     money.add_flags(parser)
     parser.set_defaults(run=_run)
 
 
-def _seconds(text: str) -> float:
+def _seconds_or_where(text: str) -> float | str:
+    """`--watch WHERE` reads as if WHERE were the seconds."""
     try:
         value = float(text)
     except ValueError:
+        if ":" in text or os.sep in text or not text[:1].isdigit():
+            return text
         value = math.nan
     if not _LEAST_S <= value <= _MOST_S:
         raise argparse.ArgumentTypeError(
@@ -73,6 +77,10 @@ def _count(text: str) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     token, prices = calls.token(arguments), money.given(arguments)
+    if isinstance(arguments.watch, str):
+        if arguments.where or arguments.service:
+            raise errors.InvalidArgumentError(f"--watch={printable(arguments.watch)}: not a number of seconds")
+        arguments.where, arguments.watch = arguments.watch, _EVERY_S
     found = named_or_running(arguments.where or arguments.service)
     if arguments.watch is not None:
         if found[1:]:
@@ -93,6 +101,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.Prices) -> int:
+    """Raises InvalidArgumentError: `where` can be nothing. What is only not there yet is waited for."""
+    with contextlib.suppress(errors.NotFoundError, errors.DataLossError):
+        coordinator_address(where)
     if arguments.json:
         return watching.as_json(lambda: _told(where, token, arguments.sessions, prices), arguments.watch)
     return watching.watch(lambda: collect(where, token, arguments.sessions, prices), arguments.watch)

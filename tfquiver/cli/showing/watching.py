@@ -70,7 +70,9 @@ def line(ask: Ask) -> str:
         (info["job"], info["digest_id"]): info for info in status["sessions"] if info.get("bytes_per_s") is not None
     }
     rate = sum(info["bytes_per_s"] for info in reading.values())
-    parts = [f"{len(nodes)} nodes, {used} of {quota}", f"{len(reading)} jobs read {rate / 1e6:.1f} MB/s"]
+    of_nodes = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    of_jobs = "1 job reads" if len(reading) == 1 else f"{len(reading)} jobs read"
+    parts = [f"{of_nodes}, {used} of {quota}", f"{of_jobs} {rate / 1e6:.1f} MB/s"]
     if rate:
         waits = sum(info["bytes_per_s"] * info["stall_share"] for info in reading.values()) / rate
         parts.append(f"wait {waits:.0%}")
@@ -78,7 +80,7 @@ def line(ask: Ask) -> str:
     parts.append(f"saved {decimal(status['saved']['bytes'])}")
     parts += [f"! {plain_text.plain(problem)}" for problem in status["problems"][:1]]
     if more := status["problems"][1:]:
-        parts.append(f"! and {len(more)} more problems")
+        parts.append(f"! and {len(more)} more")
     return "; ".join(parts)
 
 

@@ -37,23 +37,36 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
 
     `212 elements a second, read alone for 10 s; time: 43% waits for records, 38% ParallelMap (parse), ...; * 60% of its
     bytes are shard misses, ...`. What is read is an epoch of its own, or several: no iterator of the training is moved,
-    but the cache and the store serve it. Shares are those of tf.data's own model of the pipeline, and of what the
-    readers say of their waits (of all the job's readers, over the last ten seconds or so); they are as good as that.
+    but the cache and the store serve it, and it counts among the job's epochs: with `order=tfquiver.Deterministic`
+    those that follow have the orders of later ones (a data set with a `job=` of its own leaves them alone). Shares are
+    those of tf.data's own model of the pipeline, and of what the readers say of their waits (of all the job's readers,
+    over the last ten seconds or so); they are as good as that.
 
     Args:
-      data: made of one `tfquiver.dataset`, and whatever follows it; not behind `tfquiver.distribute`.
+      data: made of one `tfquiver.dataset`, without `resume=` and `stream=`, and whatever follows it; not behind
+        `tfquiver.distribute`.
       seconds: how long to look, from 1 to 600; a few more until readers have told something.
 
-    Raises InvalidArgumentError: there is no `tfquiver.dataset` in it, or several; or seconds cannot be right.
+    Raises InvalidArgumentError: there is no `tfquiver.dataset` in it, or several; it has no elements; or seconds cannot
+    be right.
     """
-    if not _LEAST_S <= seconds <= _MOST_S:
-        raise errors.InvalidArgumentError(f"seconds={seconds}: must be from {_LEAST_S:g} to {_MOST_S:g}")
+    if not isinstance(data, tf.data.Dataset):
+        raise errors.InvalidArgumentError(f"data: must be a tf.data.Dataset, not of type {type(data).__name__}")
+    if not isinstance(seconds, int | float) or not _LEAST_S <= seconds <= _MOST_S:
+        raise errors.InvalidArgumentError(f"seconds={seconds!r}: must be from {_LEAST_S:g} to {_MOST_S:g}")
     every = list(_made_of(data))
-    keys = {origin.session_key for one in every if (origin := getattr(one, "_tfquiver_origin", None)) is not None}
+    origins = [origin for one in every if (origin := getattr(one, "_tfquiver_origin", None)) is not None]
+    keys = {origin.session_key for origin in origins}
     if len(keys) != 1:
-        found = "none is in it" if not keys else f"{len(keys)} are in it: give them one by one"
+        none = "none is in it (give what stands before distribute, one_stream or from_generator)"
+        found = none if not keys else f"{len(keys)} are in it: give them one by one"
         raise errors.InvalidArgumentError(f"data: must be made of one tfquiver.dataset; {found}")
     (key,) = keys
+    if any(origin.resumes or origin.options.joins for origin in origins):
+        raise errors.InvalidArgumentError(
+            "data: has resume= or stream=, and what is read here would be missing where it is to be trained on: give "
+            "the same data set without them"
+        )
     iterator = iter(data.repeat())
     began_s = time.monotonic()
     elements, source = 0, None
@@ -63,6 +76,8 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
         elements += 1
         if source is None and spent_s >= seconds:
             source = _source(key)
+    if not elements:
+        raise errors.InvalidArgumentError("data: it has no elements: there is nothing to explain")
     spent_s = time.monotonic() - began_s
     source = _source(key) or source
     stages = _stages(iterator, [name for one in every if (name := _function(one))])

@@ -64,6 +64,11 @@ def one_stream(
         from tfquiver.client.one_stream.pipeline import Pipeline
         from tfquiver.client.one_stream.shared import Shared
 
+        if not isinstance(dataset, tf.data.Dataset):
+            raise errors.InvalidArgumentError(f"one_stream: is applied to a tf.data.Dataset, not to {dataset!r}")
+        length = int(dataset.cardinality())
+        if 0 <= length < first_batch:
+            raise errors.InvalidArgumentError(f"first_batch={first_batch}: an epoch has {length} batches")
         shared = Shared(Pipeline(dataset), name, window, spill)
         passes = itertools.count(first_epoch)
 
@@ -79,7 +84,6 @@ def one_stream(
         leaves = len(tf.nest.flatten(dataset.element_spec, expand_composites=True))
         packed = tf.data.Dataset.from_generator(batches, output_signature=tf.TensorSpec([leaves], tf.string))
         whole = packing.unpacked_dataset(packed, dataset.element_spec)
-        length = int(dataset.cardinality())
         if length >= 0 and first_batch == 0:
             whole = whole.apply(tf.data.experimental.assert_cardinality(length))
         made = whole.prefetch(_FETCHED_AHEAD)
