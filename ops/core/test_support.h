@@ -47,7 +47,7 @@ constexpr Place PlaceInBlock(uint64_t position, uint32_t offset, uint32_t record
 class StringBlobs : public BlobFactory {
  public:
   struct Owner {
-    std::unique_ptr<SharedMemory> memory;
+    std::unique_ptr<HeldMemory> memory;
     std::atomic<int> holders{1};
   };
 
@@ -63,7 +63,7 @@ class StringBlobs : public BlobFactory {
     delete static_cast<std::string*>(blob);
   }
   bool shares() const override { return true; }
-  void* Share(std::unique_ptr<SharedMemory> memory) override {
+  void* Share(std::unique_ptr<HeldMemory> memory) override {
     ++alive_;
     auto* owner = new Owner;
     owner->memory = std::move(memory);

@@ -16,18 +16,18 @@ namespace tfquiver {
 template <typename String, typename = void>
 struct SharedStrings {
   static constexpr bool kAreThere = false;
-  static void* Own(std::unique_ptr<SharedMemory>) { return nullptr; }
+  static void* Own(std::unique_ptr<HeldMemory>) { return nullptr; }
   static void LetGo(void*) {}
   static void Assign(const char* data, size_t size, void*, String* to) { to->assign(data, size); }
 };
 
 template <typename String>
 struct SharedStrings<String,
-                     std::void_t<typename String::template owner<std::unique_ptr<SharedMemory>>>> {
-  using Owner = typename String::template owner<std::unique_ptr<SharedMemory>>;
+                     std::void_t<typename String::template owner<std::unique_ptr<HeldMemory>>>> {
+  using Owner = typename String::template owner<std::unique_ptr<HeldMemory>>;
 
   static constexpr bool kAreThere = true;
-  static void* Own(std::unique_ptr<SharedMemory> memory) { return new Owner(std::move(memory)); }
+  static void* Own(std::unique_ptr<HeldMemory> memory) { return new Owner(std::move(memory)); }
   static void LetGo(void* owner) { static_cast<Owner*>(owner)->Unref(); }
   static void Assign(const char* data, size_t size, void* owner, String* to) {
     to->assign_as_shared_view(data, size, static_cast<Owner*>(owner));

@@ -46,7 +46,7 @@ class TstringFactory : public BlobFactory {
   void Delete(void* blob) override { delete static_cast<tensorflow::tstring*>(blob); }
 
   bool shares() const override { return SharedTstrings::kAreThere; }
-  void* Share(std::unique_ptr<SharedMemory> memory) override {
+  void* Share(std::unique_ptr<HeldMemory> memory) override {
     return SharedTstrings::Own(std::move(memory));
   }
   void Unshare(void* owner) override { SharedTstrings::LetGo(owner); }

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.durable.log_file import framed, header
 
@@ -27,6 +27,8 @@ def records() -> list[CommitRecord]:
     setting = types_pb2.CacheSetting(
         mode=types_pb2.CACHE_MODE_COOPERATIVE, allocation_bytes=1234, rotation="cyclic", chunks=10, partitions=64
     )
+    part = derived_datasets_pb2.DerivedShard(hash=DIGEST, length_bytes=321, records=3)
+    row = derived_datasets_pb2.DerivedRow(row=7, parts=[part])
     counters = log_pb2.Counters(reread=1, resident_leases=2, missing_leases=3)
 
     def created(session_id: str, epoch: int, **fields: object) -> CommitRecord:
@@ -112,6 +114,15 @@ def records() -> list[CommitRecord]:
         CommitRecord(placement_set=log_pb2.PlacementSet(digest_id=DIGEST)),
         CommitRecord(named_dataset_set=log_pb2.NamedDatasetSet(life="1", owner="blue")),
         CommitRecord(named_dataset_gone=log_pb2.NamedDatasetGone(name="train")),
+        CommitRecord(
+            derived_begun=log_pb2.DerivedBegun(
+                recipe=DIGEST, digest_id=DIGEST, name="small", draw=1, old_digest_ids=[DIGEST[::-1]], domain="blue"
+            )
+        ),
+        CommitRecord(derived_rows=log_pb2.DerivedRows(recipe=DIGEST, draw=1, rows=[row])),
+        CommitRecord(derived_made=log_pb2.DerivedMade(recipe=DIGEST, draw=1, digest_id=DIGEST[::-1])),
+        CommitRecord(derived_used=log_pb2.DerivedUsed(recipe=DIGEST, draw=1, uses=2)),
+        CommitRecord(derived_forgotten=log_pb2.DerivedForgotten(recipe=DIGEST)),
     ]
 
 

@@ -25,6 +25,11 @@ NOT_OF_SESSIONS = (
     "placement_set",
     "named_dataset_set",
     "named_dataset_gone",
+    "derived_begun",
+    "derived_rows",
+    "derived_made",
+    "derived_used",
+    "derived_forgotten",
 )
 LOG = Path(__file__).parent / "commit_log_v1"
 

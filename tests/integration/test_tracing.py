@@ -96,6 +96,7 @@ def test_every_shard_that_is_traced_is_told_of(data: Path, tmp_path: Path, colle
         epoch(data, tmp_path)
     finally:
         server.stop(30)
+        end_daemons(tmp_path / "cache")
     roots = [span for span in collector.spans if span.name == "shard"]
     told = [about(span) for span in roots]
     assert {one["tfquiver.job"] for one in told} == {"trial"}
@@ -145,3 +146,4 @@ def test_nothing_is_traced_by_default(data: Path, tmp_path: Path) -> None:
         assert "traced" not in server.log_tail(1000)
     finally:
         server.stop()
+        end_daemons(tmp_path / "cache")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -113,13 +114,17 @@ def test_an_error_of_the_pipeline_reaches_the_trainer_once() -> None:
 
 
 def test_coordinated_readers_are_in_step() -> None:
+    """Each in a thread of its own: a round is given out when all have asked for it."""
     dataset = tf.data.Dataset.range(6).repeat()
-    with service() as target:
-        consumers = [
-            iter(read(target, dataset, job_name="in step", num_consumers=2, consumer_index=index)) for index in (0, 1)
-        ]
-        rows = [[int(next(consumer)) for consumer in consumers] for _ in range(12)]
-    assert rows == [[(2 * row) % 6, (2 * row + 1) % 6] for row in range(12)]
+
+    def consume(target: str, index: int) -> list[int]:
+        mine = read(target, dataset, job_name="in step", num_consumers=2, consumer_index=index)
+        return [int(element) for element in mine.take(12)]
+
+    with service() as target, ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(consume, target, index) for index in (0, 1)]
+        rows = [one.result(60) for one in both]
+    assert rows == [[(2 * row + index) % 6 for row in range(12)] for index in (0, 1)]
 
 
 def test_trainers_that_share_a_cache_see_everything() -> None:

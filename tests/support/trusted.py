@@ -77,7 +77,7 @@ class Trusted:
     def _call(self, stub: Any, who: str, method: str, request: Any) -> Any:
         metadata = rpc.metadata(self.tokens.get(who, who))
         reply = getattr(stub, method)(request, timeout=CALL_S, metadata=metadata, wait_for_ready=True)
-        return list(reply) if method in ("EnsureDataset", "GetDigest", "Warm") else reply
+        return list(reply) if method in ("EnsureDataset", "GetDigest", "Warm", "ComputeDerived") else reply
 
 
 def code_of(error: grpc.RpcError) -> grpc.StatusCode:

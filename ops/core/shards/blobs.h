@@ -8,9 +8,9 @@ namespace tfquiver {
 
 // Memory that several hold; what it has to give back, it gives back when it is destroyed, on
 // whatever thread.
-class SharedMemory {
+class HeldMemory {
  public:
-  virtual ~SharedMemory() = default;
+  virtual ~HeldMemory() = default;
 };
 
 // Makes the strings that large records are read into, so that emitting one is a move and not a
@@ -27,7 +27,7 @@ class BlobFactory {
   virtual bool shares() const { return false; }
   // An owner of `memory`, which is destroyed when all have let go of it: Unshare, and the last of
   // the strings that were made of it.
-  virtual void* Share(std::unique_ptr<SharedMemory> /*memory*/) { return nullptr; }
+  virtual void* Share(std::unique_ptr<HeldMemory> /*memory*/) { return nullptr; }
   virtual void Unshare(void* /*owner*/) {}
 };
 

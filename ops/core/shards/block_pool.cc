@@ -27,7 +27,7 @@ void BlockPool::Hold::operator()(void* owner) const {
 }
 
 // Gives the bytes back when nobody has them any more.
-class BlockPool::Returning : public SharedMemory {
+class BlockPool::Returning : public HeldMemory {
  public:
   Returning(std::shared_ptr<Store> store, std::unique_ptr<char[]> bytes, size_t size)
       : store_(std::move(store)), bytes_(std::move(bytes)), size_(size) {}

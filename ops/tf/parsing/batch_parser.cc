@@ -25,7 +25,7 @@ constexpr int64_t kMostThreadsByDefault = 16;
 constexpr size_t kLeastPart = 4;
 
 // A record that was read into a string of its own, with which strings share its bytes.
-class WholeRecord : public SharedMemory {
+class WholeRecord : public HeldMemory {
  public:
   explicit WholeRecord(tstring record) : record_(std::move(record)) {}
 
