@@ -10,11 +10,6 @@ namespace tfquiver {
 namespace {
 
 constexpr auto kConnectTime = std::chrono::seconds(5);
-// A worker that is killed takes with it what was asked for and has not been sent: as little as
-// keeps both ends busy.
-constexpr size_t kMostAhead = 4;
-constexpr size_t kLeastAhead = 2;
-constexpr uint64_t kBytesAhead = 1 << 20;
 constexpr size_t kPieceBytes = 256 << 10;  // received and checked while it is in the cache
 constexpr uint64_t kMostMappings = 512;
 
@@ -99,12 +94,12 @@ Status ElementClient::Greet(StreamSocket* socket, Clock::time_point deadline) co
 Status ElementClient::Next(std::string_view request, const Question& question, Element* element,
                            PayloadRef* payload) {
   if (Status status = Connect(Clock::now() + kConnectTime); !status.ok()) return status;
-  const size_t window = question.in_turn ? 1 : window_;
-  while (asked_.size() < window) {
+  // One at a time. What is asked for ahead is lost to a trainer that ends before it has looked: as
+  // when another one of the same job has been told the end; and to all, when the worker is killed.
+  if (asked_.empty()) {
     std::string asked(request);
     if (!question.in_turn) asked.append(kWaitForIt);
-    // What a worker sent before it was gone is still to be received.
-    if (!AskFor(std::move(asked))) break;
+    AskFor(std::move(asked));  // what a worker sent before it was gone is still to be received
   }
   std::shared_ptr<StreamSocket> socket;
   {
@@ -119,8 +114,6 @@ Status ElementClient::Next(std::string_view request, const Question& question, E
   if (!Receive(element, payload)) return Lost("lost");
   ++received_;
   asked_.pop_front();
-  const uint64_t bytes = std::max<uint64_t>(element->payload_bytes, 1);
-  window_ = std::clamp<size_t>(kBytesAhead / bytes, kLeastAhead, kMostAhead);
   return Status();
 }
 

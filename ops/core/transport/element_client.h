@@ -16,8 +16,7 @@
 
 namespace tfquiver {
 
-// The trainer's end: what one iterator asks one worker for. Asks ahead, so that an element is on
-// its way while the one before it is looked at.
+// The trainer's end: what one iterator asks one worker for, one element at a time.
 class ElementClient {
  public:
   // `local`: the worker's name on its machine, tried first; empty: it has none. `tcp`: host:port.
@@ -61,7 +60,6 @@ class ElementClient {
   std::shared_ptr<Returned> returned_;
   uint64_t received_ = 0;
   std::deque<std::string> asked_;  // for elements received_ + 1 and on
-  size_t window_ = 2;
 
   std::mutex mu_;
   std::shared_ptr<StreamSocket> dialled_;  // until it has been greeted

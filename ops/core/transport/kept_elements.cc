@@ -3,7 +3,7 @@
 namespace tfquiver {
 namespace {
 
-constexpr size_t kMostKept = 64;  // trainers ask ahead for 4 at most
+constexpr size_t kMostKept = 64;  // of those that ask ahead; ours do not
 
 }  // namespace
 
