@@ -213,6 +213,7 @@ def test_nothing_to_read_is_said_by_name(tmp_path: Path) -> None:
         ({"dispatcher": "h:1", "connect_timeout_s": 0}, "connect_timeout_s"),
         ({"dispatcher": "h:1", "guarantee": "always"}, "guarantee='always'"),
         ({"dispatcher": "h:1", "guarantee": "exactly_once", "job_name": "j"}, "job_name='j'"),
+        ({"dispatcher": "h:1", "data_transfer_protocol": "tfquiver", "job_name": "j"}, "job_name='j'"),
         ({"dispatcher": "h:1", "transform": "parse"}, "transform='parse'"),
         ({"dispatcher": "h:1", "batch_size": 0}, "batch_size"),
         ({"dispatcher": "h:1", "takeover_timeout_s": -1}, "takeover_timeout_s"),

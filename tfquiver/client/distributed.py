@@ -60,8 +60,9 @@ def distribute(
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
       data_transfer_protocol: how elements come from workers. "grpc": TensorFlow's own, which every worker speaks.
         "tfquiver": shared memory on one machine, TCP between two, several times as fast; needs `tfquiver-worker`s, else
-        reading fails and says so. "AUTO": "tfquiver" where this TensorFlow has a plug for it, else "grpc". A worker
-        whose transport cannot be reached, or takes no token of this process, is read by gRPC.
+        reading fails and says so. "AUTO": "tfquiver" where this TensorFlow has a plug for it and no `job_name` is
+        given, else "grpc". A worker whose transport cannot be reached, or takes no token of this process, is read by
+        gRPC.
       connect_timeout_s: seconds until a dispatcher that does not answer is an error here; a warning says so after two.
         Where nobody listens it is an error at once.
       guarantee: what holds when workers are lost in mid-epoch. "at_least_once": no record is lost, some come again.
@@ -104,6 +105,11 @@ def distribute(
         raise errors.InvalidArgumentError(
             f"job_name={job_name!r}: trainers that share an epoch cannot each see every record exactly once"
         )
+    if data_transfer_protocol == element_transport.TFQUIVER and job_name is not None:
+        raise errors.InvalidArgumentError(
+            f"job_name={job_name!r}: what one trainer has asked a worker for may be lost when another one is told the "
+            'end: data_transfer_protocol must be "grpc" or "AUTO", which is gRPC here'
+        )
     if transform is not None and not callable(transform):
         raise errors.InvalidArgumentError(f"transform={transform!r}: must be a function")
     if batch_size is not None:
@@ -114,7 +120,7 @@ def distribute(
 
     import tensorflow as tf
 
-    protocol = element_transport.chosen(data_transfer_protocol)
+    protocol = element_transport.GRPC if job_name is not None else element_transport.chosen(data_transfer_protocol)
     service = tf.data.experimental.service
     stock = service.distribute(
         processing_mode=service.ShardingPolicy.DYNAMIC,
