@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 
-import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, tensorflow_env
-from tests.support.daemons import end_daemons
 
 collected = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 FILES, RECORDS, RECORD_BYTES = 4, 400, 4096
@@ -87,8 +85,10 @@ def node(tmp_path: Path, *flags: str) -> Server:
 
 
 def epoch(data: Path, tmp_path: Path) -> None:
-    read = tfquiver.dataset(f"{data}/part-*", cache_dir=tmp_path / "cache", job="trial")
-    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), FILES * RECORDS)
+    """In a process of its own, which ends before the node: a trainer whose node goes would start another one."""
+    command = [sys.executable, "-c", TRAINER, f"{data}/part-*", str(tmp_path / "cache")]
+    trained = subprocess.run(command, env=tensorflow_env(), capture_output=True, text=True, timeout=60)
+    assert (trained.returncode, trained.stdout.strip()) == (0, str(FILES * RECORDS)), trained.stderr
 
 
 def about(span: Any) -> dict[str, Any]:
@@ -102,7 +102,6 @@ def test_every_shard_that_is_traced_is_told_of(data: Path, tmp_path: Path, colle
         epoch(data, tmp_path)
     finally:
         server.stop(30)
-        end_daemons(tmp_path / "cache")
     roots = [span for span in collector.spans if span.name == "shard"]
     told = [about(span) for span in roots]
     assert {one["tfquiver.job"] for one in told} == {"trial"}
@@ -126,13 +125,10 @@ def test_every_shard_that_is_traced_is_told_of(data: Path, tmp_path: Path, colle
 
 @pytest.mark.parametrize("collector", [True], indirect=True)
 def test_a_collector_that_hangs_holds_up_nobody(data: Path, tmp_path: Path, collector: Collector) -> None:
-    """The trainer is a process of its own, which ends before its node: else it would start another one."""
     server = node(tmp_path, f"--trace_endpoint={collector.url}", "--trace_share=1")
     try:
         for _ in range(2):
-            command = [sys.executable, "-c", TRAINER, f"{data}/part-*", str(tmp_path / "cache")]
-            trained = subprocess.run(command, env=tensorflow_env(), capture_output=True, text=True, timeout=60)
-            assert (trained.returncode, trained.stdout.strip()) == (0, str(FILES * RECORDS)), trained.stderr
+            epoch(data, tmp_path)
             assert collector.asked.wait(30)
         began = time.monotonic()
         server.stop(30)
@@ -150,4 +146,3 @@ def test_nothing_is_traced_by_default(data: Path, tmp_path: Path) -> None:
         assert "traced" not in server.log_tail(1000)
     finally:
         server.stop()
-        end_daemons(tmp_path / "cache")
