@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.as_user import as_user
+from tests.support.gcs_emulator import gcs_emulator
 from tfquiver import errors
 from tfquiver.packing import examples, pack, sources, targets
 from tfquiver.packing.example import serialized
@@ -111,8 +112,8 @@ def test_columns_become_features(tmp_path: Path) -> None:
         assert sorted(second) == ["n", "text"]
 
 
-def _pack_slowly(source: Path, out: Path) -> None:
-    pack.pack(sources.parts([source], 1), targets.target(str(out)), "data", 1, lambda done, of: time.sleep(0.02))
+def _pack_slowly(source: Path, out: Path | str, pause_s: float = 0.02) -> None:
+    pack.pack(sources.parts([source], 1), targets.target(str(out)), "data", 1, lambda done, of: time.sleep(pause_s))
 
 
 def test_a_killed_pack_goes_on_to_the_same_files(tmp_path: Path) -> None:
@@ -130,6 +131,37 @@ def test_a_killed_pack_goes_on_to_the_same_files(tmp_path: Path) -> None:
     assert packed(source, out, part_bytes=1) == whole
     assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord") if path.name in before} == before
     assert pack.pack(sources.parts([source], 1), targets.target(str(out)), "data", 1) == 0
+
+
+def test_a_killed_pack_to_a_bucket_goes_on_to_the_same_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, out = images(tmp_path / "in", 12), "gs://bucket/some/where"
+    packed(source, tmp_path / "whole", part_bytes=1)
+    whole = {f"some/where/{path.name}": path.read_bytes() for path in (tmp_path / "whole").glob("*.tfrecord")}
+    with gcs_emulator() as store:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
+
+        def there() -> dict[str, tuple[str, bytes]]:
+            objects = dict(store.storage.objects.get("bucket", {}))
+            return {
+                name: (objects[name]["generation"], store.storage.get_file("bucket", name))
+                for name in objects
+                if name.endswith(".tfrecord")
+            }
+
+        child = multiprocessing.get_context("spawn").Process(target=_pack_slowly, args=(source, out, 0.2))
+        child.start()
+        deadline = time.monotonic() + 60
+        while len(there()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        child.kill()
+        child.join()
+        before = there()
+        assert 3 <= len(before) < len(whole), "killed in between"
+        assert {name: content for name, (_, content) in before.items()}.items() <= whole.items(), "none by half"
+        assert pack.pack(sources.parts([source], 1), targets.target(out), "data", 1) > 0
+        after = there()
+        assert {name: content for name, (_, content) in after.items()} == whole
+        assert before.items() <= after.items(), "what was there has not been written again"
 
 
 def test_another_source_is_not_mixed_in(tmp_path: Path) -> None:
