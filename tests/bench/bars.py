@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
@@ -41,5 +42,14 @@ def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: b
         },
         "ok": all(bar.met for bar in bars),
     }
-    print(json.dumps(result), flush=True)
+    print(json.dumps(_finite(result), allow_nan=False), flush=True)
     sys.exit(0 if result["ok"] else 1)
+
+
+def _finite(value: Any) -> Any:
+    """What never came about is infinite for a bar; JSON has no such number: null."""
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -131,11 +131,11 @@ class Alones:
         return alones
 
     def __exit__(self, *_: object) -> None:
-        for one in self._alones:
-            one.jobs.stop()
-        for one in self._alones:
-            one.jobs.join(30.0)
-        self._stack.close()
+        with self._stack:  # servers end, too, when a job does not
+            for one in self._alones:
+                one.jobs.stop()
+            for one in self._alones:
+                one.jobs.join(30.0)
 
 
 def rates(alones: Sequence[Alone], counted_s: float) -> dict[str, float]:
