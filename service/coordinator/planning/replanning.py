@@ -176,7 +176,9 @@ class Replanning:
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)
         for decision in outcome.decisions:
-            logging.info("%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
+            failed = decision.kind == "plan" and decision.refused  # the policy itself: somebody has to look
+            level = logging.WARNING if failed else logging.INFO
+            logging.log(level, "%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
             self._journal(_record(decision))
         plan = outcome.plan
         names, rates = self._views.names, dict[str, float]()
