@@ -118,3 +118,12 @@ def test_a_body_that_cannot_be_is_refused_before_it_comes() -> None:
 
 def test_a_long_message_is_cut_to_fit() -> None:
     assert len(frames.clipped("é" * 9000).encode()) <= 8192
+
+
+def test_what_a_peer_says_that_does_not_know_a_frame_is_understood_and_stays_as_older_ones_say_it() -> None:
+    number = struct.unpack_from("<HBBI", frames.encode(EXAMPLES[-1]))[2]
+    said = ProtocolError(f"the data port has no frame type {number}")
+    assert frames.is_unknown(said, frames.GetWithin)
+    assert not frames.is_unknown(said, frames.Get)
+    with pytest.raises(ProtocolError, match=r"^the data port has no frame type 99$"):
+        frames.decode_header(struct.pack("<HBBI", 0x5154, frames.VERSION, 99, 0))

@@ -183,3 +183,31 @@ def test_who_was_replaced_while_it_wrote_a_snapshot_spoils_nothing_of_the_next_o
     again = LogFile(path)
     assert again.records == RECORDS
     again.close()
+
+
+def test_what_a_later_version_has_written_is_kept_aside_before_it_is_left_out(path: Path) -> None:
+    unknown = CommitRecord.FromString(b"\x7a\x02\x08\x01")  # a field of a number that none has
+    assert unknown.WhichOneof("record") is None
+    data = header() + framed(RECORDS[0]) + framed(unknown) + framed(RECORDS[1])
+    path.write_bytes(data)
+    log = LogFile(path)
+    assert log.records == RECORDS[:2]
+    log.replace([framed(record) for record in log.records])
+    log.close()
+    aside = path.with_suffix(".later")
+    assert aside.read_bytes() == data
+    log = LogFile(path)
+    assert log.records == RECORDS[:2]
+    log.close()
+    assert aside.read_bytes() == data, "not replaced by what has less"
+
+
+def test_damage_before_records_of_every_kind_is_refused(path: Path) -> None:
+    for field in CommitRecord.DESCRIPTOR.fields:
+        record = CommitRecord()
+        getattr(record, field.name).SetInParent()
+        damaged = bytearray(header() + framed(RECORDS[0]) + framed(record))
+        damaged[len(header()) + 10] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(errors.DataLossError, match="damaged, and whole records follow"):
+            LogFile(path)

@@ -20,6 +20,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.trust.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
+from tfquiver.version import VERSION
 from tfquiver.wire import addresses
 
 T = TypeVar("T")
@@ -100,7 +101,8 @@ def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
     code, details = error.code(), error.details()
     if code is grpc.StatusCode.UNIMPLEMENTED:
         details = (
-            "what answers there is a server of another kind (tf.data service's dispatcher, say), or of another version"
+            "what answers there is a server of another kind (tf.data service's dispatcher, say), or of another version "
+            f"than this, tfquiver {VERSION}: `tfquiver doctor` says of which"
         )
     return errors.from_code(code, f"{what}: {details or code.name}")
 

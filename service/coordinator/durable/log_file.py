@@ -22,7 +22,7 @@ import google_crc32c
 from absl import logging
 from google.protobuf.message import DecodeError
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, version
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 
 MAGIC = b"TFQL"
@@ -107,8 +107,8 @@ def _next_record(data: bytes, offset: int) -> int | None:
     budget_bytes = _SEARCH_BYTES
     for start in range(offset + 1, len(data) - _RECORD.size):
         length = int.from_bytes(data[start : start + 4], "little")
-        # Every payload begins with the tag of one of CommitRecord's fields: a message, in one byte.
-        if 0 < length <= len(data) - start - _RECORD.size and data[start + _RECORD.size] & 0x87 == 0x02:
+        # Every payload begins with the tag of one of CommitRecord's fields: a message, which its lowest bits say.
+        if 0 < length <= len(data) - start - _RECORD.size and data[start + _RECORD.size] & 0x07 == 0x02:
             if _payload(data, start) is not None:
                 return start
             budget_bytes -= length
@@ -140,7 +140,8 @@ class LogFile:
     """Not thread-safe: one caller at a time. Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the log. `records` is what it holds. Raises DataLossError, ResourceExhaustedError.
+        """Opens or makes the log. `records` is what it holds that this version knows. Raises DataLossError,
+        ResourceExhaustedError.
 
         Room on the disk is kept for what it will grow by, if there is any: it goes on when others have filled the disk.
         """
@@ -151,7 +152,10 @@ class LogFile:
             data = path.read_bytes() if path.exists() else b""
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
-        self.records, self._end = parse(data, str(path))
+        found, self._end = parse(data, str(path))
+        self.records = [record for record in found if record.WhichOneof("record")]
+        if later := len(found) - len(self.records):
+            self._keep_later(data[: self._end], later)
         torn = data[self._end :]
         if torn:
             self._keep_torn(torn)
@@ -243,6 +247,21 @@ class LogFile:
     def _keep_room(self) -> None:
         if _fallocate(self._file, _KEEP_SIZE, self._end, ROOM_BYTES) == 0:
             self._room_end = self._end + ROOM_BYTES
+
+    def _keep_later(self, data: bytes, count: int) -> None:
+        """A later version has written what this one does not know, and leaves out when it compacts the log."""
+        aside = self._path.with_suffix(".later")
+        try:
+            durable.write(aside, [data])
+        except OSError as error:
+            raise errors.from_os_error(error, str(aside)) from error
+        logging.warning(
+            "%s: %d records are of a later version than tfquiver %s, and left out; with them it is kept as %s",
+            self._path,
+            count,
+            version.VERSION,
+            aside.name,
+        )
 
     def _keep_torn(self, torn: bytes) -> None:
         aside = self._path.with_suffix(f".torn-{self._end}")

@@ -32,6 +32,7 @@ NOT_THAT_SHARD = 2
 _WANT = struct.Struct("<I32s")
 _BODY = struct.Struct("<BQQII")
 _FIRST_TYPE = 32
+_UNKNOWN = "the data port has no frame type {}"  # peers go by these words: they stay as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +219,17 @@ def decode_header(header: bytes) -> tuple[type[Frame], int]:
     """(type, bytes of payload that follow) of HEADER_BYTES bytes."""
     number, length = frame_header.unpacked(header, VERSION, "node")
     if number - _FIRST_TYPE not in range(len(_TYPES)):
-        raise ProtocolError(f"the data port has no frame type {number}")
+        raise ProtocolError(_UNKNOWN.format(number))
     cls = _TYPES[number - _FIRST_TYPE]
     limit = MAX_PAYLOAD_BYTES if cls in (Get, GetWithin) else _MAX_SMALL_BYTES
     if length > limit:
         raise ProtocolError(f"{cls.__name__} frame: {length} bytes of payload, more than {limit}")
     return cls, length
+
+
+def is_unknown(error: TfquiverError, cls: type[Frame]) -> bool:
+    """Whether a peer's ERROR says that it has no such frame: it is older."""
+    return str(error).endswith(_UNKNOWN.format(_NUMBERS[cls]))
 
 
 def decode_payload(cls: type[Frame], payload: bytes | bytearray) -> Frame:

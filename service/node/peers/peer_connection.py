@@ -41,6 +41,10 @@ class LyingPeerError(errors.UnavailableError):
     """It sent other bytes than those it was asked for."""
 
 
+class OlderPeerError(errors.UnavailableError):
+    """It does not know the frame that asks within a reach: ask it without one."""
+
+
 class PeerConnection:
     """Raises UnavailableError naming the peer when it cannot be reached, does not answer, breaks the protocol or is
     another than was dialled; NoMemoryError when it is this process that is at its end.
@@ -84,7 +88,8 @@ class PeerConnection:
         """Calls `on_item` once for each want, as they come. When this raises, the rest will not come. `reach`: how far
         the peer may go for them.
 
-        Raises LyingPeerError, besides what is said above, behind the item that was another.
+        Raises LyingPeerError, besides what is said above, behind the item that was another; OlderPeerError, where a
+        `reach` was said that the peer does not know of, before any item.
         """
         with self._typed():
             self._request += 1
@@ -98,7 +103,12 @@ class PeerConnection:
                 self._send(frames.GetWithin(digest_id, self._request, reach, asked))
             give_up_at = time.monotonic() + ITEM_S
             while open_wants:
-                item = self._receive()
+                try:
+                    item = self._receive()
+                except errors.TfquiverError as error:
+                    if reach != ANYWHERE and frames.is_unknown(error, frames.GetWithin):
+                        raise OlderPeerError(str(error)) from error
+                    raise
                 if isinstance(item, frames.Working):
                     if time.monotonic() > give_up_at:
                         raise errors.DeadlineError(f"it has been working on a shard for {ITEM_S:g} s")
@@ -167,8 +177,8 @@ class PeerConnection:
             yield
         except NoMemoryError:
             raise
-        except LyingPeerError as error:
-            raise LyingPeerError(f"{self._peer}: {error}") from error
+        except (LyingPeerError, OlderPeerError) as error:
+            raise type(error)(f"{self._peer}: {error}") from error
         except (OSError, EOFError, errors.TfquiverError) as error:
             raise errors.UnavailableError(f"{self._peer}: {error}") from error
 

@@ -21,7 +21,7 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
-from tfquiver.service.node.peers.peer_connection import LyingPeerError, Outcome, PeerConnection, Want
+from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.shards.reach import ANYWHERE
 
@@ -30,6 +30,7 @@ _BATCH_SHARDS = 32
 _BATCH_BYTES = 32 << 20
 _THREADS = 32
 _FULL_S = UNREACHABLE_S  # a peer that was full is not offered more for so long
+_OLDER_S = 60.0  # then it may have been upgraded
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class _Peer:
     idle: list[PeerConnection] = field(default_factory=list)
     retired: bool = False
     full_until_s: float = 0.0
+    older_until_s: float = 0.0  # it is asked without a reach: whoever is older serves what it is asked for as its owner
 
 
 class PeerClient:
@@ -239,6 +241,11 @@ class PeerClient:
             except (LyingPeerError, NoMemoryError):
                 self._let_go(peer, connection, broken=True)
                 raise
+            except OlderPeerError as error:
+                self._let_go(peer, connection, broken=True)
+                peer.older_until_s = time.monotonic() + _OLDER_S
+                logging.info("%s: it is of an older version, and asked as that knows", error)
+                connection, fresh = None, True
             except errors.UnavailableError as error:
                 self._let_go(peer, connection, broken=True)
                 if fresh or self._address(peer.node_id) is None:
@@ -283,7 +290,8 @@ class PeerClient:
                 future.set_exception(outcome)
 
         wants = [order.want for order in open_orders.values()]
-        connection.get(alike.digest_id, wants, on_item, alike.reach)
+        reach = ANYWHERE if peer.older_until_s > time.monotonic() else alike.reach
+        connection.get(alike.digest_id, wants, on_item, reach)
 
     def _judge(self, peer: _Peer, outcome: Outcome) -> None:
         with self._lock:

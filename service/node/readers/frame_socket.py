@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tfquiver.errors import ProtocolError
+from tfquiver.version import VERSION
 from tfquiver.wire import reader_frames as frames
 
 _MAX_DESCRIPTORS = 4  # room for what a confused peer sends; one is ever asked for
@@ -151,7 +152,8 @@ class FrameSocket:
         return True
 
     def _refuse(self, error: ProtocolError) -> None:
-        self.bid_farewell(frames.error(error, fatal=True))
+        told = ProtocolError(f"{error} (this node is tfquiver {VERSION}: is the reader of another version?)")
+        self.bid_farewell(frames.error(told, fatal=True))
 
     def _give(self, message: bytes, descriptor: int) -> bool:
         try:
