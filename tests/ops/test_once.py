@@ -22,7 +22,7 @@ from tests.ops.conftest import MakeNode, numbered
 from tests.ops.test_service import distributed, service
 from tests.support.op_once import once, tag, tagged, tags_of
 from tests.support.op_source import flat
-from tests.support.scripted_node import ERROR, frame
+from tests.support.reader_wire import ERROR, frame
 
 LENGTHS = [5, 1, 9, 3]
 TAGS = tags_of(LENGTHS)

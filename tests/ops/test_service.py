@@ -20,7 +20,8 @@ from tensorflow.python.eager import cancellation
 
 from tests.ops.conftest import MakeNode, numbered
 from tests.support.op_source import OpSource, records_of
-from tests.support.scripted_node import ERROR, frame
+from tests.support.reader_wire import ERROR, frame
+from tests.support.scripted_node import await_ends_told
 from tfquiver.ops.library import loader
 
 SHARDS = numbered(20, 50)
@@ -42,6 +43,7 @@ def service(workers: int, **dispatcher: object) -> Iterator[str]:
         yield head.target
     finally:
         loader.load().stop_all()
+        await_ends_told(2.0)
         for hand in hands:
             hand._stop()
         head._stop()

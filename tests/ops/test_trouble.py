@@ -17,7 +17,8 @@ from tensorflow.python.eager import cancellation
 
 from tests.ops.conftest import MakeNode, numbered
 from tests.support.op_source import OpSource, drop_iterators, records_of
-from tests.support.scripted_node import ERROR, OPENED, SHARD, Connection, ScriptedNode, frame, text
+from tests.support.reader_wire import ERROR, OPENED, SHARD, frame, text
+from tests.support.scripted_node import Connection, ScriptedNode
 from tfquiver.ops.library import loader
 
 SHARDS = numbered(20, 50)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.support.scripted_node import DIGEST_ID
+from tests.support.reader_wire import DIGEST_ID
 from tfquiver.client.tf_source import OnceDataset, TaggedSource
 from tfquiver.ops.library import loader
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from tests.support.scripted_node import DIGEST_ID
+from tests.support.reader_wire import DIGEST_ID
 from tfquiver.client.parsing import Parsing
 from tfquiver.ops.library import loader
 

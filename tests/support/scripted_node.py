@@ -1,8 +1,7 @@
 """A node for tests of the op: one thread a connection, speaks the reader socket, serves shards of local TFRecord files.
 
 It plays the session by itself (every shard once, END when all are acked or the reader drains) and misbehaves on
-command. Frames are made here, by hand, so that the op is tested against the protocol's text and not against the
-node's codec.
+command.
 """
 
 from __future__ import annotations
@@ -14,25 +13,37 @@ import select
 import socket
 import struct
 import threading
-import zlib
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.reader_wire import (
+    ACK,
+    BAD,
+    CLOSE,
+    CREDIT,
+    DELIVERED,
+    DRAINING,
+    DROPPED,
+    END,
+    HELD,
+    HELLO,
+    LATE_READER,
+    OPEN,
+    OPENED,
+    RESTORED_PROVIDER,
+    SHARD,
+    TICKET,
+    TICKET_REPLY,
+    WANT,
+    WELCOME,
+    Opened,
+    frame,
+    opened_of,
+    text,
+)
 from tests.support.shard_bytes import ShardBytes, sealed_copy
-
-HELLO, WELCOME, OPEN, OPENED, CREDIT, SHARD, ACK, BAD, DRAINING, END, CLOSE = range(1, 12)
-PROVIDER, RESTORED_PROVIDER, LATE_READER = range(3)
-TICKET, TICKET_REPLY, ERROR, PING, HELD, DROPPED, DELIVERED, WANT = range(12, 20)
-DIGEST_ID = bytes(range(32))
-
-
-def frame(kind: int, payload: bytes = b"") -> bytes:
-    return struct.pack("<HBBI", 0x5154, 1, kind, len(payload)) + payload
-
-
-def text(value: str) -> bytes:
-    return struct.pack("<H", len(value.encode())) + value.encode()
 
 
 @dataclass
@@ -46,26 +57,6 @@ class Session:
     acked: set[int] = field(default_factory=set)
     drained: dict[str, bool] = field(default_factory=dict)
     complete: list[bool] = field(default_factory=list)
-
-
-@dataclass
-class Opened:
-    """An OPEN frame as it came."""
-
-    session_id: str
-    session_key: str
-    digest_id: bytes
-    job: str
-    reader_id: str
-    credit_bytes: int
-    seed: int
-    done: bytes | None
-    held: list[int]
-    order: int = 0
-    homogeneous: bool = False
-    order_seed: int = 0
-    block_bytes: int = 0
-    batch_records: int = 0
 
 
 class ScriptedNode:
@@ -96,8 +87,10 @@ class ScriptedNode:
         self.serving = True
         self.session_of_provider: dict[tuple[str, int], str] = {}
         self.connections: list[Connection] = []
+        self.ends_told = 0  # to ticket providers
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
+        _living.add(self)
 
     def __enter__(self) -> ScriptedNode:
         self.listen()
@@ -129,6 +122,13 @@ class ScriptedNode:
         with self.changed:
             assert self.changed.wait_for(condition, deadline_s)
 
+    def owed_ends(self) -> int:
+        """Readers with a ticket that were sent END and may be about to ask for another, so that their dispatcher knows.
+        Call with `changed` held."""
+        tickets = set(self.session_of_provider.values())
+        ended = sum(1 for one in self.connections if one.ended and one.session_id in tickets)
+        return ended - self.ends_told
+
     def advance(self) -> None:
         """What one reader does may concern all: END, and shards given back. Call with `changed` held."""
         for connection in self.connections:
@@ -155,6 +155,18 @@ class ScriptedNode:
             connection = Connection(self, peer)
             self.connections.append(connection)
             self._start(connection.run)
+
+
+_living: weakref.WeakSet[ScriptedNode] = weakref.WeakSet()
+
+
+def await_ends_told(deadline_s: float) -> None:
+    """Waits for readers that have just ended and ask their dispatcher, which asks a node of this process. A server of
+    TensorFlow's in this process that is stopped meanwhile waits for them, and keeps Python, and so the node, from
+    answering. Those that were stopped never ask: no longer than `deadline_s`."""
+    for node in list(_living):
+        with node.changed:
+            node.changed.wait_for(lambda node=node: node.owed_ends() <= 0, deadline_s)
 
 
 class Connection:
@@ -198,7 +210,10 @@ class Connection:
         while True:
             if not select.select([self.peer], [], [], 60)[0]:
                 return
-            data, ancillary, _, _ = self.peer.recvmsg(1 << 16, socket.CMSG_SPACE(16))
+            try:
+                data, ancillary, _, _ = self.peer.recvmsg(1 << 16, socket.CMSG_SPACE(16))
+            except ConnectionResetError:
+                continue  # it left frames unread; its own, sent before that, are still to be read
             fds = [fd for *_, raw in ancillary for fd in array.array("i", raw)]
             if not data:
                 return
@@ -217,7 +232,8 @@ class Connection:
         if kind == HELLO:
             role, _pid, size = struct.unpack_from("<BIH", payload)
             node.hellos.append((role, payload[7 : 7 + size].decode()))
-            self.send(frame(WELCOME, text("scripted")))
+            with contextlib.suppress(BrokenPipeError):  # gone; what it has sent is read, as the node does (FrameSocket)
+                self.send(frame(WELCOME, text("scripted")))
         elif kind == HELD:
             self.held += struct.unpack_from(f"<{struct.unpack_from('<I', payload)[0]}I", payload, 4)
         elif kind == OPEN:
@@ -267,30 +283,13 @@ class Connection:
             node.delivered.append((payload[2 : 2 + size].decode(), shards))
 
     def _open(self, payload: bytes, fds: list[int]) -> None:
-        fields, at = [], 0
-
-        def take_text() -> str:
-            nonlocal at
-            size = struct.unpack_from("<H", payload, at)[0]
-            at += 2 + size
-            return payload[at - size : at].decode()
-
-        fields = [take_text(), take_text()]
-        digest_id = payload[at : at + 32]
-        at += 32
-        fields += [take_text(), take_text()]
-        credit, seed, *wish, has_state = struct.unpack_from("<QQBBQQIB", payload, at)
-        assert at + 39 == len(payload)
-        done = zlib.decompress(os.pread(fds[0], 1 << 24, 0)) if has_state else None
-        opened = Opened(
-            fields[0], fields[1], digest_id, fields[2], fields[3], credit, seed, done, list(self.held), *wish
-        )
+        opened = opened_of(payload, fds, self.held)
         self.node.opens.append(opened)
         self.wanting = opened.order == 2
         self.session_id = opened.session_id or f"s{len(self.node.sessions)}"
-        self.reader_id, self.credit = opened.reader_id, credit
+        self.reader_id, self.credit = opened.reader_id, opened.credit_bytes
         if self.session_id not in self.node.sessions:
-            bits = done or bytes((len(self.node.shards) + 7) // 8)
+            bits = opened.done or bytes((len(self.node.shards) + 7) // 8)
             todo = [i for i in range(len(self.node.shards)) if not bits[i // 8] >> i % 8 & 1]
             epoch = sum(before.job == opened.job for before in self.node.sessions.values())
             self.node.sessions[self.session_id] = Session(todo, opened.job, epoch)
@@ -331,6 +330,7 @@ class Connection:
         session_id = self.node.session_of_provider.setdefault((provider, repetition), f"{key}-{provider}-{repetition}")
         session = self.node.sessions.get(session_id)
         end = session is not None and not session.todo and not session.leased
+        self.node.ends_told += end
         self.send(frame(TICKET_REPLY, struct.pack("<B", end) + text("" if end else session_id)))
 
     def advance(self) -> None:
