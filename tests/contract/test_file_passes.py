@@ -46,7 +46,10 @@ def compressed(directory: Path, files: int) -> Digest:
 
 def passes(before: Callable[[str], object]) -> FilePasses:
     store = MeteredStore(Slow(before), Meter())
-    reads = BoundedReads(parallel=2, most_hung=8, limit_s=LIMIT_S)
+
+    def reads(origin: str) -> BoundedReads:
+        return BoundedReads(origin, parallel=2, most_hung=8, limit_s=LIMIT_S, wait_s=10)
+
     return FilePasses(lambda uri, digest_id: store, lambda shard: None, Attempts(), 10.0, reads)
 
 

@@ -21,7 +21,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.origin.parallelism import FIRST
+from tfquiver.service.node.origin.ranges.parallelism import FIRST
 from tfquiver.stores.gcs import GcsStore
 
 RECORDS, RECORD_BYTES = 12, 50_000
@@ -150,7 +150,7 @@ async def test_a_store_that_asks_for_less_is_asked_less(monkeypatch: pytest.Monk
         here.emulator.faults += [status(code)]
         found = await asyncio.gather(*here.shards(0, 1))
         assert all(map(here.is_right, range(2), found))
-        (bucket,) = here.fetcher._ranges._places.values()
+        (bucket,) = here.fetcher._ranges._places
         assert bucket.parallelism.limit < FIRST
 
 
@@ -166,7 +166,7 @@ async def test_an_object_that_was_replaced_is_stale_for_each(monkeypatch: pytest
 async def test_a_late_request_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with place(monkeypatch) as here:
         assert here.is_right(11, await here.shards(11)[0])
-        (bucket,) = here.fetcher._ranges._places.values()
+        (bucket,) = here.fetcher._ranges._places
         for _ in range(64):
             bucket.hedges.came(0.01)
         for _ in range(100):
@@ -208,3 +208,42 @@ async def test_a_node_that_stops_waits_for_nobody(monkeypatch: pytest.MonkeyPatc
         assert all(isinstance(outcome, errors.CancelledError_ | errors.UnavailableError) for outcome in outcomes)
         with pytest.raises(errors.CancelledError_):
             await here.shards(0)[0]
+
+
+@on_loop
+async def test_reads_alone_and_second_ones_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with place(monkeypatch) as here:
+        assert here.is_right(11, await here.shards(11)[0])
+        (bucket,) = here.fetcher._ranges._places
+        bucket.parallelism.limit = 2
+        under_way = most = 0
+
+        def counted(handler: object) -> bool:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            time.sleep(0.05)  # so that those which are under way together are seen together
+            body(lambda right: right)(handler)  # type: ignore[arg-type]
+            under_way -= 1
+            return True
+
+        here.emulator.weather = lambda: counted
+        here.emulator.faults += [body(lambda right: b"\xff" * len(right))]
+        found = await asyncio.gather(*here.shards(*range(8)))
+        assert all(map(here.is_right, range(8), found))
+        assert len(here.spans) == 2 + 8, "each is read alone"
+        assert most == 2
+        bucket.parallelism.limit = 1
+        for _ in range(64):
+            bucket.hedges.came(0.01)
+        for _ in range(100):
+            bucket.hedges.began()
+        here.emulator.downloads.clear()
+
+        def late(handler: object) -> bool:
+            time.sleep(1.0)  # twenty times as long as is late
+            return counted(handler)
+
+        here.emulator.faults += [late]
+        assert here.is_right(0, await here.shards(0)[0])
+        assert len(here.spans) == 1, "there is no place for a second one"

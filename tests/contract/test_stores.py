@@ -273,6 +273,7 @@ def test_more_calls_that_hang_than_there_may_be_are_refused_at_once() -> None:
             patience.call("x", 0.1, gate.wait)
     with pytest.raises(errors.UnavailableError, match="2 calls before it hang"):
         patience.call("x", 60.0, gate.wait)
+    assert patience.call("y", 60.0, lambda: 7, "another file system") == 7
     gate.set()
     for thread in [thread for thread in threading.enumerate() if thread.name == "store call"]:
         thread.join()

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.stores import versions
+from tfquiver.stores.mounts import Mounts
 from tfquiver.stores.object_store import ObjectInfo, give_parts
 from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
 _LIST_DEADLINE_S = 60.0
+MOUNTS = Mounts()
 
 
 def path_of(uri: str) -> str:
@@ -40,7 +42,8 @@ class LocalStore:
         return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri))
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation))
+        mount = MOUNTS.of(str(Path(path_of(uri)).absolute()))
+        return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation), mount)
 
     def read_parts(
         self,

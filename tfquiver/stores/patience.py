@@ -13,20 +13,29 @@ _MAX_HUNG = 256  # each holds a thread, which nothing can end
 
 
 class Patience:
-    """Thread-safe. A call that is late goes on in a thread of its own; nobody waits for it any more."""
+    """Thread-safe. A call that is late goes on in a thread of its own; nobody waits for it any more.
+
+    Args:
+      max_hung: threads that may be lost so to each part of what is called.
+    """
 
     def __init__(self, max_hung: int = _MAX_HUNG) -> None:
         self._max_hung = max_hung
         self._lock = threading.Lock()
-        self._late: set[threading.Thread] = set()
+        self._late: dict[str, set[threading.Thread]] = {}  # by what hangs as a whole
 
-    def call(self, what: str, deadline_s: float, call: Callable[[], T]) -> T:
-        """What `call` returns or raises. Raises UnavailableError naming `what` when it is late, or too many are."""
+    def call(self, what: str, deadline_s: float, call: Callable[[], T], of: str = "") -> T:
+        """What `call` returns or raises. Raises UnavailableError naming `what` when it is late, or too many are.
+
+        `of`: what hangs as a whole: a file system. Calls of another one are not refused.
+        """
         with self._lock:
-            self._late = {thread for thread in self._late if thread.is_alive()}
-            if len(self._late) >= self._max_hung:
+            late = {thread for thread in self._late.pop(of, ()) if thread.is_alive()}
+            if late:
+                self._late[of] = late
+            if len(late) >= self._max_hung:
                 raise errors.UnavailableError(
-                    f"{what}: {len(self._late)} calls before it hang: is the file system or store behind it alive?"
+                    f"{what}: {len(late)} calls before it hang: is the file system or store behind it alive?"
                 )
         outcome: _Outcome[T] = _Outcome()
         thread = threading.Thread(target=outcome.run, args=(call,), name="store call", daemon=True)
@@ -34,7 +43,7 @@ class Patience:
         thread.join(deadline_s)
         if thread.is_alive():
             with self._lock:
-                self._late.add(thread)
+                self._late.setdefault(of, set()).add(thread)
             raise errors.UnavailableError(
                 f"{what}: no answer in {deadline_s:.1f} s; the call hangs: is the file system or store behind it alive?"
             )

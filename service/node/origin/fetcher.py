@@ -9,18 +9,19 @@ from tfquiver import errors, stores
 from tfquiver.content.derived_uris import is_derived
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.origin import parallelism
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.file_passes import FilePasses
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
-from tfquiver.service.node.origin.range_reads import RangeReads
+from tfquiver.service.node.origin.origins import Origins, origin_of
+from tfquiver.service.node.origin.ranges import parallelism
+from tfquiver.service.node.origin.ranges.range_reads import RangeReads
 from tfquiver.service.node.origin.timed_store import Stopwatch, TimedStore
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 
-_MOST_HUNG = 48  # of local files; the same of all remote stores
-_PARALLEL_PASSES = 4
+_MOST_HUNG = 48  # of one bucket or mount
+_PARALLEL_PASSES = 4  # the same
 _GRACE_S = 5.0
 
 
@@ -31,7 +32,8 @@ async def _computed_by_nobody(digest: Digest, ref: ShardRef) -> VerifiedShard:
 class Fetcher:
     """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
 
-    Of remote stores neighbours come in one request (see range_reads.py); of local files it would bring nothing.
+    Of remote stores neighbours come in one request (see range_reads.py); of local files it would bring nothing. Each
+    bucket and each mount has its own places and hangs alone.
 
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
@@ -56,12 +58,15 @@ class Fetcher:
         self._store_for, self._compute, self._place = store_for, compute, place
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
         limit_s = 2 * deadline_s + _GRACE_S
-        self._reads = BoundedReads(parallel_reads, _MOST_HUNG, limit_s)
-        self._remote_reads = BoundedReads(parallelism.MOST, _MOST_HUNG, limit_s)
-        self._ranges = RangeReads(self._store, self._read, self._remote_reads, deadline_s)
+        limit_s, wait_s = 2 * deadline_s + _GRACE_S, deadline_s + _GRACE_S
+
+        def reads(parallel: int, most: int | None = None) -> Callable[[str], BoundedReads]:
+            return lambda origin: BoundedReads(origin, parallel, _MOST_HUNG, limit_s, wait_s, most)
+
+        self._local = Origins(reads(parallel_reads))
+        self._ranges = RangeReads(self._store, self._read, reads(parallelism.FIRST, parallelism.MOST), deadline_s)
         self._again = Attempts()
-        passes = BoundedReads(_PARALLEL_PASSES, _MOST_HUNG, limit_s)
-        self._passes = FilePasses(self._store, place, self._again, deadline_s, passes)
+        self._passes = FilePasses(self._store, place, self._again, deadline_s, reads(_PARALLEL_PASSES))
 
     async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False) -> VerifiedShard | None:
         """The shard; None: look on the disk again, another reader's pass over its file has just gone by it.
@@ -82,7 +87,8 @@ class Fetcher:
                 return await self._passes.fetch(digest, ref, keep, bypass)
             if stores.scheme_of(ref.file.uri) != "file":
                 return await self._ranges.fetch(digest, ref, bypass)
-            return await self._reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
+            reads = self._local.at(await origin_of(ref.file.uri))
+            return await reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
         except errors.StaleDigestError as error:
             self.on_stale(digest.digest_id, str(error))
             raise
@@ -93,8 +99,7 @@ class Fetcher:
         self._again.stop()
         self._ranges.stop()
         await self._passes.close()
-        await self._reads.close()
-        await self._remote_reads.close()
+        await asyncio.gather(*(reads.close() for reads in self._local))
         await self._ranges.close()
 
     async def _computed(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard:

@@ -15,6 +15,7 @@ from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.metered_store import MeteredStore
+from tfquiver.service.node.origin.origins import Origins, origin_of
 from tfquiver.stores.attempts import Attempts
 
 _Key = tuple[bytes, int, bool]  # digest id, file, and whether it is read past the cache
@@ -51,7 +52,11 @@ class _Pass:
 
 
 class FilePasses:
-    """Lives on one loop. A pass that hangs gives up its place, and all who wait for it are told (see BoundedReads)."""
+    """Lives on one loop. A pass that hangs gives up its place, and all who wait for it are told (see BoundedReads).
+
+    Args:
+      reads: makes the places of a bucket or mount.
+    """
 
     def __init__(
         self,
@@ -59,10 +64,10 @@ class FilePasses:
         place: Callable[[VerifiedShard], object],
         again: Attempts,
         deadline_s: float,
-        reads: BoundedReads,
+        reads: Callable[[str], BoundedReads],
     ) -> None:
         self._store_for, self._place, self._again, self._deadline_s = store_for, place, again, deadline_s
-        self._reads = reads
+        self._reads = Origins(reads)
         self._passes: dict[_Key, _Pass] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -87,14 +92,15 @@ class FilePasses:
     async def close(self) -> None:
         for current in self._passes.values():
             current.stop = True
-        await self._reads.close()
+        await asyncio.gather(*(reads.close() for reads in self._reads))
         await asyncio.gather(*self._running)
 
     async def _run(self, key: _Key, current: _Pass) -> None:
         trouble: errors.TfquiverError | None = None
         uri = current.digest.files[current.file_index].uri
         try:
-            await self._reads.run(uri, self._go, current, at=lambda: current.chunks)
+            reads = self._reads.at(await origin_of(uri))
+            await reads.run(uri, self._go, current, at=lambda: current.chunks)
         except errors.TfquiverError as error:
             trouble = error
         except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was

@@ -7,21 +7,21 @@ A shard whose bytes are wrong, or that makes a request fail which others may hav
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import urlsplit
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
-from tfquiver.service.node.origin.hedging import Hedges
-from tfquiver.service.node.origin.one_range import Asked, OneRange
-from tfquiver.service.node.origin.parallelism import Parallelism
-from tfquiver.service.node.origin.range_plan import RangePlan
+from tfquiver.service.node.origin.origins import Origins, bucket_of
+from tfquiver.service.node.origin.ranges.hedging import Hedges
+from tfquiver.service.node.origin.ranges.one_range import Asked, OneRange
+from tfquiver.service.node.origin.ranges.parallelism import Parallelism
+from tfquiver.service.node.origin.ranges.range_plan import RangePlan
 from tfquiver.stores import ObjectStore
 
-_MOST_PLACES = 64  # that are remembered though nothing is read from them
 # What the other shards of a request would meet, too.
 _OF_ALL = (
     errors.UnavailableError,
@@ -33,17 +33,25 @@ _OF_ALL = (
 
 
 class _Place:
-    """A bucket: what is wanted of it, and what is known of it."""
+    """A bucket: what is wanted of it, and what is known of it. All that reads it counts against `parallelism`."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, reads: BoundedReads, now: float) -> None:
         self.plan: RangePlan[Asked] = RangePlan()
-        self.parallelism, self.hedges = Parallelism(now), Hedges()
+        self.reads, self.parallelism, self.hedges = reads, Parallelism(now), Hedges()
         self.ranges: set[OneRange] = set()
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
-        return not self.ranges and not len(self.plan)
+        return not self.ranges and not len(self.plan) and self.reads.idle
+
+    @property
+    def free(self) -> bool:
+        self.reads.limit = self.parallelism.limit
+        return self.reads.free
+
+    def forget(self) -> None:
+        self.reads.forget()
 
 
 class RangeReads:
@@ -52,18 +60,18 @@ class RangeReads:
     Args:
       store_for: the store of a URI, reached as the users of a data set (its digest id) reach it; called in threads.
       alone: blocks; one shard by itself, read again while its bytes are wrong.
-      reads: the threads.
+      reads: makes the places of a bucket.
     """
 
     def __init__(
         self,
         store_for: Callable[[str, bytes], ObjectStore],
         alone: Callable[[Digest, ShardRef], VerifiedShard],
-        reads: BoundedReads,
+        reads: Callable[[str], BoundedReads],
         deadline_s: float,
     ) -> None:
         self._store_for, self._alone, self._reads, self._deadline_s = store_for, alone, reads, deadline_s
-        self._places: dict[str, _Place] = {}
+        self._places = Origins(self._made)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -73,20 +81,29 @@ class RangeReads:
         asked = Asked(digest, ref, loop.create_future())
         if self._closed:
             raise errors.CancelledError_(f"{asked.where}: the node is stopping")
-        place = self._place(ref.file.uri, loop.time())
+        place = self._places.at(bucket_of(ref.file.uri))
         key = (digest.digest_id, ref.file_index, bypass)
         number = place.plan.want(key, ref.offset, ref.length_bytes, loop.time(), asked)
         self._start(place)
         try:
+            while not asked.outcome.done():
+                before = place.reads.progress
+                await asyncio.wait([asked.outcome], timeout=place.reads.wait_s)
+                if asked.outcome.done() or place.reads.progress != before:
+                    continue
+                if place.plan.withdraw(number):
+                    raise place.reads.no_place(asked.where)
+                break  # it is being read, which has its own limit
             return await asked.outcome
         except asyncio.CancelledError:
             place.plan.withdraw(number)
+            asked.outcome.cancel()
             raise
 
     def stop(self) -> None:
         """Nobody waits any more: what is under way ends with the part that it is at."""
         self._closed = True
-        for place in self._places.values():
+        for place in self._places:
             for one in place.ranges:
                 one.stop()
             if place.timer:
@@ -96,32 +113,28 @@ class RangeReads:
                     want.what.fail(errors.CancelledError_(f"{want.what.where}: the node is stopping"))
 
     async def close(self) -> None:
-        """After the threads have ended."""
+        """Waits for the threads."""
+        await asyncio.gather(*(place.reads.close() for place in self._places))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _place(self, uri: str, now: float) -> _Place:
-        parts = urlsplit(uri)
-        name = f"{parts.scheme}://{parts.netloc}"
-        place = self._places.pop(name, None) or _Place(now)
-        if len(self._places) >= _MOST_PLACES:
-            for other in [other for other, there in self._places.items() if there.idle][:1]:
-                del self._places[other]
-        self._places[name] = place
+    def _made(self, origin: str) -> _Place:
+        place = _Place(self._reads(origin), asyncio.get_running_loop().time())
+        place.reads.on_free = lambda: self._start(place)
         return place
 
     def _start(self, place: _Place) -> None:
         """As many requests as may be under way now."""
         now = asyncio.get_running_loop().time()
-        while not self._closed and len(place.ranges) < place.parallelism.limit:
+        while not self._closed and place.free:
             if not (run := place.plan.next(now)):
                 break
-            one = OneRange([want.what for want in run], self._read_alone)
+            one = OneRange([want.what for want in run], functools.partial(self._read_alone, place))
             place.ranges.add(one)
-            self._spawn(self._bring(place, one))
+            self._spawn(self._bring(place, one, self._pass(place, one)))
         due_s = place.plan.due_s()
         if due_s is None or self._closed:
             return
-        if len(place.ranges) >= place.parallelism.limit:
+        if not place.free:
             place.parallelism.met()
         elif place.timer is None:
             place.timer = asyncio.get_running_loop().call_at(due_s, self._due, place)
@@ -130,10 +143,10 @@ class RangeReads:
         place.timer = None
         self._start(place)
 
-    async def _bring(self, place: _Place, one: OneRange) -> None:
+    async def _bring(self, place: _Place, one: OneRange, first: asyncio.Future[None]) -> None:
         trouble: BaseException = errors.CancelledError_(f"{one.asked[0].where}: the node is stopping")
         try:
-            await self._read(place, one)
+            await self._read(place, one, first)
         except errors.TfquiverError as error:
             trouble = error
         except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
@@ -145,16 +158,16 @@ class RangeReads:
                 if self._closed or len(one.asked) == 1 or isinstance(trouble, _OF_ALL):
                     asked.fail(trouble)
                 else:
-                    self._read_alone(asked)
+                    self._read_alone(place, asked)
             place.parallelism.ended(asyncio.get_running_loop().time(), one.size_bytes)
             if one.first_after_s is not None:
                 place.hedges.came(one.first_after_s)
             self._start(place)
 
-    async def _read(self, place: _Place, one: OneRange) -> None:
+    async def _read(self, place: _Place, one: OneRange, first: asyncio.Future[None]) -> None:
         """Returns when all has come. Raises when nobody reads it any more, and something is missing."""
         loop, hedges = asyncio.get_running_loop(), place.hedges
-        passes = {self._pass(place, one)}
+        passes = {first}
         hedges.began()
         hedged = False
         trouble: BaseException = errors.UnavailableError(
@@ -166,7 +179,7 @@ class RangeReads:
                 wait_s = one.moved_s + late_after_s - loop.time()
                 if wait_s <= 0:
                     hedged = True
-                    if hedges.may():
+                    if place.free and hedges.may():
                         passes.add(self._pass(place, one))
                     continue
             done, _ = await asyncio.wait({*passes, one.whole}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
@@ -181,6 +194,8 @@ class RangeReads:
             raise trouble
 
     def _pass(self, place: _Place, one: OneRange) -> asyncio.Future[None]:
+        """In a place that is free."""
+
         def read() -> None:
             digest_id = one.asked[0].digest.digest_id
             one.read(self._store_for(one.asked[0].ref.file.uri, digest_id), first, self._deadline_s, busy)
@@ -189,12 +204,12 @@ class RangeReads:
             place.parallelism.refused(asyncio.get_running_loop().time())
 
         first = one.first_missing
-        return self._spawn(self._reads.run(one.asked[first].where, read, at=lambda: one.count))
+        return place.reads.start(one.asked[first].where, read, at=lambda: one.count)
 
-    def _read_alone(self, asked: Asked) -> None:
+    def _read_alone(self, place: _Place, asked: Asked) -> None:
         async def read() -> None:
             try:
-                shard = await self._reads.run(asked.where, self._alone, asked.digest, asked.ref)
+                shard = await place.reads.run(asked.where, self._alone, asked.digest, asked.ref)
             except errors.TfquiverError as error:
                 asked.fail(error)
             except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
@@ -207,13 +222,7 @@ class RangeReads:
 
         self._spawn(read())
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever waited for it knows
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,198 @@
+"""Stores that hang, and others that answer: nobody waits for a place that a read of another bucket or mount holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import os
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import records
+from tests.support.aio import on_loop
+from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
+from tests.support.store_node import build, write_files
+from tfquiver import errors
+from tfquiver.content.digest import Digest
+from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.origin.ranges.parallelism import FIRST
+from tfquiver.stores.gcs import GcsStore
+
+DEAD, GOOD, RECORDS = ["dead-0", "dead-1", "dead-2", "dead-3", "dead-4"], "good", 40
+DATA = records.stream(bytes([number]) * 2_000 for number in range(RECORDS))
+SOON_S, DEADLINE_S = 8.0, 30.0
+ONE = CutPolicy(1, 1, 1)
+
+
+class Stores:
+    """One server; downloads from `dead-*` get no answer while `hang` is set."""
+
+    def __init__(self, emulator: GcsEmulator, fetcher: Fetcher, store: GcsStore) -> None:
+        self.emulator, self.fetcher, self.store = emulator, fetcher, store
+        self.let_go = threading.Event()
+        emulator.weather = lambda: self._fault
+
+    def _fault(self, handler: object) -> bool:
+        if "/dead-" in handler.path:  # type: ignore[attr-defined]
+            self.let_go.wait(60)
+        return False
+
+    def put(self, bucket: str, name: str, data: bytes) -> Digest:
+        """The data set of that object, a record a shard."""
+        if bucket not in self.emulator.storage.buckets:
+            self.emulator.storage.create_bucket(bucket, {"name": bucket})
+        self.store._client.bucket(bucket).blob(name).upload_from_string(data)
+        files = listing.expand(f"gs://{bucket}/{name}", lambda _: self.store)
+        self.let_go.set()
+        digest = digest_build.build(files, ONE, store_for=lambda _: self.store)
+        self.let_go.clear()
+        return digest
+
+    def fetch(self, digest: Digest, index: int) -> asyncio.Task[VerifiedShard | None]:
+        return asyncio.create_task(self.fetcher.fetch(digest, digest.shard(index), keep=False))
+
+
+@asynccontextmanager
+async def stores(monkeypatch: pytest.MonkeyPatch, deadline_s: float = DEADLINE_S) -> AsyncIterator[Stores]:
+    with gcs_emulator() as emulator:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
+        store = GcsStore()
+        fetcher = Fetcher(Meter(), lambda shard: None, deadline_s=deadline_s, store_for=lambda uri, _: store)
+        here = Stores(emulator, fetcher, store)
+        try:
+            yield here
+        finally:
+            here.let_go.set()
+            await fetcher.close()
+            store.close()
+
+
+async def until_downloads(emulator: GcsEmulator, count: int) -> None:
+    emulator.downloads.clear()
+    async with asyncio.timeout(20):
+        while len(emulator.downloads) < count:
+            await asyncio.sleep(0.01)
+
+
+async def ended(tasks: list[asyncio.Task[VerifiedShard | None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@on_loop
+async def test_buckets_that_hang_keep_nobody_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(monkeypatch) as here:
+        dead = [here.put(bucket, "f", DATA) for bucket in DEAD]
+        good = here.put(GOOD, "f", DATA)
+        # Every other shard: each a request of its own.
+        waiting = [here.fetch(digest, index) for digest in dead for index in range(0, RECORDS, 2)]
+        await until_downloads(here.emulator, 64)
+        async with asyncio.timeout(SOON_S):
+            shard = await here.fetch(good, 3)
+        assert shard is not None
+        assert shard.hash == good.shard(3).hash
+        here.let_go.set()
+        await ended(waiting)
+
+
+@on_loop
+async def test_compressed_files_of_a_bucket_that_hangs_keep_nobody_from_anothers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stores(monkeypatch) as here:
+        dead = [here.put("dead-0", f"{number}.gz", gzip.compress(DATA)) for number in range(6)]
+        good = here.put(GOOD, "f.gz", gzip.compress(DATA))
+        waiting = [here.fetch(digest, 0) for digest in dead]
+        await until_downloads(here.emulator, 4)
+        async with asyncio.timeout(SOON_S):
+            shard = await here.fetch(good, 3)
+        assert shard is not None
+        assert shard.hash == good.shard(3).hash
+        here.let_go.set()
+        await ended(waiting)
+
+
+@on_loop
+async def test_who_waits_behind_reads_that_bring_nothing_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wants in the plan of a bucket, and passes over its compressed files: after the deadline of one read."""
+    monkeypatch.setattr("tfquiver.service.node.origin.fetcher._GRACE_S", -DEADLINE_S + 0.5)
+    async with stores(monkeypatch) as here:
+        plain = here.put("dead-0", "f", DATA)
+        packed = [here.put("dead-0", f"{number}.gz", gzip.compress(DATA)) for number in range(6)]
+        waiting = [here.fetch(plain, index) for index in range(0, RECORDS, 2)]
+        waiting += [here.fetch(digest, 0) for digest in packed]
+        async with asyncio.timeout(SOON_S):
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < (RECORDS // 2 - FIRST) + 2:
+                done, _ = await asyncio.wait(waiting, timeout=0.05)
+        said = sorted(str(task.exception()) for task in done)
+        assert all(isinstance(task.exception(), errors.UnavailableError) for task in done)
+        assert sum(f"of gs://dead-0 {FIRST} reads are under way" in one for one in said) == RECORDS // 2 - FIRST
+        assert sum("of gs://dead-0 4 reads are under way" in one for one in said) == 2
+        assert all("0 more hang" in one for one in said)
+        here.let_go.set()
+        await ended(waiting)
+
+
+class Fifos:
+    """Files of a mounted file system that become pipes nobody writes to: opening one hangs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.digest = root, build(write_files(root / "data", files=30, records_each=2), ONE)
+        self._pipes = sorted((root / "data").iterdir())
+        for path in self._pipes:
+            path.unlink()
+            os.mkfifo(path)
+
+    def let_go(self) -> None:
+        """Of those who hang now."""
+        for path in self._pipes:
+            with contextlib.suppress(OSError):  # nobody has it open
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+@contextmanager
+def mounted(at: Path) -> Iterator[Path]:
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", at], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", at], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+@on_loop
+async def test_a_mount_that_hangs_keeps_nobody_from_another(tmp_path: Path) -> None:
+    good = build(write_files(tmp_path / "good", files=1), ONE)
+    fetcher = Fetcher(Meter(), lambda shard: None, deadline_s=DEADLINE_S)
+    with mounted(tmp_path / "mount") as mount:
+        (tmp_path / "link").symlink_to(mount)  # as data directories often are
+        dead = Fifos(tmp_path / "link" / ".")
+        waiting = [
+            asyncio.create_task(fetcher.fetch(dead.digest, ref, False))
+            for ref in (dead.digest.shard(dead.digest.file_shards(at).start) for at in range(30))
+        ]
+        async with asyncio.timeout(SOON_S):
+            while threads("store call") < 16:
+                await asyncio.sleep(0.01)
+            shard = await fetcher.fetch(good, good.shard(0), False)
+        assert shard is not None
+        assert shard.hash == good.shard(0).hash
+        while not all(task.done() for task in waiting):
+            dead.let_go()
+            await asyncio.sleep(0.05)
+        await fetcher.close()
+
+
+def threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())
