@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -12,11 +14,13 @@ import pytest
 import zstandard
 from absl import logging
 
+from tests.support import records
 from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of, write_files
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
+from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.peers import peer_standing
 from tfquiver.service.node.peers.peer_connection import PeerConnection
@@ -185,6 +189,59 @@ async def test_a_body_that_trickles_is_given_up(
             with pytest.raises(errors.UnavailableError, match="slower than"):
                 await a.peers.get("rogue", digest, digest.shard(0))
             assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)
+
+
+@on_loop
+async def test_the_least_rate_is_that_of_the_whole_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of 512 KiB came in time for itself, with an allowance of its own: at less than half of the rate."""
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 1.0)
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.MIN_BYTES_PER_S", 1 << 20)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "f").write_bytes(records.stream([os.urandom(4 << 20)]))
+    digest = build(tmp_path / "data" / "f", CutPolicy(1, 1, 1))
+
+    def slowly(sock: socket.socket, body: bytes) -> None:
+        for at in range(0, len(body), 64 << 10):
+            sock.sendall(body[at : at + (64 << 10)])
+            time.sleep(0.12)  # so a piece takes a second, of the 1.5 it would have, and all of it 8, of 5
+
+    answer: Answer = lambda shard, _: raw_body(shard_bytes(digest, shard))  # noqa: E731
+    with RoguePeer(answer, send=slowly) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            with pytest.raises(errors.UnavailableError, match="slower than"):
+                await a.peers.get("rogue", digest, digest.shard(0))
+
+
+@pytest.mark.parametrize(("then", "connections"), [("is silent", 1), ("closes", 2)])
+@on_loop
+async def test_only_a_connection_that_was_closed_is_opened_again(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch, then: str, connections: int
+) -> None:
+    """A peer that hangs was waited for twice as long."""
+    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.5)
+    let_go, answered = threading.Event(), 0
+
+    def once(sock: socket.socket, body: bytes) -> None:
+        nonlocal answered
+        answered += 1
+        if answered == 1 or (then == "closes" and answered > 2):
+            sock.sendall(body)
+        elif then == "closes":
+            sock.shutdown(socket.SHUT_RDWR)
+        else:
+            let_go.wait(20)
+
+    answer: Answer = lambda shard, _: raw_body(shard_bytes(digest, shard))  # noqa: E731
+    with RoguePeer(answer, send=once) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            assert is_shard(await a.peers.get("rogue", digest, digest.shard(0)), digest, 0)
+            if then == "closes":
+                assert is_shard(await a.peers.get("rogue", digest, digest.shard(1)), digest, 1)
+            else:
+                with pytest.raises(errors.UnavailableError, match="silent for"):
+                    await a.peers.get("rogue", digest, digest.shard(1))
+            assert rogue.connections == connections
+            let_go.set()
 
 
 @pytest.mark.parametrize(("trust", "trusted"), [(True, True), (False, False)])

@@ -19,7 +19,7 @@ from tfquiver import errors
 from tfquiver.stores import globs, versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
-from tfquiver.stores.object_store import ObjectInfo
+from tfquiver.stores.object_store import ObjectInfo, read_whole
 
 T = TypeVar("T")
 _LIST_DEADLINE_S = 60.0
@@ -108,11 +108,7 @@ class GcsStore:
         return self._run(uri, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"{uri}: no such object"))
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        if not length:
-            return b""
-        found: list[bytes] = []
-        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
-        return found[0]
+        return read_whole(self, uri, offset, length, generation, deadline_s)
 
     def read_parts(
         self,

@@ -81,6 +81,27 @@ def give_parts(data: bytes, lengths: Sequence[int], take: Callable[[bytes], None
         at += length
 
 
+class _InParts(Protocol):
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None: ...
+
+
+def read_whole(store: _InParts, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+    """`read` of a store that has `read_parts`: one part."""
+    if not length:
+        return b""
+    found: list[bytes] = []
+    store.read_parts(uri, offset, [length], generation, deadline_s, found.append)
+    return found[0]
+
+
 class CountedStore:
     """A store that tells of every read. Closing it leaves the other one open: that is everybody's.
 

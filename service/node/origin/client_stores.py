@@ -18,6 +18,7 @@ from absl import logging
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
 from tfquiver.stores.credentials.resolved import Access, place_in
+from tfquiver.stores.object_store import read_whole
 
 MAX_CLIENTS = 4096
 MAX_SCHEMES = 16
@@ -177,11 +178,7 @@ class _Tried:
         return self._ways[0].store.stat(uri)
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        if not length:
-            return b""
-        found: list[bytes] = []
-        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
-        return found[0]
+        return read_whole(self, uri, offset, length, generation, deadline_s)
 
     def read_parts(
         self,

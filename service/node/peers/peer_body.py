@@ -29,12 +29,12 @@ class BodyIntake:
     """One connection's. After a DataLossError the connection stands behind the body and can go on; after others not.
 
     Args:
-      fill: receives exactly so many bytes.
+      receiving: for a body of so many bytes: what receives exactly so many of them.
       peer: for messages.
     """
 
-    def __init__(self, fill: Callable[[memoryview], None], peer: str) -> None:
-        self._fill, self._peer = fill, peer
+    def __init__(self, receiving: Callable[[int], Callable[[memoryview], None]], peer: str) -> None:
+        self._receiving, self._peer = receiving, peer
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
 
     def receive(self, hash: bytes, body: entry.Header, trusted: bool = False) -> ReadyShard:
@@ -66,7 +66,7 @@ class BodyIntake:
 
     def _take(self, body: entry.Header, shard: _Shard, trusted: bool) -> tuple[int, str]:
         """Passes all of the body on; the CRC of its stored bytes, and what was wrong with them otherwise, or ""."""
-        stored = _Stored(self._fill, self._buffer, body.stored_length)
+        stored = _Stored(self._receiving(body.stored_length), self._buffer, body.stored_length)
         if body.codec == entry.RAW:
             while piece := stored.next_piece(_PIECE_BYTES):
                 shard.add(piece)

@@ -6,10 +6,13 @@ import contextlib
 import socket
 import struct
 import time
+from collections.abc import Callable
+
+from tfquiver.service.node.peers.body_pace import BodyPace
 
 CONNECT_S = 3.0
 SILENCE_S = 5.0  # a living peer says WORKING every second
-MIN_BYTES_PER_S = 256 << 10  # of what has begun to come; the object store is faster than less
+MIN_BYTES_PER_S = 256 << 10  # of each body that has begun to come; the object store is faster than less
 _TIMEVAL = struct.Struct("@ll")
 
 
@@ -31,17 +34,26 @@ class PeerSocket:
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fill(self, view: memoryview) -> None:
-        """Receives all of it."""
+        """Receives all of it: of a frame."""
         give_up_at = self._give_up_at(len(view))
         while view:
-            try:
-                got = self._sock.recv_into(view, 0, socket.MSG_WAITALL)
-            except BlockingIOError as error:
-                raise TimeoutError(f"silent for {self._silence_s:g} s") from error
-            if not got:
-                raise EOFError("it has closed the connection")
-            view = view[got:]
+            view = view[self._received(view) :]
             self._in_time(view, give_up_at)
+
+    def body(self, size_bytes: int) -> Callable[[memoryview], None]:
+        """What receives a body of so many bytes piece by piece, as `fill`: the least rate is that of all of it."""
+        pace = BodyPace(size_bytes, self._silence_s, self._min_bytes_per_s)
+
+        def fill(view: memoryview) -> None:
+            while view:
+                began_s = time.monotonic()
+                got = self._received(view)
+                pace.waited(time.monotonic() - began_s, got)
+                view = view[got:]
+                if pace.late:
+                    raise TimeoutError(f"slower than {self._min_bytes_per_s} bytes a second")
+
+        return fill
 
     def send(self, data: bytes | memoryview) -> None:
         """Sends all of it."""
@@ -61,6 +73,16 @@ class PeerSocket:
 
     def close(self) -> None:
         self._sock.close()
+
+    def _received(self, view: memoryview) -> int:
+        """Bytes, up to all of it; fewer where it has been silent for a while since the first of them."""
+        try:
+            got = self._sock.recv_into(view, 0, socket.MSG_WAITALL)
+        except BlockingIOError as error:
+            raise TimeoutError(f"silent for {self._silence_s:g} s") from error
+        if not got:
+            raise EOFError("it has closed the connection")
+        return got
 
     def _give_up_at(self, size_bytes: int) -> float:
         return time.monotonic() + self._silence_s + size_bytes / self._min_bytes_per_s
