@@ -92,7 +92,7 @@ class RoguePeer:
                 frame = self._hear(sock)
                 if isinstance(frame, frames.Bad):
                     self.told_bad.append(frame.hash)
-                if isinstance(frame, frames.Get):
+                if isinstance(frame, frames.Get | frames.GetWithin):
                     for shard, hash in frame.wants:
                         self.asked.append(shard)
                         header, body = self._answer(shard, hash)

@@ -114,7 +114,8 @@ class PeerClient:
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            future.add_done_callback(_close_outcome)
+            if not future.cancel():  # it has been asked for
+                future.add_done_callback(_close_outcome)
             raise
 
     def put(self, node_id: str, shard: VerifiedShard, insist: bool = False) -> None:
@@ -207,7 +208,8 @@ class PeerClient:
                 logging.exception("peer %s", peer.node_id)
                 trouble = errors.UnavailableError(f"node {peer.node_id}: {type(error).__name__}: {error}")
             with self._lock:  # those that queue behind would only wait for the same
-                left = [*open_orders.values(), *peer.orders]
+                behind = [order for order in peer.orders if order.future.set_running_or_notify_cancel()]
+                left = [*open_orders.values(), *behind]
                 peer.orders.clear()
             for order in left:
                 order.future.set_exception(trouble)
@@ -224,7 +226,10 @@ class PeerClient:
                     break
                 if batch and (order.digest_id, order.reach) != (batch[0].digest_id, batch[0].reach):
                     break
-                batch.append(peer.orders.popleft())
+                peer.orders.popleft()
+                if not order.future.set_running_or_notify_cancel():  # nobody waits for it any more
+                    continue
+                batch.append(order)
                 shards.add(order.want.shard)
                 size_bytes += order.want.length_bytes
                 # Leave some to the other connection: two transfers side by side are faster than one.

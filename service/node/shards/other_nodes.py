@@ -1,8 +1,9 @@
-"""Shards from other nodes: from the owner; where that cannot be had, from others that have it."""
+"""Shards from other nodes: from the owner; where that cannot be had, or is late, from others that have it."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Protocol
 
 from absl import logging
@@ -10,6 +11,9 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.ranges.hedging import Hedges
+from tfquiver.service.node.shards.first_answer import Ask, first_answer
 from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
 from tfquiver.service.node.stats import Stats
 
@@ -59,6 +63,7 @@ class OtherNodes:
 
     def __init__(self, node_id: str, peers: Peers | None, owners: Owners | None, stats: Stats) -> None:
         self._node_id, self._peers, self._owners, self._stats = node_id, peers, owners, stats
+        self._hedges = Hedges()
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
     @property
@@ -70,8 +75,15 @@ class OtherNodes:
         if self._peers and len(self._suspects) < _MAX_SUSPECTS:
             self._suspects.add(hash)
 
-    async def get(self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool) -> ReadyShard | None:
-        """None: the store is left. `ask_others`: as in ShardSource.get."""
+    async def get(
+        self, digest: Digest, ref: ShardRef, owner: str, ask_others: bool, instead: Ask[VerifiedShard] | None = None
+    ) -> ReadyShard | VerifiedShard | None:
+        """None: the store is left.
+
+        Args:
+          ask_others: as in ShardSource.get.
+          instead: reads the store, where nobody else is left to be asked and the node that was is late.
+        """
         if self._peers is None:
             return None
         first, reach = owner, ANYWHERE
@@ -82,17 +94,21 @@ class OtherNodes:
         asked = [(first, reach)]
         if self._owners:
             asked += [(name, ON_DISK) for name in self._owners.others(digest.digest_id, ref.hash, first)]
-        for name, its_reach in asked:
-            if not self._peers.knows(name):
-                continue
-            try:
-                async with asyncio.timeout(_ASK_S if its_reach != ANYWHERE else None):
-                    return await self.get_from(name, digest, ref, its_reach)
-            except (errors.TfquiverError, TimeoutError) as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, name, error
-                )
-        return None
+        asked = [(name, its_reach) for name, its_reach in asked if self._peers.knows(name)]
+
+        def failed(which: int, error: Exception) -> None:
+            logging.log_every_n_seconds(
+                logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, asked[which][0], error
+            )
+
+        asks: list[Ask[ReadyShard | VerifiedShard]] = [
+            functools.partial(self._ask, name, digest, ref, its_reach) for name, its_reach in asked
+        ]
+        return await first_answer(asks, instead, self._hedges, failed, _let_go)
+
+    async def _ask(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
+        async with asyncio.timeout(_ASK_S if reach != ANYWHERE else None):
+            return await self.get_from(name, digest, ref, reach)
 
     async def get_from(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
         """From that node and no other. Raises UnavailableError and others."""
@@ -104,3 +120,8 @@ class OtherNodes:
         if self._owners and self._owners.is_far(name):
             self._stats.cross_rack_bytes += ref.length_bytes
         return ready
+
+
+def _let_go(found: ReadyShard | VerifiedShard) -> None:
+    if isinstance(found, ReadyShard):
+        found.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.content.derived_uris import is_derived
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.disk import entry
@@ -260,13 +262,17 @@ class ShardSource:
     ) -> ReadyShard:
         if ready := await self._here(ref):
             return ready
-        if ready := await self._others.get(digest, ref, owner, ask_others):
+        instead = functools.partial(self._instead, digest, ref) if for_reader and _is_a_range(ref) else None
+        found = await self._others.get(digest, ref, owner, ask_others, instead)
+        if isinstance(found, ReadyShard):
+            ready = found
             if owner == self._node_id:
                 await self._keep_copy(ref, ready)
             return self._reads.kept_hot(ref.hash, ready)
         keep = owner == self._node_id
         with self._reader_waits() if for_reader else contextlib.nullcontext():
-            while (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
+            shard = found
+            while shard is None and (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
                 if ready := await self._here(ref):
                     return ready
             if keep:
@@ -276,6 +282,13 @@ class ShardSource:
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
+
+    async def _instead(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
+        """From the store, though another node was asked for it, which is late."""
+        shard = await self._fetcher.fetch(digest, ref, keep=False)
+        if shard is None:
+            raise errors.UnavailableError(f"{ref.file.uri}: it is read in passes")
+        return shard
 
     async def _keep_copy(self, ref: ShardRef, ready: ReadyShard) -> None:
         """On the disk, if there is room. Closes it where that fails."""
@@ -318,3 +331,8 @@ class ShardSource:
                 raise trouble
         elif not await asyncio.shield(handing):
             raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
+
+
+def _is_a_range(ref: ShardRef) -> bool:
+    """Whether the store gives it without all that stands before it, and nobody computes it."""
+    return ref.file.compression == "none" and not is_derived(ref.file.uri)

@@ -1,0 +1,122 @@
+"""A peer that is silent for longer than peers are: a replica or the store is asked, too, and its answer counts."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.rogue_peer import Answer, RoguePeer, raw_body
+from tests.support.store_node import StoreNode, build, is_shard, write_files
+from tfquiver import stores
+from tfquiver.content.digest import Digest
+from tfquiver.service.node.peers import peer_socket
+from tfquiver.service.node.peers.peers import PeerClient
+from tfquiver.service.node.shards.other_nodes import OtherNodes
+from tfquiver.service.node.stats import Stats
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    return build(write_files(tmp_path / "data", files=1))
+
+
+def right(digest: Digest) -> Answer:
+    def answer(shard: int, _: bytes) -> tuple[object, bytes]:
+        ref = digest.shard(shard)
+        return raw_body(stores.for_uri(ref.file.uri).read(ref.file.uri, ref.offset, ref.length_bytes, "", 10.0))
+
+    return answer  # type: ignore[return-value]
+
+
+def peers_take(others: OtherNodes, seconds: float) -> None:
+    for _ in range(64):
+        others._hedges.came(seconds)
+
+
+class Silent:
+    """How a peer sends that stops in the middle of each body until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def __call__(self, sock: socket.socket, body: bytes) -> None:
+        sock.sendall(body[:100])
+        self.let_go.wait(30)
+        sock.sendall(body[100:])
+
+
+@on_loop
+async def test_the_store_is_asked_before_a_silent_peer_is_given_up(tmp_path: Path, digest: Digest) -> None:
+    silent = Silent()
+    with RoguePeer(right(digest), send=silent) as rogue:
+        async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
+            peers_take(a.source._others, 0.01)
+            began_s = time.monotonic()
+            assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)
+            assert time.monotonic() - began_s < peer_socket.SILENCE_S / 2
+            assert a.source.stats().misses == 1
+            assert rogue.asked == [0]
+            silent.let_go.set()
+
+
+class Replicas:
+    """All shards are at all of them."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def before_store(self, digest_id: bytes, hash: bytes) -> str:
+        return self._names[0]
+
+    def others(self, digest_id: bytes, hash: bytes, failed: str) -> list[str]:
+        return [name for name in self._names if name != failed]
+
+    def is_far(self, node_id: str) -> bool:
+        return False
+
+
+@on_loop
+async def test_another_owner_is_asked_before_the_store(digest: Digest) -> None:
+    silent = Silent()
+    with (
+        RoguePeer(right(digest), node_id="b", send=silent) as late,
+        RoguePeer(right(digest), node_id="c") as replica,
+    ):
+        peers = PeerClient("a", lambda: [late.member, replica.member], "")
+        others = OtherNodes("a", peers, Replicas("b", "c"), Stats())
+        peers_take(others, 0.01)
+        began_s = time.monotonic()
+        found = await others.get(digest, digest.shard(3), "b", True, None)
+        assert time.monotonic() - began_s < peer_socket.SILENCE_S / 2
+        assert found is not None
+        assert is_shard(found, digest, 3)  # type: ignore[arg-type]
+        assert (late.asked, replica.asked) == ([3], [3])
+        silent.let_go.set()
+        await peers.close()
+
+
+@on_loop
+async def test_what_nobody_waits_for_any_more_is_not_asked_for(digest: Digest) -> None:
+    silent = Silent()
+    with RoguePeer(right(digest), send=silent) as rogue:
+        peers = PeerClient("a", lambda: [rogue.member], "")
+        held = [asyncio.create_task(peers.get("rogue", digest, digest.shard(index))) for index in range(2)]
+        async with asyncio.timeout(10):
+            while len(rogue.asked) < 2:
+                await asyncio.sleep(0.01)
+        given_up = asyncio.create_task(peers.get("rogue", digest, digest.shard(2)))
+        last = asyncio.create_task(peers.get("rogue", digest, digest.shard(3)))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        silent.let_go.set()
+        for index, task in zip((0, 1, 3), (*held, last), strict=True):
+            assert is_shard(await task, digest, index)
+        assert sorted(rogue.asked) == [0, 1, 3]
+        await peers.close()
