@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.visible import Visible
+from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
 from tfquiver.service.coordinator.deriving import Deriving
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.durable.work_dir import WorkDir
@@ -40,6 +41,7 @@ from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.picking import Picking, weights_in_use
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
@@ -143,7 +145,9 @@ class Coordinator:
         self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
-        self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal)
+        self.weights = WeightFiles(work_dir / "weights", lambda: weights_in_use(self.sessions))
+        self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal, self.weights)
+        self.picking = Picking(self.registry, self.sessions, self.weights)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets, self.samplings)
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.keeping_past = KeepingPast(self.sessions, self.caching, self.registry, self.meters, self.store)

@@ -113,6 +113,11 @@ class Reading:
                 f"session {session_id} is sampled ({joined.drawn.scheme}), and node {request.node_id} is too old for "
                 "that: start it again with this version"
             )
+        if joined.drawn.HasField("picks") and not request.knows_picks:
+            raise errors.InvalidArgumentError(
+                f"session {session_id} is of records by weight, and node {request.node_id} is too old for that: start "
+                "it again with this version"
+            )
         who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label, request.in_turn)
         live = self._membership.is_live(request.node_id, request.incarnation)
         opened = self._sessions.readers.open(session_id, who, request.held, live)

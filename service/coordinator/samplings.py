@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,10 +12,12 @@ from contextlib import AsyncExitStack
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.content.record_weights import RecordWeights
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
 from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.sampling import registry as schemes
 from tfquiver.service.coordinator.sampling.asked import AskedSamplings, arguments_of
@@ -26,16 +29,22 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 DRAW_S = 8.0  # the call that waits for it has 10
 _KEPT = 8  # epochs that others may ask for at once: of a sweep, or again after a reply that was lost
 _Made = tuple[DrawnShards, types_pb2.DrawnShards]
-_Key = tuple[str, str, bytes, int, int]  # scheme, arguments, data set, seed, epoch
+_Key = tuple[str, str, bytes, bytes, int, int]  # scheme, arguments, data set, weights, seed, epoch
 
 
 class Samplings:
     """Lives on the coordinator's loop."""
 
     def __init__(
-        self, log: CommitLog, registry: Registry, sessions: Sessions, journal: Callable[[CommitRecord], None]
+        self,
+        log: CommitLog,
+        registry: Registry,
+        sessions: Sessions,
+        journal: Callable[[CommitRecord], None],
+        weights: WeightFiles,
     ) -> None:
         self.asked = AskedSamplings(journal)
+        self._weights = weights
         self._log, self._registry, self._sessions = log, registry, sessions
         self._made: dict[_Key, _Made] = {}  # oldest first
         self._stuck: set[str] = set()  # schemes of which a thread draws that cannot be ended
@@ -47,7 +56,7 @@ class Samplings:
         await self._log.writable()
         asked = SamplingAsked(
             session_key=request.session_key, digest_id=request.digest_id, scheme=request.scheme,
-            arguments=request.arguments,
+            arguments=request.arguments, weights_id=request.weights_id,
         )  # fmt: skip
         if not request.seed:
             raise errors.InvalidArgumentError("seed: a sampled data set needs one")
@@ -81,7 +90,7 @@ class Samplings:
         )
 
     async def _draw(self, asked: SamplingAsked, epoch: Epoch) -> _Made:
-        key = asked.scheme, asked.arguments, asked.digest_id, epoch.seed, epoch.epoch
+        key = asked.scheme, asked.arguments, asked.digest_id, asked.weights_id, epoch.seed, epoch.epoch
         # Of threads that are in the interpreter together the loop has to wait for each.
         async with AsyncExitStack() as turn:
             await turn.enter_async_context(self._one_at_a_time)
@@ -90,25 +99,26 @@ class Samplings:
             if asked.scheme in self._stuck:
                 raise _endless(asked.scheme)
             digest = await self._registry.digest(asked.digest_id)
-            drawing = asyncio.get_running_loop().create_task(self._in_turn(turn.pop_all(), key, asked, digest, epoch))
+            weights = await self._weights.get(asked.weights_id) if asked.weights_id else None
+            draw = functools.partial(_drawn, asked, digest, weights, epoch)
+            drawing = asyncio.get_running_loop().create_task(self._in_turn(turn.pop_all(), key, draw))
         self._drawing = drawing
         drawing.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe nobody is there for it
         return await asyncio.shield(drawing)
 
-    async def _in_turn(
-        self, turn: AsyncExitStack, key: _Key, asked: SamplingAsked, digest: Digest, epoch: Epoch
-    ) -> _Made:
+    async def _in_turn(self, turn: AsyncExitStack, key: _Key, draw: Callable[[], _Made]) -> _Made:
         """Also when whoever asked has left: the thread would still be there, and beside the next one's."""
         async with turn:
-            return await self._in_time(key, asked, digest, epoch)
+            return await self._in_time(key, draw)
 
-    async def _in_time(self, key: _Key, asked: SamplingAsked, digest: Digest, epoch: Epoch) -> _Made:
+    async def _in_time(self, key: _Key, draw: Callable[[], _Made]) -> _Made:
         """What others wrote may never end: then it must not hold up the end of the process, nor take a thread that
         others need. What comes too late is there for who asks again."""
         loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        scheme = key[0]
 
         def told(made: _Made | None, error: BaseException | None) -> None:
-            self._stuck.discard(asked.scheme)
+            self._stuck.discard(scheme)
             if made:
                 self._made[key] = made
                 while len(self._made) > _KEPT:
@@ -117,29 +127,29 @@ class Samplings:
                 return
             done.set_exception(error) if error else done.set_result(made)
 
-        def draw() -> None:
+        def run() -> None:
             made, failed = None, None
             try:
-                made = _drawn(asked, digest, epoch)
+                made = draw()
             except BaseException as error:  # noqa: BLE001 - whoever waits hears of it
                 failed = error
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits
                 loop.call_soon_threadsafe(told, made, failed)
 
-        threading.Thread(target=draw, name=f"sampling {asked.scheme}", daemon=True).start()
+        threading.Thread(target=run, name=f"sampling {scheme}", daemon=True).start()
         try:
             async with asyncio.timeout(DRAW_S):
                 made: _Made = await done
         except TimeoutError:
-            self._stuck.add(asked.scheme)
-            raise _endless(asked.scheme) from None
+            self._stuck.add(scheme)
+            raise _endless(scheme) from None
         return made
 
 
-def _drawn(asked: SamplingAsked, digest: Digest, epoch: Epoch) -> _Made:
+def _drawn(asked: SamplingAsked, digest: Digest, weights: RecordWeights | None, epoch: Epoch) -> _Made:
     scheme = schemes.make(asked.scheme, arguments_of(asked.arguments))
     population = Population(
-        digest.records, digest.lengths, digest.file_index, [entry.uri for entry in digest.files]
+        digest.records, digest.lengths, digest.file_index, [entry.uri for entry in digest.files], weights
     )  # fmt: skip
     if not population.all_records:
         raise errors.InvalidArgumentError(f"sampling scheme {asked.scheme}: the data set has no records")

@@ -32,7 +32,11 @@ CURRICULUM = tfquiver.Curriculum(
     tfquiver.Pacing(starting_part=0.2, growth=2.0, step_epochs=0.3), shuffle_bytes=POOL, seed=3
 )
 WEIGHTED = tfquiver.Weighted({"part-000*": 5.0, "*": 1.0}, shuffle_bytes=POOL, seed=4)
-orders = pytest.mark.parametrize("order", [CURRICULUM, WEIGHTED], ids=["curriculum", "weighted"])
+_WEIGHTS = np.where(np.arange(TOTAL) % 5 == 0, 4.0, 1.0)
+RECORDS = tfquiver.Weighted(_WEIGHTS, copies=3, shuffle_bytes=POOL, seed=5)
+WITHOUT = tfquiver.Weighted(_WEIGHTS, replacement=False, epoch_share=0.7, shuffle_bytes=POOL, seed=6)
+ORDERS = {"CURRICULUM": CURRICULUM, "WEIGHTED": WEIGHTED, "RECORDS": RECORDS, "WITHOUT": WITHOUT}
+orders = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
 
 
 @pytest.fixture
@@ -130,7 +134,7 @@ with (out / "seen").open("wb", buffering=0) as seen:
 """
 
 
-@pytest.mark.parametrize("name", ["CURRICULUM", "WEIGHTED"])
+@pytest.mark.parametrize("name", ORDERS)
 def test_a_trainer_is_killed_and_goes_on_from_its_checkpoint_exactly(
     cluster: Cluster, paths: list[Path], tmp_path: Path, name: str
 ) -> None:

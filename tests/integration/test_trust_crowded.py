@@ -16,7 +16,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.calls import dataset_calls
+from tfquiver.service.coordinator.calls import dataset_calls, uploads
 from tfquiver.service.coordinator.datasets import visible
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
@@ -85,7 +85,7 @@ async def test_who_shares_much_does_not_hide_what_others_have(
 
 @on_loop
 async def test_who_stops_sending_holds_no_room(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_calls, "UPLOAD_PART_S", 0.3)
+    monkeypatch.setattr(uploads, "UPLOAD_PART_S", 0.3)
     assert len(digest.to_bytes()) < 6000
 
     async def never_ends() -> AsyncIterator[pb.RegisterDatasetRequest]:

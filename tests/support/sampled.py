@@ -6,12 +6,14 @@ from collections import Counter
 
 import grpc
 import numpy as np
+import numpy.typing as npt
 
 from tests.support.numbered import Numbers
 from tfquiver.content.digest import Digest
+from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.dataset_arguments.samplings import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.coordinator.sampling import registry
+from tfquiver.service.coordinator.sampling import picking, registry
 from tfquiver.service.coordinator.sampling.drawing import drawn
 from tfquiver.service.coordinator.sampling.interface import Population
 
@@ -30,12 +32,25 @@ def only_digest(coordinator: str) -> Digest:
 def expected(digest: Digest, order: Sampled, epoch: int = 0) -> Counter[int]:
     """How often each record comes; they are numbered in stored order."""
     name, arguments = order.asked()
-    files = [entry.uri for entry in digest.files]
-    of = Population(digest.records, digest.lengths, digest.file_index, files)
+    files, given = [entry.uri for entry in digest.files], order.record_weights()
+    weights = given.of(digest.name, digest.content_root, digest.num_records) if given else None
+    of = Population(digest.records, digest.lengths, digest.file_index, files, weights)
     made = drawn(name, registry.make(name, arguments), of, order.seed or SEED_OF_ZERO, epoch)
-    counts: Counter[int] = Counter()
-    for shard in made.shards.tolist():
-        counts.update(range(int(of.records_before[shard]), int(of.records_before[shard + 1])))
+    return Counter({record: count for record, count in enumerate(counts_of(made, of).tolist()) if count})
+
+
+def counts_of(made: DrawnShards, of: Population) -> npt.NDArray[np.int64]:
+    """How often each record comes, shape [records]."""
+    counts = np.zeros(of.all_records, np.int64)
+    for draw, shard in enumerate(made.shards.tolist()):
+        first, end = int(of.records_before[shard]), int(of.records_before[shard + 1])
+        if made.picks is None:
+            counts[first:end] += 1
+            continue
+        assert of.weights is not None
+        planes = np.frombuffer(picking.planes(made.picks, of.weights.values[first:end], draw, first), np.uint8)
+        bits = np.unpackbits(planes.reshape(made.picks.planes, -1), axis=1, bitorder="little")
+        counts[first:end] += bits[:, : end - first].sum(axis=0, dtype=np.int64)
     return counts
 
 

@@ -101,11 +101,13 @@ def opened(
             if token:
                 registrar.claim(session_key, registered.digest_id)
             if sampled:
+                given = sampled.record_weights()
                 registrar.ask_sampling(
                     AskSamplingRequest(
                         session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
                         arguments=sampled.arguments_text(), seed=options.seed,
-                    )
+                    ),
+                    given.of(registered.name, registered.content_root, registered.records) if given else None,
                 )  # fmt: skip
         if reaching is not None:
             reaching.reads(registered.digest_id)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.content.record_picks import RecordPicks, record_picks
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
@@ -30,6 +31,7 @@ class DrawnShards:
     stage_ends: tuple[int, ...]  # rising; the last is the number of draws
     in_turn: bool  # draw 0, 1, 2 ...; there is one stage
     records: int  # of all draws together
+    picks: RecordPicks | None = None  # None: each draw is of all records of its shard
 
     def message(self) -> types_pb2.DrawnShards:
         """Raises InvalidArgumentError: it is too large for one."""
@@ -47,6 +49,7 @@ class DrawnShards:
             stage_ends=self.stage_ends,
             in_turn=self.in_turn,
             records=self.records,
+            picks=self.picks.message() if self.picks else None,
         )
 
 
@@ -70,7 +73,8 @@ def drawn_shards(message: types_pb2.DrawnShards, shards: int) -> DrawnShards:
     ends = tuple(message.stage_ends) or (message.draws,)
     if not are_stages(ends, message.draws) or (message.in_turn and len(ends) > 1):
         raise errors.ProtocolError(f"drawn.stage_ends: not rising to {message.draws}, or too many")
-    return DrawnShards(message.scheme, numbers.astype(np.uint32), ends, message.in_turn, message.records)
+    picks = record_picks(message.picks) if message.HasField("picks") else None
+    return DrawnShards(message.scheme, numbers.astype(np.uint32), ends, message.in_turn, message.records, picks)
 
 
 def are_stages(ends: Sequence[int], draws: int) -> bool:

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.dataset_arguments.checks import check_flag, check_integer, check_name, size
 from tfquiver.dataset_arguments.option_groups import OptionGroup
+from tfquiver.dataset_arguments.user_weights import UserWeights, user_weights
 
 _MAX_SEED = (1 << 63) - 1
 _MAX_RECORDS = 1 << 53
 _MOST_ARGUMENT_BYTES = 1 << 20
 _MOST_EPOCH_SHARE = 100.0
+_MOST_COPIES = 64
 
 Arguments = dict[str, object]  # as JSON takes them
 
@@ -32,6 +38,10 @@ class Sampled(OptionGroup):
     def asked(self) -> tuple[str, Arguments]:
         """The scheme's name and its arguments."""
         raise NotImplementedError
+
+    def record_weights(self) -> UserWeights | None:
+        """What the scheme draws records by, if the user gave any."""
+        return None
 
     def arguments_text(self) -> str:
         """Raises InvalidArgumentError: they cannot be sent."""
@@ -121,32 +131,53 @@ class Curriculum(Sampled):
 class Weighted(Sampled):
     """Some records more often than others: of each, an epoch has as many as its weight says, on the average.
 
-    Shards are drawn with replacement, so records of one shard come together. An epoch draws about `epoch_share` times
-    as many records as the data set has.
+    By files or shards: shards are drawn with replacement, so records of one shard come together. By records: a draw of
+    a shard emits a record with the chance weight / largest weight in the shard, each on its own. An epoch has about
+    `epoch_share` times as many records as the data set.
 
     Args:
       weights: for patterns of files, such as {"*-rare-*": 5.0, "*": 1.0}: the first that a file matches counts, each
         file must match one and each pattern a file. A pattern without a slash is matched with a file's name, one with a
-        slash with its path or any end of it. Or a list: a weight for each shard of the digest. None is below 0, some
-        are above.
+        slash with its path or any end of it. Or a list: a weight for each shard of the digest. Or one for each record,
+        in stored order (files sorted by name): a NumPy array, or the path of a file of them, `.npy`, `.tfqw`
+        (docs/format/weights.md), or else raw little-endian float32; they count as float32. None is below 0, some are
+        above.
       epoch_share: above 0, to 100.
+      replacement: of weights of records only. False: an epoch has each record once at most, and is a sample of
+        epoch_share x records as if one after the other was drawn by weight and not put back. Which comes first is free.
+      copies: of weights of records, with replacement: a draw emits a record so often at most, 1 to 64, each time with
+        the chance above. Where few records of a shard are much heavier than the others, so many fewer shards are read.
       shuffle_bytes: as in `Shuffled`.
       seed: as in `Curriculum`.
 
-    Raises InvalidArgumentError naming what cannot be right.
+    Raises InvalidArgumentError naming what cannot be right, and what reading the file raises.
     """
 
-    weights: Mapping[str, float] | Sequence[float]
+    weights: Mapping[str, float] | Sequence[float] | npt.NDArray[Any] | str | os.PathLike[str] | UserWeights
     _: KW_ONLY
     epoch_share: float = 1.0
+    replacement: bool = True
+    copies: int = 1
     shuffle_bytes: int | str = "64MiB"
     seed: int = 0
 
     def __post_init__(self) -> None:
+        _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
+        check_flag("replacement", self.replacement)
+        check_integer("copies", self.copies, 1, _MOST_COPIES)
+        if given := user_weights("weights", self.weights):
+            object.__setattr__(self, "weights", given)  # as the file has them now
+        if given is None:
+            self._check_few()
+        elif not self.replacement and self.copies != 1:
+            raise errors.InvalidArgumentError(f"copies={self.copies}: not with replacement=False")
+        self._check_common()
+
+    def _check_few(self) -> None:
         weights = self.weights
-        if isinstance(weights, str) or not isinstance(weights, Mapping | Sequence):
+        if not isinstance(weights, Mapping | Sequence):
             raise errors.InvalidArgumentError(
-                f"weights={weights!r}: must be a mapping of patterns, or a list of numbers"
+                f"weights={weights!r}: must be a mapping of patterns, a list of numbers, an array or a file"
             )
         pairs = weights.items() if isinstance(weights, Mapping) else enumerate(weights)
         for key, value in pairs:
@@ -155,14 +186,24 @@ class Weighted(Sampled):
             _check_number(f"weights[{key!r}]", value, 0.0, 1e300)
         if not any(weights.values() if isinstance(weights, Mapping) else weights):
             raise errors.InvalidArgumentError("weights: at least one must be above 0")
-        _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
-        self._check_common()
+        if not self.replacement or self.copies != 1:
+            raise errors.InvalidArgumentError("replacement=, copies=: with weights of records only, an array or a file")
+
+    def record_weights(self) -> UserWeights | None:
+        return self.weights if isinstance(self.weights, UserWeights) else None
 
     def asked(self) -> tuple[str, Arguments]:
-        if isinstance(self.weights, Mapping):
-            files = [[pattern, float(weight)] for pattern, weight in self.weights.items()]
+        weights = self.weights
+        if isinstance(weights, UserWeights):
+            return "weighted", {
+                "records": weights.hashed, "epoch_share": self.epoch_share, "replacement": self.replacement,
+                "copies": int(self.copies),
+            }  # fmt: skip
+        if isinstance(weights, Mapping):
+            files = [[pattern, float(weight)] for pattern, weight in weights.items()]
             return "weighted", {"files": files, "epoch_share": self.epoch_share}
-        return "weighted", {"shards": [float(weight) for weight in self.weights], "epoch_share": self.epoch_share}
+        assert isinstance(weights, Sequence)
+        return "weighted", {"shards": [float(weight) for weight in weights], "epoch_share": self.epoch_share}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -16,6 +17,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.content.record_weights import RecordWeights
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import (
@@ -38,6 +40,8 @@ _FILES_BYTES = 256 << 10  # of a message: little enough that the node is not hel
 _FILE_BYTES = 32  # of a file in it, beside its names
 CALL_S = 10.0
 _PART_BYTES = 1 << 20
+_PUTS = 2
+_SLOWEST_BYTES_PER_S = 1 << 20
 _PAUSE_S = 0.1
 _NAMED_WAIT_MS = 1000
 _COMPRESSIONS = {
@@ -189,11 +193,39 @@ class Registrar:
             f"claiming a session at the coordinator at {self._address}",
         )
 
-    def ask_sampling(self, request: coordinator_pb2.AskSamplingRequest) -> coordinator_pb2.AskSamplingReply:
-        """The epochs of a session key are drawn by a scheme of sampling. Raises InvalidArgumentError, DeadlineError."""
+    def ask_sampling(
+        self, request: coordinator_pb2.AskSamplingRequest, weights: RecordWeights | None = None
+    ) -> coordinator_pb2.AskSamplingReply:
+        """The epochs of a session key are drawn by a scheme of sampling, by these weights of records, if any. Raises
+        InvalidArgumentError, DeadlineError."""
+        if weights is None:
+            return self._ask_sampling(request)
+        request.weights_id = weights.weights_id
+        for _ in range(_PUTS):  # what others put may have taken its room
+            with contextlib.suppress(errors.NotFoundError):
+                return self._ask_sampling(request)
+            self._put(weights, request.digest_id)
+        return self._ask_sampling(request)
+
+    def _ask_sampling(self, request: coordinator_pb2.AskSamplingRequest) -> coordinator_pb2.AskSamplingReply:
         return self._retry(
             lambda: self._coordinator.AskSampling.future(request, metadata=self._metadata, timeout=CALL_S),
             f"asking the coordinator at {self._address} for sampling scheme {request.scheme}",
+        )
+
+    def _put(self, weights: RecordWeights, digest_id: bytes) -> None:
+        data = memoryview(weights.to_bytes())
+
+        def parts() -> Iterator[coordinator_pb2.PutWeightsRequest]:
+            for at in range(0, len(data), _PART_BYTES):
+                part = bytes(data[at : at + _PART_BYTES])
+                yield coordinator_pb2.PutWeightsRequest(part=part, digest_id=b"" if at else digest_id)
+
+        self._retry(
+            lambda: self._coordinator.PutWeights.future(
+                parts(), metadata=self._metadata, timeout=self._deadline_s + len(data) / _SLOWEST_BYTES_PER_S
+            ),
+            f"giving the coordinator at {self._address} the weights of {len(weights.values)} records",
         )
 
     def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:

@@ -82,6 +82,8 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/CloseReader": _NODES,
     "/tfquiver.v1.Coordinator/ClaimSession": _JOBS,
     "/tfquiver.v1.Coordinator/AskSampling": _JOBS,
+    "/tfquiver.v1.Coordinator/PutWeights": _JOBS,
+    "/tfquiver.v1.Coordinator/PickRecords": _NODES,
     "/tfquiver.v1.Coordinator/Resume": _JOBS,
     "/tfquiver.v1.Coordinator/GetPosition": _JOBS,
     "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,

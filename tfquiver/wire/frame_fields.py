@@ -63,6 +63,9 @@ class Fields:
         count = self._number(_U32, field + " (their number)", MAX_INDEXES)
         return struct.unpack(f"<{count}I", self._take(4 * count, field))
 
+    def blob(self, field: str) -> bytes:
+        return bytes(self._take(self.u32(field + " (its length)"), field))
+
     def end(self) -> None:
         if self._at != len(self._payload):
             raise ProtocolError(f"{self.frame} frame: {len(self._payload) - self._at} bytes too many")

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tfquiver.content.record_picks import MOST_PICK_BYTES
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
 from tfquiver.wire import frame_header, greeting_frames, mount_frames, stream_frames
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
@@ -28,6 +29,7 @@ from tfquiver.wire.mount_frames import These as These
 from tfquiver.wire.mount_frames import Which as Which
 
 MAX_BYTES = 1 << 62
+_PICKS_PART_BYTES = 60_000
 
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
@@ -204,6 +206,16 @@ class Pong:
 
 
 @dataclass(frozen=True, slots=True)
+class Picks:
+    """A part of which records of the shard that comes next are emitted, and how often (docs/protocol.md)."""
+
+    shard: int
+    all_bytes: int
+    at: int  # bytes that came before
+    part: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What the reader has given to the pipeline behind it, and how long that waited; all since its first draw."""
 
@@ -216,13 +228,13 @@ class Report:
 Frame = (
     Hello | Welcome | Open | Opened | Credit | Shard | Ack | Bad | Draining | End | Close
     | Ticket | TicketReply | Error | Ping | Held | Dropped | Delivered | Want | Leaving | Pong
-    | Report | Get | Got | Failed | Which | These
+    | Report | Get | Got | Failed | Which | These | Picks
     | stream_frames.StreamFrame
 )  # fmt: skip
 _TYPES: tuple[type[Frame], ...] = (
     Hello, Welcome, Open, Opened, Credit, Shard, Ack, Bad, Draining, End, Close,
     Ticket, TicketReply, Error, Ping, Held, Dropped, Delivered, Want, Leaving, Pong,
-    Report, Get, Got, Failed, Which, These,
+    Report, Get, Got, Failed, Which, These, Picks,
 )  # fmt: skip
 _NUMBERS: dict[type[Frame], int] = {
     **{cls: number for number, cls in enumerate(_TYPES, start=1)},
@@ -281,6 +293,10 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Failed: mount_frames.failed,
     Which: mount_frames.which,
     These: mount_frames.these,
+    Picks: lambda f: Picks(
+        f.u32("shard"), f.u64("bytes of all parts", MOST_PICK_BYTES), f.u64("bytes before", MOST_PICK_BYTES),
+        f.blob("picks"),
+    ),
 }  # fmt: skip
 
 
@@ -336,6 +352,8 @@ def _payload(frame: Frame) -> bytes:
             return _U32.pack(frame.report_ms)
         case Report():
             return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
+        case Picks():
+            return struct.pack("<IQQI", frame.shard, frame.all_bytes, frame.at, len(frame.part)) + frame.part
         case Get() | Got() | Failed() | Which() | These():
             return mount_frames.payload(frame)
         case stream_frames.Follow() | stream_frames.Next() | stream_frames.Batch() | stream_frames.Behind():
@@ -346,6 +364,12 @@ def _payload(frame: Frame) -> bytes:
             return stream_frames.payload(frame)
         case End() | Ping() | Leaving():
             return b""
+
+
+def picks_of(shard: int, picks: bytes) -> Iterator[Picks]:
+    """The frames that say it."""
+    for at in range(0, len(picks), _PICKS_PART_BYTES):
+        yield Picks(shard, len(picks), at, picks[at : at + _PICKS_PART_BYTES])
 
 
 def error(error: TfquiverError, fatal: bool) -> Error:

@@ -31,6 +31,15 @@ std::string Wrong(const ShardFrame& shard, const SessionWish& wish, const Opened
     return "has " + std::to_string(shard.length_bytes) + " bytes, more than any shard";
   }
   if (shard.records > opened.records) return "has more records than its data set";
+  if (!shard.picks.empty()) {
+    const uint64_t plane_bytes = (uint64_t{shard.records} + 7) / 8;
+    if (plane_bytes == 0 || shard.picks.size() % plane_bytes != 0 ||
+        shard.picks.size() / plane_bytes > kMostPlanes) {
+      return "has picks of " + std::to_string(shard.picks.size()) +
+             " bytes, which do not fit its " + std::to_string(shard.records) + " records";
+    }
+    if (wish.order != Order::kAny) return "has picks, in a session of an order of its own";
+  }
   if (wish.order == Order::kDeterministic || wish.order == Order::kFiles)
     return WrongBlock(shard.place, shard, wish, opened);
   const Place& place = shard.place;

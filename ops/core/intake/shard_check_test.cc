@@ -51,6 +51,12 @@ TEST(Validate, TakesWhatANodeMaySend) {
   ShardFrame of_unit = Shard();
   of_unit.place.unit = 3;
   EXPECT_TRUE(Validate(of_unit, SessionWish{}, Session()).ok());
+  ShardFrame picked = Shard();
+  picked.picks = std::string(7 * 64, 'x');
+  EXPECT_TRUE(Validate(picked, SessionWish{}, Session()).ok());
+  picked = ShardOfBlock();
+  picked.picks = std::string(7, 'x');
+  EXPECT_FALSE(Validate(picked, Deterministic(), Session()).ok());
 }
 
 TEST(Validate, RefusesWhatDoesNotFitTheSession) {
@@ -58,6 +64,9 @@ TEST(Validate, RefusesWhatDoesNotFitTheSession) {
       [](ShardFrame* shard) { shard->shard = 20; },
       [](ShardFrame* shard) { shard->records = 1001; },
       [](ShardFrame* shard) { shard->length_bytes = kMostShardBytes + 1; },
+      [](ShardFrame* shard) { shard->picks = std::string(6, 'x'); },
+      [](ShardFrame* shard) { shard->picks = std::string(7 * 65, 'x'); },
+      [](ShardFrame* shard) { shard->records = 0, shard->picks = "x"; },
       [](ShardFrame* shard) { shard->place.offset = 1; },
       [](ShardFrame* shard) { shard->place.position = 1; },
       [](ShardFrame* shard) { shard->place.block_records = 50; },

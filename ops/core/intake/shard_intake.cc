@@ -6,12 +6,12 @@
 
 namespace tfquiver {
 
-void ShardIntake::Accept(const ShardFrame& frame, UniqueFd fd) {
+void ShardIntake::Accept(ShardFrame frame, UniqueFd fd) {
   if (fd.valid()) {
     ::posix_fadvise(fd.get(), static_cast<off_t>(frame.offset),
                     static_cast<off_t>(frame.length_bytes), POSIX_FADV_WILLNEED);
   }
-  arrived_.emplace_back(frame, std::move(fd));
+  arrived_.emplace_back(std::move(frame), std::move(fd));
 }
 
 ShardIntake::Result ShardIntake::LoadNext() {

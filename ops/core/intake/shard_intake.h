@@ -27,7 +27,7 @@ class ShardIntake {
   bool full() const { return arrived_.size() >= kMostArrived; }
   bool empty() const { return arrived_.empty(); }
   // `frame` is one that its session can have (Validate).
-  void Accept(const ShardFrame& frame, UniqueFd fd);
+  void Accept(ShardFrame frame, UniqueFd fd);
 
   enum class Outcome {
     kPooled,

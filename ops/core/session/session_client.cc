@@ -224,10 +224,14 @@ SessionClient::Turn SessionClient::ReceiveAll() {
 
 SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
   if (auto* shard = std::get_if<ShardFrame>(&frame)) {
-    const Status valid = protocol_.OnShard(*shard);
+    const Status valid = protocol_.OnShard(shard);
     if (!valid.ok()) return Fatal(node_.Broken(valid.message()));
-    intake_->Accept(*shard, std::move(fd));
+    intake_->Accept(std::move(*shard), std::move(fd));
     return Turn::kOn;
+  }
+  if (auto* picks = std::get_if<PicksFrame>(&frame)) {
+    const Status valid = protocol_.OnPicks(std::move(*picks));
+    return valid.ok() ? Turn::kOn : Fatal(node_.Broken(valid.message()));
   }
   if (std::holds_alternative<End>(frame)) {
     protocol_.OnEnd();

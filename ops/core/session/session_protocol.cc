@@ -49,9 +49,33 @@ void SessionProtocol::OnOpened(Opened opened, const std::vector<uint32_t>& wante
   for (std::string& part : EncodeAcks(again)) outgoing_.push_back(std::move(part));
 }
 
-Status SessionProtocol::OnShard(const ShardFrame& frame) {
+Status SessionProtocol::OnPicks(PicksFrame part) {
+  const bool first = picks_.bytes.empty();
+  const bool next = first || (part.shard == picks_.shard && part.all_bytes == picks_.all_bytes);
+  if (!next || part.bytes.empty() || part.at != picks_.bytes.size() ||
+      part.bytes.size() > part.all_bytes - part.at) {
+    return Status(Code::kAborted,
+                  "picks of shard " + std::to_string(part.shard) + " that are not the next ones");
+  }
+  if (first) {
+    picks_ = std::move(part);
+  } else {
+    picks_.bytes += part.bytes;
+  }
+  return Status();
+}
+
+Status SessionProtocol::OnShard(ShardFrame* frame) {
   ++shards_received_;
-  return Validate(frame, options_->wish, session_);
+  PicksFrame picks = std::exchange(picks_, {});
+  if (!picks.bytes.empty() &&
+      (picks.shard != frame->shard || picks.bytes.size() != picks.all_bytes)) {
+    return Status(Code::kAborted, "shard " + std::to_string(frame->shard) +
+                                      " after some of the picks of shard " +
+                                      std::to_string(picks.shard));
+  }
+  frame->picks = std::move(picks.bytes);
+  return Validate(*frame, options_->wish, session_);
 }
 
 void SessionProtocol::OnEnd() {
@@ -98,6 +122,7 @@ void SessionProtocol::Disconnected() {
   report_at_ = Clock::time_point::max();
   outgoing_.clear();
   awaited_.clear();
+  picks_ = PicksFrame{};
   shards_received_ = 0;
   drained_at_ = ~uint64_t{0};
 }

@@ -51,7 +51,10 @@ class SessionProtocol {
   // The node said so. `wanted`: which shards to send (Order::kWanted).
   void OnOpened(Opened opened, const std::vector<uint32_t>& wanted);
   // A shard came. kAborted when this session cannot have such a one: then it must not be loaded.
-  Status OnShard(const ShardFrame& frame);
+  // What had come of its picks is its own then.
+  Status OnShard(ShardFrame* frame);
+  // A part of the picks of the shard that comes next. kAborted when it is not the next part.
+  Status OnPicks(PicksFrame part);
   // The session is over: nothing more is said but good-bye.
   void OnEnd();
   // The shard was loaded, or was not needed.
@@ -86,6 +89,7 @@ class SessionProtocol {
   bool opened_ = false;
   bool ended_ = false;
   std::deque<std::string> outgoing_;
+  PicksFrame picks_;            // of the shard that comes next, as far as they came
   std::set<uint32_t> awaited_;  // came damaged, asked for again
   uint64_t shards_received_ = 0;
   uint64_t drained_at_ = ~uint64_t{0};  // shards_received_ of the last DRAINING

@@ -50,6 +50,23 @@ class SessionProtocolTest : public ::testing::Test {
     return frame;
   }
 
+  Status Comes(uint32_t shard) {
+    ShardFrame frame = Shard(shard);
+    const Status status = protocol_.OnShard(&frame);
+    picks_ = frame.picks;
+    return status;
+  }
+
+  // `bytes` of picks of which there are `all` in all.
+  Status Picks(uint32_t shard, uint64_t all, uint64_t at, const std::string& bytes) {
+    PicksFrame part;
+    part.shard = shard;
+    part.all_bytes = all;
+    part.at = at;
+    part.bytes = bytes;
+    return protocol_.OnPicks(part);
+  }
+
   Frames Sent() {
     Frames frames(protocol_.outgoing().begin(), protocol_.outgoing().end());
     protocol_.outgoing().clear();
@@ -58,7 +75,40 @@ class SessionProtocolTest : public ::testing::Test {
 
   SessionOptions options_;
   SessionProtocol protocol_{&options_};
+  std::string picks_;  // of the shard that came last
 };
+
+TEST_F(SessionProtocolTest, PicksAreOfTheShardThatComesNext) {
+  Opens();
+  EXPECT_TRUE(Picks(5, 2, 0, "\1").ok());
+  EXPECT_TRUE(Picks(5, 2, 1, "\2").ok());
+  EXPECT_TRUE(Comes(5).ok());
+  EXPECT_EQ(picks_, "\1\2");
+  EXPECT_TRUE(Comes(6).ok());
+  EXPECT_EQ(picks_, "");
+  // Those of a connection that is gone are of nothing.
+  EXPECT_TRUE(Picks(7, 1, 0, "\1").ok());
+  protocol_.Disconnected();
+  EXPECT_TRUE(Comes(8).ok());
+  EXPECT_EQ(picks_, "");
+}
+
+TEST_F(SessionProtocolTest, PicksThatAreNotTheNextOnesBreakTheProtocol) {
+  Opens();
+  EXPECT_FALSE(Picks(5, 2, 1, "\1").ok());
+  EXPECT_FALSE(Picks(5, 2, 0, "").ok());
+  EXPECT_FALSE(Picks(5, 2, 0, "\1\1\1").ok());
+  EXPECT_TRUE(Picks(5, 3, 0, "\1").ok());
+  EXPECT_FALSE(Picks(6, 3, 1, "\1").ok());
+  EXPECT_FALSE(Picks(5, 4, 1, "\1").ok());
+  EXPECT_FALSE(Picks(5, 3, 0, "\1").ok());
+  EXPECT_FALSE(Picks(5, 3, 1, "\1\1\1").ok());
+  EXPECT_FALSE(Comes(5).ok());  // some are missing
+  EXPECT_TRUE(Picks(5, 1, 0, "\1").ok());
+  EXPECT_FALSE(Comes(6).ok());
+  EXPECT_TRUE(Picks(5, 65, 0, std::string(65, '\1')).ok());
+  EXPECT_FALSE(Comes(5).ok());  // more planes than any
+}
 
 TEST_F(SessionProtocolTest, OpensWithAllItsCreditAndHoldsNothing) {
   const SessionProtocol::Opening opening = protocol_.Open({7}, 0);
@@ -100,12 +150,12 @@ TEST_F(SessionProtocolTest, DrainsOnceForWhatCameAndNotWhileAShardIsAwaited) {
   EXPECT_EQ(Sent(), Frames{EncodeDraining(0)});
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_TRUE(Sent().empty());
-  EXPECT_TRUE(protocol_.OnShard(Shard(5)).ok());
+  EXPECT_TRUE(Comes(5).ok());
   protocol_.Bad(5);
   EXPECT_EQ(Sent(), Frames{EncodeBad(5)});
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_TRUE(Sent().empty());
-  EXPECT_TRUE(protocol_.OnShard(Shard(5)).ok());
+  EXPECT_TRUE(Comes(5).ok());
   protocol_.Loaded(5);
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_EQ(Sent(), Frames{EncodeDraining(2)});
@@ -113,7 +163,7 @@ TEST_F(SessionProtocolTest, DrainsOnceForWhatCameAndNotWhileAShardIsAwaited) {
 
 TEST_F(SessionProtocolTest, RefusesAShardThatItsSessionCannotHave) {
   Opens();
-  const Status status = protocol_.OnShard(Shard(100));
+  const Status status = Comes(100);
   EXPECT_EQ(status.code(), Code::kAborted);
 }
 

@@ -17,6 +17,7 @@
 namespace tfquiver {
 namespace {
 
+constexpr char kTooManySkipped[] = "the checkpoint has more of its records than it has";
 constexpr uint64_t kPieceBytes = 256 << 10;  // stays in the second-level cache
 constexpr uint64_t kMostBufferKeptBytes = 16
                                           << 20;  // a larger buffer is not kept for the next shard
@@ -73,8 +74,8 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
     *why = "its records do not fill it";
     return nullptr;
   }
-  if (skip > frame.records) {
-    *why = "the checkpoint has more of its records than it has";
+  if (skip > frame.records && frame.picks.empty()) {
+    *why = kTooManySkipped;
     return nullptr;
   }
   uint32_t crc = 0;
@@ -93,7 +94,8 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
     }
     return Pack(frame, mapping.data(), skip, why);
   }
-  if (large) {
+  // Of records that are not all wanted, those that are not need no memory of their own.
+  if (large && frame.picks.empty()) {
     records = LoadLarge(frame, fd.get(), why);
     if (records != nullptr) records->CountSkipped(skip);
     return records;
@@ -179,8 +181,8 @@ std::unique_ptr<ShardRecords> ShardLoader::LoadLarge(const ShardFrame& frame, in
     *why = crc != frame.crc32c ? "its checksum is wrong" : "its number of records is wrong";
     return nullptr;
   }
-  if (shuffled_) records->Order(OrderOf(frame.shard, frame.records));
-  if (tagged_) records->KeepTags(OrderOf(frame.shard, frame.records));
+  if (shuffled_) records->Order(OrderOf(frame));
+  if (tagged_) records->KeepTags(OrderOf(frame));
   return records;
 }
 
@@ -190,10 +192,21 @@ std::unique_ptr<ShardRecords> ShardLoader::Pack(const ShardFrame& frame, const c
     *why = "its records do not fill it";
     return nullptr;
   }
-  auto records = std::make_unique<ShardRecords>(frame.shard, frame.length_bytes, blocks_, blobs_);
   const bool large = frame.records > 0 && frame.length_bytes / frame.records >= kLargeRecordBytes;
-  const std::vector<uint32_t>& order = OrderOf(frame.shard, frame.records);
-  for (uint32_t i = large ? 0 : skip; i < frame.records; ++i) {
+  const std::vector<uint32_t>& order = OrderOf(frame);
+  if (skip > order.size()) {
+    *why = kTooManySkipped;
+    return nullptr;
+  }
+  uint64_t bytes_to_come = frame.length_bytes;
+  if (!frame.picks.empty()) {
+    bytes_to_come = 0;
+    for (size_t i = large ? 0 : skip; i < order.size(); ++i) {
+      bytes_to_come += spans_[order[i]].size + kRecordFramingBytes;
+    }
+  }
+  auto records = std::make_unique<ShardRecords>(frame.shard, bytes_to_come, blocks_, blobs_);
+  for (size_t i = large ? 0 : skip; i < order.size(); ++i) {
     const RecordSpan& span = spans_[order[i]];
     if (large) {
       std::memcpy(records->AppendLarge(span.size), bytes + span.offset, span.size);
@@ -206,12 +219,24 @@ std::unique_ptr<ShardRecords> ShardLoader::Pack(const ShardFrame& frame, const c
   return records;
 }
 
-const std::vector<uint32_t>& ShardLoader::OrderOf(uint32_t shard, uint32_t records) {
-  indexes_.resize(records);
-  std::iota(indexes_.begin(), indexes_.end(), 0u);
+const std::vector<uint32_t>& ShardLoader::OrderOf(const ShardFrame& frame) {
+  if (frame.picks.empty()) {
+    indexes_.resize(frame.records);
+    std::iota(indexes_.begin(), indexes_.end(), 0u);
+  } else {
+    const size_t plane_bytes = (size_t{frame.records} + 7) / 8;
+    indexes_.clear();
+    for (size_t plane = 0; plane < frame.picks.size(); plane += plane_bytes) {
+      for (uint32_t i = 0; i < frame.records; ++i) {
+        if ((frame.picks[plane + i / 8] >> i % 8 & 1) != 0) indexes_.push_back(i);
+      }
+    }
+  }
   if (shuffled_) {
-    Random random = ShardRandom(order_seed_, shard);
-    for (uint32_t i = records; i > 1; --i) std::swap(indexes_[i - 1], indexes_[random.Below(i)]);
+    Random random = ShardRandom(order_seed_, frame.shard);
+    for (uint32_t i = static_cast<uint32_t>(indexes_.size()); i > 1; --i) {
+      std::swap(indexes_[i - 1], indexes_[random.Below(i)]);
+    }
   }
   return indexes_;
 }

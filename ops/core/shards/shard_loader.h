@@ -21,9 +21,9 @@ namespace tfquiver {
 // fails would end the process with SIGBUS. The checksum is computed piece by piece while each is in
 // the cache. One thread at a time.
 //
-// The order in which a shard's records are emitted is a function of order seed and shard alone (or
-// the shard's own order, when not `shuffled`): a checkpoint need only count how many of a shard
-// were emitted.
+// The order in which a shard's records are emitted is a function of order seed, shard and picks
+// alone (or the shard's own order, when not `shuffled`): a checkpoint need only count how many of a
+// shard were emitted.
 class ShardLoader {
  public:
   // From this mean size on records are read straight into blobs; below, through a buffer into
@@ -39,8 +39,9 @@ class ShardLoader {
   // Records loaded from now on carry their tags.
   void set_tagged(bool tagged) { tagged_ = tagged; }
 
-  // The records of `frame`, without the first `skip` of the emission order. nullptr when the bytes
-  // cannot be read, do not have their checksum or do not parse; *why says so.
+  // The records of `frame`, those that it picks as often as it does, without the first `skip` of
+  // the emission order. nullptr when the bytes cannot be read, do not have their checksum or do not
+  // parse; *why says so.
   std::unique_ptr<ShardRecords> Load(const ShardFrame& frame, const UniqueFd& fd, uint32_t skip,
                                      std::string* why);
 
@@ -49,7 +50,7 @@ class ShardLoader {
   std::unique_ptr<ShardRecords> LoadLarge(const ShardFrame& frame, int fd, std::string* why);
   std::unique_ptr<ShardRecords> Pack(const ShardFrame& frame, const char* bytes, uint32_t skip,
                                      std::string* why);
-  const std::vector<uint32_t>& OrderOf(uint32_t shard, uint32_t records);
+  const std::vector<uint32_t>& OrderOf(const ShardFrame& frame);
 
   const Crc32cExtend crc_;
   BlockPool* const blocks_;

@@ -50,6 +50,16 @@ class ShardLoaderTest : public ::testing::TestWithParam<Case> {
     return texts;
   }
 
+  std::vector<std::string> Emitted(bool shuffled, uint32_t skip) {
+    ShardLoader loader(&SlowCrc32c, &blocks_, &blobs_, shuffled, &stop_);
+    auto shard = loader.Load(frame_, fd_, skip, &why_);
+    std::vector<std::string> texts;
+    std::vector<BlockPool::Block> retired;
+    while (shard != nullptr && shard->left() > 0)
+      texts.push_back(blobs_.Text(shard->Take(&retired)));
+    return texts;
+  }
+
   std::vector<std::string> records_;
   std::string padded_;
   ShardFrame frame_;
@@ -80,6 +90,30 @@ TEST_P(ShardLoaderTest, SkipsTheFirstOfTheEmissionOrder) {
     EXPECT_EQ(Load(true, skip), std::vector<std::string>(all.begin() + skip, all.end()));
   }
   EXPECT_TRUE(Load(true, 21).empty());
+}
+
+TEST_P(ShardLoaderTest, GivesWhatIsPickedAsOftenAsItIs) {
+  frame_.picks = std::string("\x0a\x00\x08", 3) + std::string("\x08\x00\x00", 3);
+  const std::vector<std::string> picked = {records_[1], records_[3], records_[19], records_[3]};
+  EXPECT_EQ(Emitted(false, 0), picked);
+  EXPECT_EQ(Emitted(false, 3), std::vector<std::string>{records_[3]});
+  const auto shuffled = Emitted(true, 0);
+  EXPECT_TRUE(std::is_permutation(shuffled.begin(), shuffled.end(), picked.begin(), picked.end()));
+  for (uint32_t skip : {1u, 3u, 4u}) {
+    EXPECT_EQ(Emitted(true, skip),
+              std::vector<std::string>(shuffled.begin() + skip, shuffled.end()));
+  }
+  EXPECT_TRUE(Emitted(true, 5).empty());
+  EXPECT_EQ(why_, "the checkpoint has more of its records than it has");
+  frame_.crc32c ^= 1;
+  EXPECT_TRUE(Emitted(false, 0).empty());
+  EXPECT_EQ(why_, "its checksum is wrong");
+}
+
+TEST_P(ShardLoaderTest, NothingIsPicked) {
+  frame_.picks = std::string(3, '\0');
+  EXPECT_TRUE(Emitted(true, 0).empty());
+  EXPECT_EQ(why_, "");
 }
 
 TEST_P(ShardLoaderTest, RefusesWrongBytes) {

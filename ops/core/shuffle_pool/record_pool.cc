@@ -305,7 +305,7 @@ std::vector<uint32_t> RecordPool::Held() {
 
 uint64_t RecordPool::RestartCredit() {
   std::lock_guard<std::mutex> lock(mu_);
-  credit_.Pay();
+  credit_.Restart();
   return credit_.here_bytes();
 }
 

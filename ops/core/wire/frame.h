@@ -21,7 +21,8 @@ namespace tfquiver {
 inline constexpr size_t kMaxFrameBytes = 65536;
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxStringBytes = 8192;
-inline constexpr size_t kMaxIndexes = 16000;  // of ACK, HELD, WANT and DROPPED
+inline constexpr size_t kMaxIndexes = 16000;         // of ACK, HELD, WANT and DROPPED
+inline constexpr uint64_t kMostPickBytes = 2 << 20;  // of a shard, in several PICKS frames
 
 // kReaderInTurn: a reader of several whose records are taken by turns, as a DataLoader does. (3 is
 // a mount, in Python.)
@@ -111,6 +112,17 @@ struct ShardFrame {
   uint32_t crc32c = 0;
   uint32_t records = 0;
   Place place;
+  // Of PICKS frames, which came before: planes of one bit a record, in stored order, least
+  // significant bit first; a record is emitted once for each plane that has its bit. Empty: each
+  // once.
+  std::string picks;
+};
+// A part of the picks of the shard that comes next.
+struct PicksFrame {
+  uint32_t shard = 0;
+  uint64_t all_bytes = 0;
+  uint64_t at = 0;  // bytes that came before
+  std::string bytes;
 };
 struct End {};
 struct TicketReply {
@@ -132,7 +144,7 @@ struct Pong {
 };
 
 using NodeFrame = std::variant<std::monostate, Welcome, Opened, ShardFrame, End, TicketReply,
-                               ErrorFrame, Dropped, Pong>;
+                               ErrorFrame, Dropped, Pong, PicksFrame>;
 
 // kAborted, naming frame and field, when `message` is anything but one frame that a node may send.
 Status Decode(std::string_view message, NodeFrame* frame);

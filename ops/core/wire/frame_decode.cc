@@ -39,6 +39,10 @@ class FieldReader {
     return indexes;
   }
 
+  std::string Bytes(const char* field) {
+    return std::string(Take(Number<uint32_t>(field, kMaxFrameBytes), field));
+  }
+
   Status Finish() {
     if (status_.ok() && !payload_.empty())
       Complain(std::to_string(payload_.size()) + " bytes too many");
@@ -147,6 +151,16 @@ Status Decode(std::string_view message, NodeFrame* frame) {
     case kPong: {
       FieldReader reader("PONG", payload);
       *frame = Pong{reader.Number<uint32_t>("report_ms")};
+      return reader.Finish();
+    }
+    case kPicks: {
+      FieldReader reader("PICKS", payload);
+      PicksFrame picks;
+      picks.shard = reader.Number<uint32_t>("shard");
+      picks.all_bytes = reader.Number<uint64_t>("bytes of all parts", kMostPickBytes);
+      picks.at = reader.Number<uint64_t>("bytes before", kMostPickBytes);
+      picks.bytes = reader.Bytes("picks");
+      *frame = std::move(picks);
       return reader.Finish();
     }
     default:

@@ -42,6 +42,7 @@ enum FrameType : uint8_t {
   kLeaving = 20,
   kPong = 21,
   kReport = 22,
+  kPicks = 28,  // those between are of mounts
 };
 
 inline void PutFrameHeader(const FrameHeader& header, std::string* out) {

@@ -32,6 +32,8 @@ std::vector<std::string> NodeFrames() {
       Frame(14, Bytes({14, 0, 1, 2, 0, 'n', 'o'})),
       Frame(17, Bytes({2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0})),
       Frame(21, Bytes({1, 2, 0, 0})),
+      Frame(28, Bytes({7, 0, 0, 0}) + Bytes({3, 0, 0, 0, 0, 0, 0, 0}) +
+                    Bytes({1, 0, 0, 0, 0, 0, 0, 0}) + Bytes({2, 0, 0, 0, 5, 6})),
   };
 }
 

@@ -16,12 +16,12 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.calls.uploads import parts_of
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.places import rules
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
-UPLOAD_PART_S, UPLOAD_S = 30.0, 1800.0  # memory is held for who does not go on sending
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
 
@@ -47,24 +47,11 @@ class DatasetCalls(Callers):
         terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
         check_owns_few(self._coordinator, who)
 
-        async def parts() -> AsyncIterator[bytes]:
-            yield first.part
-            rest, give_up_at = aiter(request_iterator), asyncio.get_running_loop().time() + UPLOAD_S
-            while True:
-                try:
-                    async with asyncio.timeout_at(min(give_up_at, asyncio.get_running_loop().time() + UPLOAD_PART_S)):
-                        request = await anext(rest, None)
-                except TimeoutError:
-                    raise errors.DeadlineError(
-                        f"part: the next one, or the last, did not come in time ({UPLOAD_PART_S:g} s, {UPLOAD_S:g} s)"
-                    ) from None
-                if request is None:
-                    return
-                yield request.part
-
         try:
             return self._coordinator.visible.told(
-                await self._coordinator.catalogue.register(first.name, first.listing_key, terms, parts(), who)
+                await self._coordinator.catalogue.register(
+                    first.name, first.listing_key, terms, parts_of(first, request_iterator), who
+                )
             )
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
+from tfquiver.service.coordinator.calls.uploads import parts_of
 from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
@@ -56,9 +58,29 @@ class SessionCalls(Callers):
         checks.name("session_key", request.session_key)
         checks.name("scheme", request.scheme)
         checks.hash_("digest_id", request.digest_id)
+        checks.hash_("weights_id", request.weights_id, required=False)
         await self._claim(request.session_key, request.digest_id)
         first = await self._coordinator.samplings.ask(request)
-        return pb2.AskSamplingReply(draws=len(first.shards), records=first.records)
+        picked = first.picks.records if first.picks else 0
+        return pb2.AskSamplingReply(draws=len(first.shards), records=first.records, picked=picked)
+
+    @handled
+    async def PutWeights(
+        self, request_iterator: AsyncIterator[pb2.PutWeightsRequest], context: Any
+    ) -> pb2.PutWeightsReply:
+        first = await anext(aiter(request_iterator), None)
+        if first is None:
+            raise errors.InvalidArgumentError("part: the stream is empty")
+        checks.hash_("digest_id", first.digest_id)
+        self._coordinator.visible.find(caller(), first.digest_id)
+        digest = await self._coordinator.registry.digest(first.digest_id)
+        weights = await self._coordinator.weights.put(parts_of(first, request_iterator), digest)
+        return pb2.PutWeightsReply(weights_id=weights.weights_id)
+
+    @handled
+    async def PickRecords(self, request: pb2.PickRecordsRequest, context: Any) -> pb2.PickRecordsReply:
+        checks.between("draws", len(request.draws), 1, checks.MAX_LEASES)
+        return pb2.PickRecordsReply(picks=await self._coordinator.picking.pick(request.session_id, request.draws))
 
     @handled
     async def Lease(self, request: pb2.LeaseRequest, context: Any) -> pb2.LeaseReply:

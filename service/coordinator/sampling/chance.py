@@ -16,7 +16,12 @@ class Chance:
 
     def __init__(self, seed: int, epoch: int) -> None:
         self._seed = seed
-        self._state = order_seed(seed, epoch)
+        self._state = self._epoch_seed = order_seed(seed, epoch)
+
+    @property
+    def epoch_seed(self) -> int:
+        """For chances that are kept apart from these."""
+        return self._epoch_seed
 
     def of_epoch(self, epoch: int) -> Chance:
         """As it was at the beginning of another epoch."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.content.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
+from tfquiver.content.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.sampling.chance import Chance
 from tfquiver.service.coordinator.sampling.interface import Draws, Population, Scheme
@@ -54,7 +55,26 @@ def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: i
     if not draws.in_turn:
         for start, end in zip((0, *ends), ends, strict=False):
             ordered[start:end].sort()
-    return DrawnShards(name, ordered, ends, draws.in_turn, int(population.records[ordered].sum(dtype=np.uint64)))
+    if draws.picks and (trouble := _wrong_picks(draws.picks, ordered, population)):
+        raise wrong(trouble)
+    records = int(population.records[ordered].sum(dtype=np.uint64))
+    return DrawnShards(name, ordered, ends, draws.in_turn, records, draws.picks)
+
+
+def _wrong_picks(picks: RecordPicks, shards: npt.NDArray[np.uint32], population: Population) -> str:
+    if population.weights is None or picks.weights_id != population.weights.weights_id:
+        return "it picks records by other weights than it was given"
+    try:
+        record_picks(picks.message())
+    except (errors.ProtocolError, ValueError) as error:
+        return str(error)
+    largest = int(shards[np.argmax(population.records[shards])])
+    if picks.pick_bytes(int(population.records[largest])) > MOST_PICK_BYTES:
+        return (
+            f"shard {largest} has {population.records[largest]} records, of which none can be picked in {picks.planes} "
+            f"planes: at most {8 * MOST_PICK_BYTES // picks.planes}. Cut smaller shards (FirstUse(cut=))"
+        )
+    return ""
 
 
 def _numbers(given: npt.ArrayLike) -> npt.NDArray[np.int64] | None:

@@ -1,6 +1,7 @@
 """What a sampling scheme is given and what it gives.
 
-A scheme draws whole shards: whoever draws a shard emits each of its records once. Draws are made for one epoch at a
+A scheme draws whole shards: whoever draws a shard emits each of its records once, or, where it draws by weights of
+records, those that the draw picks. Draws are made for one epoch at a
 time, before it begins, and do not depend on what is cached; which of them come first does, where the scheme leaves that
 open. So what is drawn has the scheme's distribution, whatever the cache holds, whoever reads, and whoever is killed.
 """
@@ -15,6 +16,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.record_picks import RecordPicks
+from tfquiver.content.record_weights import RecordWeights
 from tfquiver.service.coordinator.sampling.chance import Chance
 
 
@@ -26,6 +29,7 @@ class Population:
     lengths: npt.NDArray[np.uint64]  # shape [shards]; raw bytes
     file_of: npt.NDArray[np.uint32]  # shape [shards]: places in `files`; rising
     files: Sequence[str]  # URIs
+    weights: RecordWeights | None = None  # that the user gave, one of each record in stored order
 
     @property
     def shards(self) -> int:
@@ -50,11 +54,13 @@ class Draws:
       stage_ends: how many draws are in this stage and those before. Draws of one stage come in any order, what is
         cached first, and those of the next when they have come. None: all draws are one stage.
       in_turn: the draws come exactly as they stand, so that what is missing is read as it is stored; without stages.
+      picks: which records of its shard a draw is of, by `population.weights`; None: of all.
     """
 
     shards: npt.ArrayLike
     stage_ends: Sequence[int] | None = None
     in_turn: bool = False
+    picks: RecordPicks | None = None
 
 
 class Scheme(Protocol):

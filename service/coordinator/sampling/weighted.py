@@ -1,4 +1,4 @@
-"""Some files' records more often than others': each draw is of a shard with a chance like its weight. Pure."""
+"""Some records more often than others: each draw is of a shard with a chance like its weight. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfquiver.service.coordinator.sampling.chance import Chance
 from tfquiver.service.coordinator.sampling.interface import Draws, Population
 from tfquiver.service.coordinator.sampling.numbers import checked_draws, number, weights
 from tfquiver.service.coordinator.sampling.patterns import check_all_used, first_matches
+from tfquiver.service.coordinator.sampling.record_weighted import RecordsByWeight
 
 MOST_EPOCH_SHARE = 100.0
 Weights = npt.NDArray[np.float64]
@@ -25,13 +26,27 @@ class Weighted:
         files: Sequence[Sequence[object]] | None = None,
         shards: Sequence[object] | None = None,
         epoch_share: float = 1.0,
+        records: str | None = None,
+        copies: float = 1,
+        replacement: bool = True,
     ) -> None:
         """
         Args:
           files: pairs of a pattern of files and a weight; the first that a file matches counts, and each must match
             one.
-          shards: a weight for each shard, in stored order; one of the two is given.
+          shards: a weight for each shard, in stored order; one of the three is given.
+          records: set: `population.weights` are those of the records.
+          copies, replacement: with `records`, as in `RecordsByWeight`.
         """
+        self._epoch_share = number("epoch_share", epoch_share, 1e-6, MOST_EPOCH_SHARE)
+        self._by_record: RecordsByWeight | None = None
+        if records is not None:
+            if files is not None or shards is not None:
+                raise ValueError("weights: of files, of shards or of records")
+            self._by_record = RecordsByWeight(self._epoch_share, copies, replacement)
+            return
+        if copies != 1 or replacement is not True:
+            raise ValueError("copies, replacement: with weights of records only")
         self._patterns: list[str] | None = None
         values: Sequence[object]
         if shards is not None and files is None:
@@ -44,9 +59,10 @@ class Weighted:
         else:
             raise ValueError("weights: either of files or of shards")
         self._weights = weights("weights", values)
-        self._epoch_share = number("epoch_share", epoch_share, 1e-6, MOST_EPOCH_SHARE)
 
     def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:
+        if self._by_record:
+            return self._by_record.draw(population, chance)
         return Draws(drawn_by_weight(population, self._of_shards(population), self._epoch_share, chance))
 
     def _of_shards(self, population: Population) -> Weights:

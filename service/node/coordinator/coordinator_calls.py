@@ -61,6 +61,10 @@ class CoordinatorCalls:
     async def close_reader(self, request: pb.CloseReaderRequest) -> None:
         await self._call(self._stub.CloseReader, request)
 
+    async def pick_records(self, request: pb.PickRecordsRequest) -> pb.PickRecordsReply:
+        reply: pb.PickRecordsReply = await self._call(self._stub.PickRecords, request)
+        return reply
+
     async def ticket(self, request: pb.TicketRequest) -> pb.TicketReply:
         """Soon, or UnavailableError: the dispatcher must not wait."""
         reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)

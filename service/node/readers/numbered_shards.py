@@ -23,6 +23,7 @@ class NumberedShards:
         self._shards = drawn.shards if drawn else None
         self.lengths: npt.NDArray[np.uint64] = digest.lengths[drawn.shards] if drawn else digest.lengths
         self.count = len(self.lengths)
+        self.picks = drawn.picks if drawn else None  # set: a draw is of some records of its shard
 
     def shard(self, number: int) -> int:
         """Its place in the digest."""
@@ -33,6 +34,10 @@ class NumberedShards:
 
     def records(self, number: int) -> int:
         return int(self.digest.records[self.shard(number)])
+
+    def pick_bytes(self, number: int) -> int:
+        """That say which records a draw is of."""
+        return self.picks.pick_bytes(self.records(number)) if self.picks else 0
 
     def name(self, number: int) -> str:
         return shard_name(self.digest, self.shard(number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tfquiver import errors
@@ -19,6 +19,7 @@ _STATES = {
 }
 
 
+_PICKS_BYTES = 1 << 20  # that one reply has, or those of one draw
 ACK_WITHIN_S, MAX_ACK_WITHIN_S = 0.02, 10.0  # a reader whose node dies says again what it has acked for 30 s
 
 
@@ -41,6 +42,7 @@ class Coordinator(Protocol):
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply: ...
     async def ack(self, request: pb.AckRequest) -> pb.AckReply: ...
     async def close_reader(self, request: pb.CloseReaderRequest) -> None: ...
+    async def pick_records(self, request: pb.PickRecordsRequest) -> pb.PickRecordsReply: ...
 
 
 class ReaderCalls:
@@ -58,6 +60,7 @@ class ReaderCalls:
     ) -> None:
         self._coordinator = coordinator
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
+        self.picks: dict[int, bytes] = {}  # the same, in a session of records by weight
         self.bypassed: set[int] = set()  # of these, those that are to be read past the cache
         self.ack_within_s = ACK_WITHIN_S
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
@@ -67,6 +70,7 @@ class ReaderCalls:
             seed=opening.wish.seed, homogeneous=opening.wish.homogeneous, order=order_of(opening.wish),
             in_turn=in_turn,
             knows_draws=True,
+            knows_picks=True,
         )  # fmt: skip
 
     def report(self, frame: frames.Report, hit_bytes: int, missed_bytes: int) -> pb.ReaderReport:
@@ -118,7 +122,32 @@ class ReaderCalls:
             self.places[lease.shard] = frames.Place(lease.unit, block.position, block.offset, block.records, shards)
         return _STATES[reply.state], [(lease.shard, lease.owner) for lease in reply.leases]
 
+    async def pick(self, draws: Iterable[int], pick_bytes: Callable[[int], int]) -> None:
+        """Asks which records these draws are of. `pick_bytes`: that say it of one.
+
+        Raises NotFoundError when the reader has to be opened again.
+        """
+        group, room = list[int](), _PICKS_BYTES
+        for draw in draws:
+            room -= pick_bytes(draw)
+            if group and room < 0:
+                await self._pick(group, pick_bytes)
+                group, room = [], _PICKS_BYTES - pick_bytes(draw)
+            group.append(draw)
+        if group:
+            await self._pick(group, pick_bytes)
+
+    async def _pick(self, draws: list[int], pick_bytes: Callable[[int], int]) -> None:
+        reply = await self._coordinator.pick_records(
+            pb.PickRecordsRequest(session_id=self._request.session_id, draws=draws)
+        )
+        if [len(picks) for picks in reply.picks] != [pick_bytes(draw) for draw in draws]:
+            raise errors.ProtocolError("the coordinator's PickRecordsReply does not fit what it was asked for")
+        self.picks.update(zip(draws, reply.picks, strict=True))
+
     def forget(self, shards: Iterable[int]) -> None:
+        for shard in shards if self.picks else ():
+            self.picks.pop(shard, None)
         for shard in shards if self.places else ():
             self.places.pop(shard, None)
         self.bypassed.difference_update(shards)

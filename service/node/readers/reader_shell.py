@@ -235,6 +235,7 @@ class ReaderShell:
         if self._lease_task:
             self._lease_task.cancel()
         dropped = await self._calls.open_again(self._session.reopening())
+        self._calls.forget(dropped)
         self._apply(self._session.reopened(dropped))
 
     # Instructions.
@@ -273,6 +274,8 @@ class ReaderShell:
             self._traced.sent(shard, ready.source, ready.length_bytes)
         records = self._shards.records(shard)
         place = self._calls.places.get(shard, frames.NO_PLACE)
+        for picks in frames.picks_of(shard, self._calls.picks.get(shard, b"")):
+            self.socket.send(picks)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
         self.socket.send(frame, ready.fd)
 
@@ -288,6 +291,8 @@ class ReaderShell:
         asked_ns = self._traced.now_ns() if self._traced else 0
         try:
             state, leases = await self._calls.lease(order)
+            if self._shards.picks:
+                await self._calls.pick((shard for shard, _ in leases), self._shards.pick_bytes)
         except errors.NotFoundError:
             self._reopen()  # the session repeats this Lease after that
             return

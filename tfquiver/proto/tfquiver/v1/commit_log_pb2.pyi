@@ -905,11 +905,14 @@ class SamplingAsked(_message.Message):
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     SCHEME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_ID_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     digest_id: _builtins.bytes
     scheme: _builtins.str
     arguments: _builtins.str
     """JSON"""
+    weights_id: _builtins.bytes
+    """as in AskSamplingRequest"""
     def __init__(
         self,
         *,
@@ -917,10 +920,11 @@ class SamplingAsked(_message.Message):
         digest_id: _builtins.bytes = ...,
         scheme: _builtins.str = ...,
         arguments: _builtins.str = ...,
+        weights_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "session_key", b"session_key", "weights_id", b"weights_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1889,6 +1889,7 @@ class OpenReaderRequest(_message.Message):
     ORDER_FIELD_NUMBER: _builtins.int
     IN_TURN_FIELD_NUMBER: _builtins.int
     KNOWS_DRAWS_FIELD_NUMBER: _builtins.int
+    KNOWS_PICKS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -1915,6 +1916,8 @@ class OpenReaderRequest(_message.Message):
     """
     knows_draws: _builtins.bool
     """the node reads `drawn` of the reply; one that does not is refused where it matters"""
+    knows_picks: _builtins.bool
+    """and asks PickRecords, where `drawn` has picks"""
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
@@ -1941,10 +1944,11 @@ class OpenReaderRequest(_message.Message):
         order: _types_pb2.SessionOrder | None = ...,
         in_turn: _builtins.bool = ...,
         knows_draws: _builtins.bool = ...,
+        knows_picks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "knows_draws", b"knows_draws", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "knows_draws", b"knows_draws", "knows_picks", b"knows_picks", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2323,6 +2327,7 @@ class AskSamplingRequest(_message.Message):
     SCHEME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    WEIGHTS_ID_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """one that holds a ~ is sampled, and cannot be used before this call"""
     digest_id: _builtins.bytes
@@ -2331,6 +2336,8 @@ class AskSamplingRequest(_message.Message):
     """of the scheme: a JSON object, at most 1 MiB"""
     seed: _builtins.int
     """as in OpenReaderRequest; not 0"""
+    weights_id: _builtins.bytes
+    """what the scheme draws by, if it wants any: NOT_FOUND says to call PutWeights first"""
     def __init__(
         self,
         *,
@@ -2339,10 +2346,11 @@ class AskSamplingRequest(_message.Message):
         scheme: _builtins.str = ...,
         arguments: _builtins.str = ...,
         seed: _builtins.int = ...,
+        weights_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "seed", b"seed", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "digest_id", b"digest_id", "scheme", b"scheme", "seed", b"seed", "session_key", b"session_key", "weights_id", b"weights_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2356,21 +2364,117 @@ class AskSamplingReply(_message.Message):
 
     DRAWS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    PICKED_FIELD_NUMBER: _builtins.int
     draws: _builtins.int
     records: _builtins.int
+    """that the draws read"""
+    picked: _builtins.int
+    """of these, so many come out, about; 0: all"""
     def __init__(
         self,
         *,
         draws: _builtins.int = ...,
         records: _builtins.int = ...,
+        picked: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "picked", b"picked", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AskSamplingReply: _TypeAlias = AskSamplingReply  # noqa: Y015
+
+@_typing.final
+class PutWeightsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    """first message only"""
+    part: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        part: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutWeightsRequest: _TypeAlias = PutWeightsRequest  # noqa: Y015
+
+@_typing.final
+class PutWeightsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WEIGHTS_ID_FIELD_NUMBER: _builtins.int
+    weights_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        weights_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["weights_id", b"weights_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutWeightsReply: _TypeAlias = PutWeightsReply  # noqa: Y015
+
+@_typing.final
+class PickRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    DRAWS_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    @_builtins.property
+    def draws(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """at most 1024"""
+
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        draws: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PickRecordsRequest: _TypeAlias = PickRecordsRequest  # noqa: Y015
+
+@_typing.final
+class PickRecordsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PICKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def picks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Of each draw its planes, one after the other: a bit for each record of its shard, in stored order, least significant
+        first. The record comes once for each plane that has its bit.
+        """
+
+    def __init__(
+        self,
+        *,
+        picks: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["picks", b"picks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PickRecordsReply: _TypeAlias = PickRecordsReply  # noqa: Y015
 
 @_typing.final
 class ResumeRequest(_message.Message):

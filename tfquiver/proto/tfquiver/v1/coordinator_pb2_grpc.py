@@ -185,6 +185,16 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.FromString,
                 )
+        self.PutWeights = channel.stream_unary(
+                '/tfquiver.v1.Coordinator/PutWeights',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsReply.FromString,
+                )
+        self.PickRecords = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/PickRecords',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsReply.FromString,
+                )
         self.Resume = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Resume',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ResumeRequest.SerializeToString,
@@ -493,6 +503,24 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutWeights(self, request_iterator, context):
+        """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
+        them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
+        damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PickRecords(self, request, context):
+        """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
+        INVALID_ARGUMENT (it has no such draws, no picks, or the reply would be larger than 4 MiB), FAILED_PRECONDITION (its
+        weights are gone).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Resume(self, request, context):
         """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
         takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -706,6 +734,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.AskSampling,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.SerializeToString,
+            ),
+            'PutWeights': grpc.stream_unary_rpc_method_handler(
+                    servicer.PutWeights,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsReply.SerializeToString,
+            ),
+            'PickRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.PickRecords,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsReply.SerializeToString,
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
@@ -1317,6 +1355,40 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/AskSampling',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AskSamplingReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PutWeights(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(request_iterator, target, '/tfquiver.v1.Coordinator/PutWeights',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PutWeightsReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PickRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/PickRecords',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.PickRecordsReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -168,6 +168,16 @@ class CoordinatorStub:
     idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
     the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
     """
+    PutWeights: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.PutWeightsRequest, _coordinator_pb2.PutWeightsReply]
+    """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
+    them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
+    damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+    """
+    PickRecords: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PickRecordsRequest, _coordinator_pb2.PickRecordsReply]
+    """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
+    INVALID_ARGUMENT (it has no such draws, no picks, or the reply would be larger than 4 MiB), FAILED_PRECONDITION (its
+    weights are gone).
+    """
     Resume: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
     takes over the job's newest session, or begins at `position`. Whoever still reads that session is refused from then
@@ -320,6 +330,16 @@ class CoordinatorAsyncStub(CoordinatorStub):
     have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
     idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
     the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
+    """
+    PutWeights: _aio.StreamUnaryMultiCallable[_coordinator_pb2.PutWeightsRequest, _coordinator_pb2.PutWeightsReply]  # type: ignore[assignment]
+    """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
+    them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
+    damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+    """
+    PickRecords: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PickRecordsRequest, _coordinator_pb2.PickRecordsReply]  # type: ignore[assignment]
+    """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
+    INVALID_ARGUMENT (it has no such draws, no picks, or the reply would be larger than 4 MiB), FAILED_PRECONDITION (its
+    weights are gone).
     """
     Resume: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeRequest, _coordinator_pb2.ResumeReply]  # type: ignore[assignment]
     """A client goes on with the epoch that its job's last client left: the next iteration of its data set (session_key)
@@ -674,6 +694,28 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         have names. Before the key is used. The first epoch is drawn at once, to see that it can be. Durable when it returns;
         idempotent. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no such scheme, its arguments, or what it draws:
         the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
+        """
+
+    @_abc_1.abstractmethod
+    def PutWeights(
+        self,
+        request_iterator: _MaybeAsyncIterator[_coordinator_pb2.PutWeightsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PutWeightsReply, _abc.Awaitable[_coordinator_pb2.PutWeightsReply]]:
+        """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
+        them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
+        damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+        """
+
+    @_abc_1.abstractmethod
+    def PickRecords(
+        self,
+        request: _coordinator_pb2.PickRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PickRecordsReply, _abc.Awaitable[_coordinator_pb2.PickRecordsReply]]:
+        """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
+        INVALID_ARGUMENT (it has no such draws, no picks, or the reply would be larger than 4 MiB), FAILED_PRECONDITION (its
+        weights are gone).
         """
 
     @_abc_1.abstractmethod

@@ -524,6 +524,7 @@ class DrawnShards(_message.Message):
     STAGE_ENDS_FIELD_NUMBER: _builtins.int
     IN_TURN_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    PICKS_FIELD_NUMBER: _builtins.int
     scheme: _builtins.str
     """the scheme of sampling that drew them"""
     draws: _builtins.int
@@ -537,6 +538,10 @@ class DrawnShards(_message.Message):
     def stage_ends(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """how many draws are in this stage and those before; none: all are one stage"""
 
+    @_builtins.property
+    def picks(self) -> Global___RecordPicks:
+        """unset: each draw is of all records of its shard, each once"""
+
     def __init__(
         self,
         *,
@@ -546,11 +551,53 @@ class DrawnShards(_message.Message):
         stage_ends: _abc.Iterable[_builtins.int] | None = ...,
         in_turn: _builtins.bool = ...,
         records: _builtins.int = ...,
+        picks: Global___RecordPicks | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["picks", b"picks"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "in_turn", b"in_turn", "records", b"records", "scheme", b"scheme", "shards_zlib", b"shards_zlib", "stage_ends", b"stage_ends"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "in_turn", b"in_turn", "picks", b"picks", "records", b"records", "scheme", b"scheme", "shards_zlib", b"shards_zlib", "stage_ends", b"stage_ends"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrawnShards: _TypeAlias = DrawnShards  # noqa: Y015
+
+@_typing.final
+class RecordPicks(_message.Message):
+    """Which records a draw is of, and how often of each: a function of this, the weights, the draw's number and the record's
+    place in the data set, so that it is the same whoever asks, and after any restart.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WEIGHTS_ID_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    PLANES_FIELD_NUMBER: _builtins.int
+    MOST_KEY_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    weights_id: _builtins.bytes
+    """of RecordWeights that the coordinator was given"""
+    seed: _builtins.int
+    planes: _builtins.int
+    """a draw is of each record so often at most; 1 to 64"""
+    most_key: _builtins.float
+    """Above 0: a record is picked when its key, -ln(u) / weight with u of it alone, is not above this; each shard is drawn
+    once. 0: in each plane with the chance weight / largest weight of its shard.
+    """
+    records: _builtins.int
+    """that all draws together are of: so many (most_key), or so many on the average"""
+    def __init__(
+        self,
+        *,
+        weights_id: _builtins.bytes = ...,
+        seed: _builtins.int = ...,
+        planes: _builtins.int = ...,
+        most_key: _builtins.float = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["most_key", b"most_key", "planes", b"planes", "records", b"records", "seed", b"seed", "weights_id", b"weights_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordPicks: _TypeAlias = RecordPicks  # noqa: Y015

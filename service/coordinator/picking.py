@@ -1,0 +1,79 @@
+"""Which records the draws of a session are of: told to nodes, who know neither weights nor chances."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver import errors
+from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.content.record_picks import RecordPicks
+from tfquiver.content.record_weights import RecordWeights
+from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling.picking import planes
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+MOST_REPLY_BYTES = 4 << 20
+_KEPT = 4  # data sets: 8 bytes a shard of each
+
+
+def weights_in_use(sessions: Sessions) -> set[bytes]:
+    return {session.drawn.picks.weights_id for session in sessions if not session.ended and session.sampled}
+
+
+class Picking:
+    """Lives on the coordinator's loop."""
+
+    def __init__(self, registry: Registry, sessions: Sessions, weights: WeightFiles) -> None:
+        self._registry, self._sessions, self._weights = registry, sessions, weights
+        self._before: OrderedDict[bytes, npt.NDArray[np.int64]] = OrderedDict()
+
+    async def pick(self, session_id: str, draws: Sequence[int]) -> list[bytes]:
+        """As PickRecordsReply. Raises NotFoundError, InvalidArgumentError, DataLossError (the weights are gone)."""
+        session = self._sessions.session(session_id)
+        if not session.sampled or not session.drawn.HasField("picks"):
+            raise errors.InvalidArgumentError(f"session_id: {session_id} is of whole shards")
+        digest_id, shards = session.digest_id, self._registry.find(session.digest_id).shards
+        drawn = session.draws_of(shards)
+        assert drawn.picks is not None
+        if max(draws) >= len(drawn.shards):
+            raise errors.InvalidArgumentError(f"draws: {max(draws)}; the session has {len(drawn.shards)}")
+        before = await self._records_before(digest_id)
+        records = np.diff(before)[drawn.shards[list(draws)]]
+        size_bytes = sum(drawn.picks.pick_bytes(int(count)) for count in records)
+        if size_bytes > MOST_REPLY_BYTES:
+            raise errors.InvalidArgumentError(f"draws: their picks take {size_bytes} bytes; ask for fewer")
+        try:
+            weights = await self._weights.get(drawn.picks.weights_id)
+        except (errors.NotFoundError, errors.DataLossError) as error:
+            raise errors.DataLossError(f"session {session_id}: the weights of its records are gone: {error}") from error
+        return await asyncio.to_thread(_planes, drawn, drawn.picks, weights, before, draws)
+
+    async def _records_before(self, digest_id: bytes) -> npt.NDArray[np.int64]:
+        if digest_id not in self._before:
+            digest = await self._registry.digest(digest_id)
+            self._before[digest_id] = np.concatenate(([0], np.cumsum(digest.records, dtype=np.int64)))
+        self._before.move_to_end(digest_id)
+        while len(self._before) > _KEPT:
+            self._before.popitem(last=False)
+        return self._before[digest_id]
+
+
+def _planes(
+    drawn: DrawnShards,
+    picks: RecordPicks,
+    weights: RecordWeights,
+    before: npt.NDArray[np.int64],
+    draws: Sequence[int],
+) -> list[bytes]:
+    found = []
+    for draw in draws:
+        shard = int(drawn.shards[draw])
+        first, end = int(before[shard]), int(before[shard + 1])
+        found.append(planes(picks, weights.values[first:end], draw, first))
+    return found
