@@ -28,6 +28,7 @@ any_frame = st.one_of(
     st.builds(frames.Opened, texts, u64, u64, u64),
     st.builds(frames.Credit, sizes),
     st.builds(frames.Shard, u32, st.integers(0, 1), sizes, sizes, u32, u32, places),
+    st.builds(frames.Picks, u32, st.integers(0, 1 << 21), st.integers(0, 1 << 21), st.binary(max_size=500)),
     st.builds(frames.Ack, indexes),
     st.builds(frames.Bad, u32),
     st.builds(frames.Draining, u64),
