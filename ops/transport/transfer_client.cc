@@ -27,8 +27,9 @@ absl::Status TransferClient::CheckCompatibility(const std::string& server_info) 
     return absl::FailedPreconditionError(
         "tfquiver: the worker's element transport is of another version");
   }
-  auto client = std::make_shared<ElementClient>(info.local_name, config_.address, TransportKeys(),
-                                                TransportCrc32c());
+  auto client = std::make_shared<ElementClient>(
+      ElementPlace{info.local_name, config_.address, info.worker_id}, TransportKeys(),
+      TransportCrc32c());
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (cancelled_) return absl::CancelledError("the iterator was cancelled");

@@ -12,8 +12,8 @@
 namespace tfquiver {
 
 // What TensorFlow's client makes for each task of a worker that offers this protocol. Goes on by
-// gRPC when the worker it was made for is gone: one that was started again at the same address has
-// its transport elsewhere.
+// gRPC when the worker it was made for is gone: one that was started again has its transport
+// elsewhere, or where its port was is another one.
 class TransferClient : public tensorflow::data::DataTransferClient {
  public:
   explicit TransferClient(Config config);

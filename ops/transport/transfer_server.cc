@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "ops/core/element_wire/handshake.h"
 #include "ops/core/element_wire/server_info.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/transport/get_element_request.h"
@@ -20,16 +21,19 @@ TransferServer::TransferServer(GetElementT get_element)
           })) {}
 
 absl::Status TransferServer::Start(const tensorflow::data::experimental::WorkerConfig& config) {
-  if (Status status = server_->Start(static_cast<int>(config.data_transfer_port())); !status.ok()) {
-    return ToAbsl(status);
-  }
-  // A worker on any free port comes back under another address, as another worker.
+  // A worker on any free port comes back under another address, as another worker. Ours asks for
+  // its port by number always (service/startup/known_port.py).
   ServerInfo info;
-  info.local_name = server_->local_name();
   if (config.port() != 0) {
     info.grpc_address =
         absl::StrReplaceAll(config.worker_address(), {{"%port%", absl::StrCat(config.port())}});
   }
+  info.worker_id = info.grpc_address.empty()
+                       ? RandomBytes(kWorkerIdBytes)
+                       : WorkerId(info.grpc_address, config.dispatcher_address());
+  const int port = static_cast<int>(config.data_transfer_port());
+  if (Status status = server_->Start(port, info.worker_id); !status.ok()) return ToAbsl(status);
+  info.local_name = server_->local_name();
   info_ = EncodeServerInfo(info);
   Remember(server_);
   return absl::OkStatus();

@@ -27,9 +27,10 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import REAPED
-from tfquiver.service.startup import log_lines, serving
+from tfquiver.service.startup import known_port, log_lines, serving
+from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
+from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -101,8 +102,7 @@ def _sole_owner(work_dir: Path) -> Iterator[None]:
 
 async def serve() -> None:
     work_dir = Path(FLAGS.work_dir).absolute()
-    with _sole_owner(work_dir):
-        free_port_or_refuse(FLAGS.port)
+    with _sole_owner(work_dir), known_port.held(FLAGS.port) as port:
         journal_repair.repair(work_dir)
         library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         token = own_token.read_token(FLAGS.auth_token_file)
@@ -124,19 +124,21 @@ async def serve() -> None:
         try:
             news = CoordinatorNews(coordinator, token)
             await asyncio.to_thread(news.check_token)
-            await _dispatch(work_dir, library, news, coordinator, token)
+            await _dispatch(work_dir, library, news, coordinator, token, port)
         finally:
             if child is not None:
                 await child.stop()
         leave()
 
 
-async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews, coordinator: str, token: str) -> None:
+async def _dispatch(
+    work_dir: Path, library: Library, news: CoordinatorNews, coordinator: str, token: str, port: HeldPort
+) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
     config = service_config_pb2.DispatcherConfig(
-        port=FLAGS.port,
+        port=port.number,
         protocol="grpc",
         work_dir=str(work_dir),
         fault_tolerant_mode=True,
@@ -159,13 +161,13 @@ async def _dispatch(work_dir: Path, library: Library, news: CoordinatorNews, coo
         raise errors.UnavailableError(f"the dispatcher does not start from --work_dir={work_dir}: {error}") from error
     finally:
         library.set_restoring(False)
-    port = int(server.target.rsplit(":", 1)[1])
-    service.dispatcher_started(f"localhost:{port}")
-    reports = WorkerReports(port, coordinator, token, lambda: reaper.awaited, lambda: reaper.left)
+    port.let_go()
+    service.dispatcher_started(f"localhost:{port.number}")
+    reports = WorkerReports(port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left)
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     try:
         async with running(reaping, RepeatedThread("worker reports", reports.step, INTERVAL_S)):
-            await until_stopped(library, "dispatcher", FLAGS.metrics_address, [REAPED], port=port)
+            await until_stopped(library, "dispatcher", FLAGS.metrics_address, [REAPED], port=port.number)
     finally:
         for closing in (service, reports, news):
             closing.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -13,31 +12,14 @@ from typing import TYPE_CHECKING, NoReturn
 from absl import logging
 from prometheus_client.registry import Collector
 
-from tfquiver import errors
 from tfquiver.service.metrics import exposition
 from tfquiver.service.startup import serving
 from tfquiver.service.startup.without_keras import without_keras
-from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     from tfquiver.ops.library.loader import Library
 
 _STOP_S = 2.0
-
-
-def free_port_or_refuse(port: int) -> None:
-    """Raises UnavailableError when `port` is taken.
-
-    TensorFlow's servers bind with SO_REUSEPORT: a second server on one port would start, and get half of the calls.
-    """
-    if port == 0:
-        return
-    try:
-        addresses.free_port(addresses.everywhere(), port)
-    except OSError as error:
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            raise errors.UnavailableError(f"--port={port}: {error.strerror}") from error
-        raise
 
 
 def load_library() -> Library:

@@ -16,9 +16,10 @@ from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
 from tfquiver.service.metrics import metrics_flag
-from tfquiver.service.startup import log_lines, serving
+from tfquiver.service.startup import known_port, log_lines, serving
+from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, free_port_or_refuse, leave, load_library, until_stopped
+from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
 from tfquiver.service.worker import node_watch
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
@@ -106,7 +107,11 @@ def define_flags() -> None:
 
 
 async def serve() -> None:
-    free_port_or_refuse(FLAGS.port)
+    with known_port.held(FLAGS.port) as port:
+        await _serve_at(port)
+
+
+async def _serve_at(port: HeldPort) -> None:
     place = _NodePlace()
     child = None if FLAGS.node_dir else _own_node(place)
     if child is not None:
@@ -118,7 +123,7 @@ async def serve() -> None:
         token = own_token.read_token(FLAGS.auth_token_file)
         library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         place.loaded(library)
-        await _work(library, token, place, child)
+        await _work(library, token, place, child, port)
     finally:
         if child is not None:
             await child.stop()
@@ -217,40 +222,38 @@ async def _leave_without_node(place: _NodePlace, child: NodeChild | None) -> Non
     leave(code=1)
 
 
-async def _work(library: Library, token: str, place: _NodePlace, child: NodeChild | None) -> None:
+async def _work(library: Library, token: str, place: _NodePlace, child: NodeChild | None, port: HeldPort) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
     from tfquiver.ops.library import transport
 
-    worker_address = _worker_address()
+    address = _worker_address().replace("%port%", str(port.number))
     elements = transport.load()
     if elements is not None:
         elements.add_token(token)
     config = service_config_pb2.WorkerConfig(
-        port=FLAGS.port,
+        port=port.number,
         protocol="grpc",
         dispatcher_address=FLAGS.dispatcher,
-        worker_address=worker_address,
+        worker_address=address,
         heartbeat_interval_ms=FLAGS.heartbeat_interval_ms,
         dispatcher_timeout_ms=FLAGS.dispatcher_timeout_ms,
         cross_trainer_cache_size_bytes=sizes.parse_bytes(FLAGS.cross_trainer_cache_size),
         data_transfer_protocol=transport.PROTOCOL if elements is not None else "",
-        data_transfer_address=f"{worker_address.rpartition(':')[0]}:%dts_port%",
+        data_transfer_address=f"{address.rpartition(':')[0]}:%dts_port%",
         data_transfer_port=FLAGS.transport_port,
     )
-    library.set_label(worker_address.replace("%port%", str(FLAGS.port)))
+    library.set_label(address)
     try:
         with default_signals():
             server = tf.data.experimental.service.WorkerServer(config, start=True)
     except tf.errors.OpError as error:
-        raise errors.UnavailableError(f"the worker does not start on --port={FLAGS.port}: {error}") from error
-    port = int(server._address.rpartition(":")[2])
-    address = worker_address.replace("%port%", str(port))
-    library.set_label(address)
+        raise errors.UnavailableError(f"the worker does not start on port {port.number}: {error}") from error
+    port.let_go()
     watch = asyncio.create_task(_leave_without_node(place, child), name="node watch")
     try:
-        await until_stopped(library, "worker", FLAGS.metrics_address, port=port, address=address)
+        await until_stopped(library, "worker", FLAGS.metrics_address, port=port.number, address=address)
     finally:
         watch.cancel()
         if elements is not None:

@@ -12,14 +12,15 @@ namespace tfquiver {
 namespace {
 
 constexpr Signature kGreeting{"TFQE", 1};
-constexpr Signature kIntroduction{"TFQI", 1};
+constexpr Signature kIntroduction{"TFQI", 2};
 constexpr size_t kKeyIdBytes = 8;
 
 std::string Proof(std::string_view side, const Greeting& greeting, const Introduction& introduction,
                   std::string_view key) {
   std::string text("tfquiver element transport ");
   text.append(side).push_back('\0');
-  return HmacSha256(key, text + greeting.nonce + introduction.nonce + introduction.client_id);
+  return HmacSha256(key, text + greeting.nonce + introduction.nonce + introduction.client_id +
+                             introduction.worker_id);
 }
 
 std::string_view KeyWithId(const std::vector<std::string>& keys, std::string_view id) {
@@ -42,6 +43,12 @@ std::string RandomBytes(size_t count) {
     if (more > 0) got += static_cast<size_t>(more);
   }
   return bytes;
+}
+
+std::string WorkerId(std::string_view worker_address, std::string_view dispatcher_address) {
+  std::string text("tfquiver worker ");
+  text.append(worker_address).push_back('\0');
+  return Sha256(text.append(dispatcher_address)).substr(0, kWorkerIdBytes);
 }
 
 std::string EncodeGreeting(const Greeting& greeting) {
@@ -71,22 +78,27 @@ bool DecodeGreeting(std::string_view bytes, Greeting* greeting) {
 std::string EncodeIntroduction(const Introduction& introduction) {
   std::string bytes;
   PutSignature(kIntroduction, &bytes);
-  bytes.append(introduction.client_id).append(introduction.nonce);
+  bytes.append(introduction.client_id).append(introduction.worker_id).append(introduction.nonce);
   PutSized<uint8_t>(introduction.key_id, &bytes);
   PutSized<uint8_t>(introduction.proof, &bytes);
   return bytes;
 }
 
 bool DecodeIntroduction(std::string_view bytes, Introduction* introduction) {
-  std::string_view client_id, nonce, key_id, proof;
+  std::string_view client_id, worker_id, nonce, key_id, proof;
   if (!Signed(kIntroduction, &bytes) || !GetRaw(&bytes, kClientIdBytes, &client_id) ||
-      !GetRaw(&bytes, kNonceBytes, &nonce) || !GetSized<uint8_t>(&bytes, &key_id) ||
-      !GetSized<uint8_t>(&bytes, &proof) || !bytes.empty()) {
+      !GetRaw(&bytes, kWorkerIdBytes, &worker_id) || !GetRaw(&bytes, kNonceBytes, &nonce) ||
+      !GetSized<uint8_t>(&bytes, &key_id) || !GetSized<uint8_t>(&bytes, &proof) || !bytes.empty()) {
     return false;
   }
-  *introduction = {std::string(client_id), std::string(nonce), std::string(key_id),
-                   std::string(proof)};
+  *introduction = {std::string(client_id), std::string(worker_id), std::string(nonce),
+                   std::string(key_id), std::string(proof)};
   return true;
+}
+
+bool IsOtherVersionsIntroduction(std::string_view bytes) {
+  uint8_t version;
+  return GetSignature(kIntroduction, &bytes, &version) && version != kIntroduction.version;
 }
 
 std::string KeyOfToken(std::string_view token) { return Sha256(token); }
@@ -96,8 +108,10 @@ std::string KeyId(std::string_view key) {
 }
 
 Status Introduce(const Greeting& greeting, const std::vector<std::string>& keys,
-                 std::string_view client_id, Introduction* introduction, std::string* key) {
-  *introduction = {std::string(client_id), RandomBytes(kNonceBytes), "", ""};
+                 std::string_view client_id, std::string_view worker_id, Introduction* introduction,
+                 std::string* key) {
+  *introduction = {std::string(client_id), std::string(worker_id), RandomBytes(kNonceBytes), "",
+                   ""};
   key->clear();
   if (greeting.key_ids.empty()) return Status();
   for (const std::string& id : greeting.key_ids) {
@@ -116,15 +130,17 @@ Status Introduce(const Greeting& greeting, const std::vector<std::string>& keys,
 }
 
 Status Admit(const Greeting& greeting, const Introduction& introduction,
-             const std::vector<std::string>& keys, std::string* proof) {
+             const std::vector<std::string>& keys, std::string_view worker_id, std::string* proof) {
   proof->clear();
-  if (keys.empty()) return Status();
   const std::string_view key = KeyWithId(keys, introduction.key_id);
-  if (key.empty() ||
-      !SameSecret(introduction.proof, Proof("trainer", greeting, introduction, key))) {
+  if (!keys.empty() && (key.empty() || !SameSecret(introduction.proof, Proof("trainer", greeting,
+                                                                             introduction, key)))) {
     return Status(Code::kUnauthenticated, "no proof of a token that is taken here");
   }
-  *proof = Proof("worker", greeting, introduction, key);
+  if (introduction.worker_id != worker_id) {
+    return Status(Code::kNotFound, "another worker is meant");
+  }
+  if (!keys.empty()) *proof = Proof("worker", greeting, introduction, key);
   return Status();
 }
 

@@ -119,13 +119,20 @@ TEST(HandshakeTest, BothProveTheSameToken) {
   Introduction introduction;
   std::string key, proof;
   const std::string id = RandomBytes(kClientIdBytes);
+  const std::string which = RandomBytes(kWorkerIdBytes);
   ASSERT_TRUE(
-      Introduce(read, {KeyOfToken("other"), KeyOfToken("two")}, id, &introduction, &key).ok());
+      Introduce(read, {KeyOfToken("other"), KeyOfToken("two")}, id, which, &introduction, &key)
+          .ok());
   Introduction arrived;
   ASSERT_TRUE(DecodeIntroduction(EncodeIntroduction(introduction), &arrived));
-  ASSERT_TRUE(Admit(greeting, arrived, worker, &proof).ok());
+  ASSERT_TRUE(Admit(greeting, arrived, worker, which, &proof).ok());
   EXPECT_TRUE(Proven(read, introduction, key, proof));
   EXPECT_FALSE(Proven(read, introduction, key, ""));
+  // The proof is about the worker that was named, too.
+  arrived.worker_id[0] ^= 1;
+  std::string none;
+  EXPECT_TRUE(Admit(greeting, arrived, worker, arrived.worker_id, &none).code() ==
+              Code::kUnauthenticated);
   EXPECT_FALSE(Proven(read, introduction, key, arrived.proof));  // nobody's own words come back
 }
 
@@ -135,39 +142,54 @@ TEST(HandshakeTest, AnotherTokenIsRefusedByBoth) {
   Introduction introduction;
   std::string key, proof;
   const std::string id = RandomBytes(kClientIdBytes);
-  EXPECT_TRUE(Introduce(greeting, {KeyOfToken("other")}, id, &introduction, &key).code() ==
+  const std::string which = RandomBytes(kWorkerIdBytes);
+  EXPECT_TRUE(Introduce(greeting, {KeyOfToken("other")}, id, which, &introduction, &key).code() ==
               Code::kUnauthenticated);
-  EXPECT_TRUE(Introduce(greeting, {}, id, &introduction, &key).code() == Code::kUnauthenticated);
+  EXPECT_TRUE(Introduce(greeting, {}, id, which, &introduction, &key).code() ==
+              Code::kUnauthenticated);
   // One that says it all the same, with another's proof.
   Greeting lie{greeting.nonce, {KeyId(KeyOfToken("other"))}};
-  ASSERT_TRUE(Introduce(lie, {KeyOfToken("other")}, id, &introduction, &key).ok());
+  ASSERT_TRUE(Introduce(lie, {KeyOfToken("other")}, id, which, &introduction, &key).ok());
   introduction.key_id = greeting.key_ids[0];
-  EXPECT_TRUE(Admit(greeting, introduction, worker, &proof).code() == Code::kUnauthenticated);
+  EXPECT_TRUE(Admit(greeting, introduction, worker, which, &proof).code() ==
+              Code::kUnauthenticated);
   // And what was right for another connection.
-  ASSERT_TRUE(Introduce(greeting, worker, id, &introduction, &key).ok());
+  ASSERT_TRUE(Introduce(greeting, worker, id, which, &introduction, &key).ok());
   greeting.nonce = RandomBytes(kNonceBytes);
-  EXPECT_TRUE(Admit(greeting, introduction, worker, &proof).code() == Code::kUnauthenticated);
+  EXPECT_TRUE(Admit(greeting, introduction, worker, which, &proof).code() ==
+              Code::kUnauthenticated);
 }
 
 TEST(HandshakeTest, AWorkerWithoutTokensTakesEverybody) {
   const Greeting greeting{RandomBytes(kNonceBytes), {}};
   Introduction introduction;
   std::string key, proof;
-  ASSERT_TRUE(
-      Introduce(greeting, {KeyOfToken("one")}, RandomBytes(kClientIdBytes), &introduction, &key)
-          .ok());
-  EXPECT_TRUE(Admit(greeting, introduction, {}, &proof).ok());
+  ASSERT_TRUE(Introduce(greeting, {KeyOfToken("one")}, RandomBytes(kClientIdBytes), "which",
+                        &introduction, &key)
+                  .ok());
+  EXPECT_TRUE(Admit(greeting, introduction, {}, "which", &proof).ok());
   EXPECT_TRUE(Proven(greeting, introduction, key, proof));
+}
+
+TEST(HandshakeTest, AWorkerIsTheOneOfItsAddressAndItsDispatcher) {
+  EXPECT_EQ(WorkerId("a:1", "d:2").size(), kWorkerIdBytes);
+  EXPECT_EQ(WorkerId("a:1", "d:2"), WorkerId("a:1", "d:2"));
+  EXPECT_NE(WorkerId("a:1", "d:2"), WorkerId("a:2", "d:2"));
+  EXPECT_NE(WorkerId("a:1", "d:2"), WorkerId("a:1", "d:3"));
 }
 
 TEST(ServerInfoTest, ArrivesAsItWasAndAnotherVersionsIsRefused) {
   ServerInfo info;
-  std::string text = EncodeServerInfo({"name", "host:1"});
+  const std::string id(kWorkerIdBytes, 'w');
+  std::string text = EncodeServerInfo({"name", "host:1", id});
+  EXPECT_EQ(text, std::string("TFQT\x02\x04name\x06\0host:1", 18) + id);
   ASSERT_TRUE(DecodeServerInfo(text, &info));
   EXPECT_EQ(info.local_name, "name");
   EXPECT_EQ(info.grpc_address, "host:1");
-  text[4] = 2;
-  EXPECT_FALSE(DecodeServerInfo(text, &info));
+  EXPECT_EQ(info.worker_id, id);
+  EXPECT_FALSE(DecodeServerInfo(text.substr(0, text.size() - 1), &info));
+  EXPECT_FALSE(DecodeServerInfo(text + "x", &info));
+  EXPECT_FALSE(DecodeServerInfo(std::string("TFQT\x01\x04name\x06\0host:1", 18), &info));
   EXPECT_FALSE(DecodeServerInfo("", &info));
 }
 

@@ -10,6 +10,7 @@ namespace tfquiver {
 struct ServerInfo {
   std::string local_name;    // abstract Unix address; empty: none
   std::string grpc_address;  // where a worker that starts again is found; empty: it is another one
+  std::string worker_id;     // of kWorkerIdBytes
 };
 
 std::string EncodeServerInfo(const ServerInfo& info);

@@ -12,6 +12,7 @@ namespace {
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr size_t kPieceBytes = 256 << 10;  // received and checked while it is in the cache
 constexpr uint64_t kMostMappings = 512;
+constexpr int kMostUnanswered = 3;
 
 // allow_skip = false, behind whatever the request says: the last one counts.
 constexpr std::string_view kWaitForIt("\x28\x00", 2);
@@ -20,10 +21,8 @@ Status Cancelled() { return Status(Code::kCancelled, "the iterator was cancelled
 
 }  // namespace
 
-ElementClient::ElementClient(std::string local, std::string tcp, std::vector<std::string> keys,
-                             Crc32cExtend crc)
-    : local_(std::move(local)),
-      tcp_(std::move(tcp)),
+ElementClient::ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc)
+    : place_(std::move(place)),
       keys_(std::move(keys)),
       crc_(crc),
       id_(RandomBytes(kClientIdBytes)) {}
@@ -54,10 +53,11 @@ Status ElementClient::Connect(Clock::time_point deadline) {
 
 Status ElementClient::Dial(Clock::time_point deadline, std::shared_ptr<StreamSocket>* socket) {
   UniqueFd fd;
-  bool local = !local_.empty();
-  if (local) local = StreamSocket::Connect("@" + local_, deadline, &fd).ok();
+  bool local = !place_.local.empty();
+  if (local) local = StreamSocket::Connect("@" + place_.local, deadline, &fd).ok();
   if (!local) {
-    if (Status status = StreamSocket::Connect(tcp_, deadline, &fd); !status.ok()) return status;
+    if (Status status = StreamSocket::Connect(place_.tcp, deadline, &fd); !status.ok())
+      return status;
   }
   *socket = std::make_shared<StreamSocket>(std::move(fd), local);
   std::lock_guard<std::mutex> lock(mu_);
@@ -65,28 +65,35 @@ Status ElementClient::Dial(Clock::time_point deadline, std::shared_ptr<StreamSoc
   return cancelled_ ? Cancelled() : Status();
 }
 
-Status ElementClient::Greet(StreamSocket* socket, Clock::time_point deadline) const {
+Status ElementClient::Greet(StreamSocket* socket, Clock::time_point deadline) {
   std::string message;
   Greeting greeting;
   Introduction introduction;
   std::string key;
-  const Status silent(Code::kUnavailable,
-                      "the worker's element transport at " + tcp_ + " does not greet");
+  const std::string where = "the worker's element transport at " + place_.tcp;
+  const Status silent(Code::kUnavailable, where + " does not greet");
   if (!socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, crc_, &message) ||
       !DecodeGreeting(message, &greeting)) {
     return silent;
   }
-  if (Status status = Introduce(greeting, keys_, id_, &introduction, &key); !status.ok()) {
+  if (Status status = Introduce(greeting, keys_, id_, place_.worker_id, &introduction, &key);
+      !status.ok()) {
     return status;
   }
   if (!socket->Send(Framed(EncodeIntroduction(introduction), crc_)) ||
       !socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, crc_, &message) ||
       message.empty()) {
-    return silent;
+    // As workers of the first version do: there may be one now that was started in its stead.
+    return ++unanswered_ < kMostUnanswered
+               ? silent
+               : Status(Code::kNotFound, where + " hangs up: it is of another version");
   }
-  if (message[0] != '+' || !Proven(greeting, introduction, key, message.substr(1))) {
-    return Status(Code::kUnauthenticated,
-                  "the worker's element transport at " + tcp_ + ": tokens do not fit");
+  unanswered_ = 0;
+  if (message[0] == kAnotherWorker) {
+    return Status(Code::kNotFound, where + " is another worker's now");
+  }
+  if (message[0] != kAdmitted || !Proven(greeting, introduction, key, message.substr(1))) {
+    return Status(Code::kUnauthenticated, where + ": tokens do not fit");
   }
   return Status();
 }

@@ -16,17 +16,22 @@
 
 namespace tfquiver {
 
+// Where a worker's end is, and which it is.
+struct ElementPlace {
+  std::string local;      // its name on its machine, tried first; empty: it has none
+  std::string tcp;        // host:port
+  std::string worker_id;  // of kWorkerIdBytes; whoever else is found there is asked for nothing
+};
+
 // The trainer's end: what one iterator asks one worker for, one element at a time.
 class ElementClient {
  public:
-  // `local`: the worker's name on its machine, tried first; empty: it has none. `tcp`: host:port.
   // `keys`: of this process's tokens.
-  ElementClient(std::string local, std::string tcp, std::vector<std::string> keys,
-                Crc32cExtend crc);
+  ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc);
   ElementClient(ElementClient&&) = delete;
 
   // Connects where it is not connected. kUnavailable: it may answer later. kNotFound: nobody
-  // listens there, the worker is gone. kUnauthenticated; kCancelled.
+  // listens there, or another worker: the one that is meant is gone. kUnauthenticated; kCancelled.
   Status Connect(Clock::time_point deadline);
 
   // The next element for one of TensorFlow's requests. *payload is null where it has none. With
@@ -41,19 +46,20 @@ class ElementClient {
 
  private:
   Status Dial(Clock::time_point deadline, std::shared_ptr<StreamSocket>* socket);
-  Status Greet(StreamSocket* socket, Clock::time_point deadline) const;
+  Status Greet(StreamSocket* socket, Clock::time_point deadline);
   bool AskFor(std::string request);
   bool SendAsk(uint64_t number, std::string_view request);
   bool Receive(Element* element, PayloadRef* payload);
   bool ReceiveBehind(const Element& element, PayloadRef* payload);
   Status Lost(const char* why);
 
-  const std::string local_;
-  const std::string tcp_;
+  const ElementPlace place_;
   const std::vector<std::string> keys_;
   const Crc32cExtend crc_;
   const std::string id_;
   const std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
+
+  int unanswered_ = 0;  // introductions in a row
 
   // Of the connection there is. Mappings of an earlier one live as long as their payloads.
   std::map<uint32_t, std::shared_ptr<const Mapping>> mappings_;

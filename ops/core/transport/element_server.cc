@@ -35,7 +35,8 @@ ElementServer::~ElementServer() {
   Join();
 }
 
-Status ElementServer::Start(int port) {
+Status ElementServer::Start(int port, std::string id) {
+  id_ = std::move(id);
   tcp_ = StreamSocket::ListenTcp(port, &port_);
   if (!tcp_.valid()) {
     return Status(Code::kUnavailable, "the element transport cannot listen on port " +
@@ -131,13 +132,21 @@ bool ElementServer::GreetAndServe(StreamSocket* socket) {
   Introduction introduction;
   if (!socket->Send(Framed(EncodeGreeting(greeting), crc_)) ||
       !socket->ReceiveMessageBefore(Clock::now() + kGreetingTime, kMostGreetingBytes, crc_,
-                                    &message) ||
-      !DecodeIntroduction(message, &introduction)) {
+                                    &message)) {
+    return false;
+  }
+  if (!DecodeIntroduction(message, &introduction)) {
+    if (IsOtherVersionsIntroduction(message)) {
+      socket->Send(Framed(std::string(1, kNotAdmitted), crc_));
+    }
     return false;
   }
   std::string proof;
-  const bool admitted = Admit(greeting, introduction, keys_, &proof).ok();
-  if (!socket->Send(Framed((admitted ? "+" : "-") + proof, crc_)) || !admitted) return false;
+  const Code code = Admit(greeting, introduction, keys_, id_, &proof).code();
+  const char answer = code == Code::kOk         ? kAdmitted
+                      : code == Code::kNotFound ? kAnotherWorker
+                                                : kNotAdmitted;
+  if (!socket->Send(Framed(answer + proof, crc_)) || answer != kAdmitted) return false;
   const std::shared_ptr<Client> client = Enter(introduction.client_id);
   if (client == nullptr) return false;
   struct Leaving {

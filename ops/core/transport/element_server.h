@@ -27,9 +27,11 @@ class ElementServer {
   ElementServer(ElementServer&&) = delete;
   ~ElementServer();
 
-  // Listens on that port, 0 for any, of every interface, and under a name for this machine.
-  Status Start(int port);
+  // Listens on that port, 0 for any, of every interface, and under a name for this machine. `id`:
+  // of kWorkerIdBytes; trainers that mean another worker are not let in.
+  Status Start(int port, std::string id);
   int port() const { return port_; }
+  const std::string& id() const { return id_; }
   // An abstract Unix address; empty where there are none.
   const std::string& local_name() const { return local_name_; }
 
@@ -67,6 +69,7 @@ class ElementServer {
   UniqueFd tcp_;
   UniqueFd local_;
   int port_ = 0;
+  std::string id_;
   std::string local_name_;
   WakeFd wake_;
   std::thread accepting_;

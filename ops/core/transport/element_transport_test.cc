@@ -59,16 +59,21 @@ class Source {
   int given_ = 0;
 };
 
-std::unique_ptr<ElementServer> Serve(Source* source, std::vector<std::string> keys = {}) {
+std::unique_ptr<ElementServer> Serve(Source* source, std::vector<std::string> keys = {},
+                                     int port = 0, std::string id = RandomBytes(kWorkerIdBytes)) {
   auto server = std::make_unique<ElementServer>(
       std::move(keys), &PortableCrc32c,
       [source](std::string_view request, Outgoing* element) { source->Fetch(request, element); });
-  EXPECT_TRUE(server->Start(0).ok());
+  EXPECT_TRUE(server->Start(port, std::move(id)).ok());
   return server;
 }
 
-std::string Tcp(const ElementServer& server) {
-  return "127.0.0.1:" + std::to_string(server.port());
+std::string At(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+ElementPlace ByTcp(const ElementServer& server) { return {"", At(server.port()), server.id()}; }
+
+ElementPlace Local(const ElementServer& server) {
+  return {server.local_name(), At(server.port()), server.id()};
 }
 
 // What comes until the end, asking again when the connection is lost.
@@ -112,7 +117,7 @@ TEST_P(ElementTransportTest, AllElementsArriveOnceAndInOrder) {
   const Way way = GetParam();
   Source source(60, way.size);
   const auto server = Serve(&source);
-  ElementClient client(way.local ? server->local_name() : "", Tcp(*server), {}, &PortableCrc32c);
+  ElementClient client(way.local ? Local(*server) : ByTcp(*server), {}, &PortableCrc32c);
   EXPECT_EQ(Drain(&client, way.size), UpTo(60));
 }
 
@@ -132,7 +137,7 @@ class Cutter {
     ::shutdown(listener_.get(), SHUT_RDWR);
     thread_.join();
   }
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string address() const { return At(port_); }
   int cuts() const { return cuts_; }
 
  private:
@@ -141,9 +146,7 @@ class Cutter {
       UniqueFd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!near.valid()) return;
       UniqueFd far;
-      if (!StreamSocket::Connect("127.0.0.1:" + std::to_string(target_), Clock::now() + seconds(5),
-                                 &far)
-               .ok()) {
+      if (!StreamSocket::Connect(At(target_), Clock::now() + seconds(5), &far).ok()) {
         continue;
       }
       std::thread up([&] {
@@ -186,7 +189,7 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
   Source source(40, 3000);
   const auto server = Serve(&source);
   Cutter cutter(server->port(), 7001);
-  ElementClient client("", cutter.address(), {}, &PortableCrc32c);
+  ElementClient client({"", cutter.address(), server->id()}, {}, &PortableCrc32c);
   EXPECT_EQ(Drain(&client, 3000), UpTo(40));
   EXPECT_GT(cutter.cuts(), 2);
 }
@@ -194,19 +197,109 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
 TEST(ElementTransportTokenTest, TokensThatDoNotFitAreRefused) {
   Source source(3, 10);
   const auto server = Serve(&source, {KeyOfToken("right")});
-  ElementClient wrong("", Tcp(*server), {KeyOfToken("wrong")}, &PortableCrc32c);
+  ElementClient wrong(ByTcp(*server), {KeyOfToken("wrong")}, &PortableCrc32c);
   EXPECT_TRUE(wrong.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient none(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  ElementClient none(Local(*server), {}, &PortableCrc32c);
   EXPECT_TRUE(none.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient right("", Tcp(*server), {KeyOfToken("right")}, &PortableCrc32c);
+  ElementClient right(ByTcp(*server), {KeyOfToken("right")}, &PortableCrc32c);
   EXPECT_EQ(Drain(&right, 10), UpTo(3));
+}
+
+Code NextCode(ElementClient* client) {
+  Element element;
+  PayloadRef payload;
+  const Status status = client->Next("\x08\x01", Question(), &element, &payload);
+  return status.ok() ? element.code : status.code();
+}
+
+TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
+  Source before(10, 10);
+  auto server = Serve(&before);
+  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ASSERT_TRUE(NextCode(&client) == Code::kOk);
+  const int port = server->port();
+  server.reset();
+  Source other(10, 10);
+  server = Serve(&other, {}, port);
+  ASSERT_EQ(server->port(), port);
+  Code code;
+  while ((code = NextCode(&client)) == Code::kUnavailable) {  // what it had asked for was lost
+  }
+  EXPECT_TRUE(code == Code::kNotFound);
+  EXPECT_EQ(other.given(), 0);
+  ElementClient knows_it(ByTcp(*server), {}, &PortableCrc32c);
+  EXPECT_EQ(Drain(&knows_it, 10), UpTo(10));
+}
+
+TEST(ElementTransportIdentityTest, AWorkerThatReturnsToItsAddressGoesOn) {
+  Source before(10, 10);
+  auto server = Serve(&before);
+  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ASSERT_TRUE(NextCode(&client) == Code::kOk);
+  const int port = server->port();
+  const std::string id = server->id();
+  server.reset();
+  Source after(10, 10);
+  server = Serve(&after, {}, port, id);
+  EXPECT_EQ(Drain(&client, 10), UpTo(10));
+}
+
+TEST(ElementTransportIdentityTest, WithATokenAnotherWorkersTrainerIsToldSoOnceItHasProvenIt) {
+  Source source(3, 10);
+  const auto server = Serve(&source, {KeyOfToken("right")});
+  ElementPlace other = ByTcp(*server);
+  other.worker_id = RandomBytes(kWorkerIdBytes);
+  ElementClient wrong(other, {KeyOfToken("wrong")}, &PortableCrc32c);
+  EXPECT_TRUE(NextCode(&wrong) == Code::kUnauthenticated);
+  ElementClient right(other, {KeyOfToken("right")}, &PortableCrc32c);
+  EXPECT_TRUE(NextCode(&right) == Code::kNotFound);
+  EXPECT_EQ(source.given(), 0);
+}
+
+// As the first version's trainers do, who name no worker: they go on by gRPC at a "-".
+TEST(ElementTransportIdentityTest, TheFirstVersionsTrainersAreToldNo) {
+  Source source(3, 10);
+  const auto server = Serve(&source);
+  UniqueFd fd;
+  ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
+  StreamSocket socket(std::move(fd), false);
+  std::string message;
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+  EXPECT_EQ(message.substr(0, 5), std::string("TFQE\x01", 5));  // which they can read
+  EXPECT_EQ(message.size(), 5u + 32 + 1);
+  socket.Send(
+      Framed("TFQI\x01" + std::string(16, 'c') + std::string(32, 'n') + std::string(2, '\0'),
+             &PortableCrc32c));
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+  EXPECT_EQ(message, "-");
+  EXPECT_FALSE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+}
+
+TEST(ElementTransportIdentityTest, AWorkerThatHangsUpOnEveryIntroductionIsGivenUp) {
+  int port;
+  UniqueFd listener = StreamSocket::ListenTcp(0, &port);
+  std::thread first_version([&] {
+    for (int i = 0; i < 3; ++i) {
+      StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
+                          false);
+      std::string message;
+      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), &PortableCrc32c));
+      socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message);
+      socket.ShutDown();
+    }
+  });
+  ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, &PortableCrc32c);
+  EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
+  EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
+  EXPECT_TRUE(NextCode(&client) == Code::kNotFound);
+  first_version.join();
 }
 
 TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
   Source source(1000, 10);
   source.Block(true);
   auto server = Serve(&source);
-  ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  ElementClient client(Local(*server), {}, &PortableCrc32c);
   auto waiting = std::async(std::launch::async, [&] {
     Element element;
     PayloadRef payload;
@@ -225,7 +318,7 @@ TEST(ElementTransportStopTest, CancellingEndsAWait) {
   Source source(1000, 10);
   source.Block(true);
   const auto server = Serve(&source);
-  ElementClient client("", Tcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
   auto waiting = std::async(std::launch::async, [&] {
     Element element;
     PayloadRef payload;
@@ -241,7 +334,7 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
   Source source(5, 10);
   source.Block(true);
   const auto server = Serve(&source);
-  ElementClient client("", Tcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
   Element element;
   PayloadRef payload;
   Question question;
@@ -255,7 +348,7 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
   Source source(200, 300000);
   const auto server = Serve(&source);
-  ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+  ElementClient client(Local(*server), {}, &PortableCrc32c);
   std::vector<PayloadRef> kept;
   std::map<const char*, int> places;
   for (int i = 0; i < 200; ++i) {
@@ -279,7 +372,7 @@ TEST(ElementTransportMemoryTest, APayloadOutlivesItsConnectionAndWorker) {
   {
     Source source(5, 300000);
     const auto server = Serve(&source);
-    ElementClient client(server->local_name(), Tcp(*server), {}, &PortableCrc32c);
+    ElementClient client(Local(*server), {}, &PortableCrc32c);
     Element element;
     ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
   }
@@ -300,15 +393,16 @@ TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
 TEST(ElementTransportGarbageTest, GarbageEndsAConnectionAndNothingElse) {
   Source source(5, 10);
   const auto server = Serve(&source);
-  ElementClient good("", Tcp(*server), {}, &PortableCrc32c);
+  ElementClient good(ByTcp(*server), {}, &PortableCrc32c);
   ASSERT_TRUE(good.Connect(Clock::now() + seconds(5)).ok());
   for (const std::string& garbage :
        {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(5000, '\xff'), std::string(64, '\0'),
         Framed("nothing", &PortableCrc32c),
-        Framed(EncodeIntroduction({RandomBytes(16), RandomBytes(32), "", ""}), &PortableCrc32c) +
+        Framed(EncodeIntroduction({RandomBytes(16), server->id(), RandomBytes(32), "", ""}),
+               &PortableCrc32c) +
             Framed("\x01 no question", &PortableCrc32c)}) {
     UniqueFd fd;
-    ASSERT_TRUE(StreamSocket::Connect(Tcp(*server), Clock::now() + seconds(5), &fd).ok());
+    ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
     StreamSocket socket(std::move(fd), false);
     socket.Send(garbage);
     char byte;
@@ -349,7 +443,7 @@ TEST(ElementTransportGarbageTest, AWorkerThatSaysNonsenseIsALostConnection) {
       while (socket.Receive(&byte, 1)) {
       }
     });
-    ElementClient client("", "127.0.0.1:" + std::to_string(port), {}, &PortableCrc32c);
+    ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, &PortableCrc32c);
     Element element;
     PayloadRef payload;
     EXPECT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).code() ==
