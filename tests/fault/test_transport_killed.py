@@ -136,6 +136,7 @@ def test_a_worker_that_returns_to_its_port_but_not_its_transports(cluster: Clust
 
 
 def test_a_worker_that_returns_to_both_its_ports(cluster: Cluster, paths: list[Path]) -> None:
+    """By gRPC at most until the end of the epoch: who asks while it is away takes it for gone."""
     worker = with_port(cluster.add_worker(), transport_port())
     shared = of(cluster, paths)
     reader = numbered.EpochReader(shared, step_s=0.01)
@@ -144,7 +145,7 @@ def test_a_worker_that_returns_to_both_its_ports(cluster: Cluster, paths: list[P
     worker.kill()
     worker.restart()
     assert_nothing_lost(reader.result(), UNACKED_RECORDS)
-    assert counts().fallbacks == before
+    assert counts().fallbacks <= before + 1
     assert_an_epoch_comes_by_the_transport(shared)
 
 
