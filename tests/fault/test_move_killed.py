@@ -62,6 +62,7 @@ def test_a_move_without_room_says_so_and_exceeds_no_quota(tmp_path: Path) -> Non
         try:
             racked.place(dataset.digest_id, selector="rack=r3")
             wait_until(lambda: _no_room(racked, dataset.digest_id), "it says that there is no room")
+            wait_until(lambda: racked.placement(dataset.digest_id).settled, "nothing more moves", SETTLED_S)
         finally:
             over.set()
             watching.join()

@@ -51,6 +51,7 @@ class PlaceCalls(Callers):
             reply.held.append(held_bits(self._coordinator.residency.holds(node_id, prefixes)))
             await asyncio.sleep(0)  # of many nodes it takes a second
         reply.places_version = placed.version
+        reply.settled = self._settled(request.digest_id)
         return reply
 
     @handled
@@ -100,13 +101,16 @@ class PlaceCalls(Callers):
         places = placed.places(digest_id)
         if places is None:
             return pb2.PlacementReply()
-        nodes, version = self._coordinator.membership.storing, placed.version
         return pb2.PlacementReply(
             rule=placed.rules.find(digest_id),
             places=message(places),
             moves=placed.reports.of(digest_id),
-            settled=placed.reports.settled(digest_id, nodes, version),
+            settled=self._settled(digest_id),
         )
+
+    def _settled(self, digest_id: bytes) -> bool:
+        placed = self._coordinator.caching.placed
+        return placed.reports.settled(digest_id, self._coordinator.membership.storing, placed.version)
 
 
 def _host(address: str) -> str:

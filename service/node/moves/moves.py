@@ -31,6 +31,7 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 
 FIRST_LOOK_AGAIN_S, LONGEST_LOOK_AGAIN_S = 1.0, 30.0
 REPLICAS_LOOK_AGAIN_S = 3.0  # what readers bring is in one place until then
+UNSETTLED_LOOK_AGAIN_S = 3.0  # whether it is over is known when all have looked again
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told
 # what it gave up under the one before.
 GIVE_UP_AFTER_S = 5.0
@@ -83,6 +84,7 @@ class Moves:
         self._reports: dict[bytes, pb.MoveReport] = {}
         self._own: dict[bytes, move_plan.OwnPart] = {}
         self._here, self._here_until_s = prefixes.of_hashes([]), 0.0
+        self._settled: set[bytes] = set()  # of what is left, as the coordinator said when it was last asked
         self._looked_up = 0  # prefixes times nodes, in one look at everything
         self._give_up_from_s = 0.0
         self._changed = asyncio.Event()
@@ -131,6 +133,8 @@ class Moves:
             pause_s = FIRST_LOOK_AGAIN_S if busy else min(2 * (pause_s or FIRST_LOOK_AGAIN_S), LONGEST_LOOK_AGAIN_S)
             if self._looked_up < _FEW and any(kept.places.replicas > 1 for kept in self._known.sets.values()):
                 pause_s = min(pause_s, REPLICAS_LOOK_AGAIN_S)
+            if self._looked_up < _FEW and any(self._is_left(key) for key in self._known.sets):
+                pause_s = min(pause_s, UNSETTLED_LOOK_AGAIN_S)
 
     async def _look_at_all(self) -> bool:
         """Whether something was done, or will be soon. What others have to do first is looked at again later each time:
@@ -155,14 +159,28 @@ class Moves:
         contents, plan = await asyncio.to_thread(self._look, digest, places)
         report = self._reports.setdefault(digest.digest_id, pb.MoveReport(digest_id=digest.digest_id))
         report.to_go_shards, version = len(plan.extra), self._known.version
+        self._settled.discard(digest.digest_id)
         came = await self._take_over_lacking(digest, places, contents, plan.lacking, report)
         gone = await self._give_up_extra(digest, places, contents, plan.extra, report)
-        if version == self._known.version:
-            report.places_version = version  # from now on what is left is what is left of this one
-            if not report.to_go_shards and self._known.has_moved(digest.digest_id):
-                self._on_moved()
         waits = bool(len(plan.extra)) and self._clock.now() < self._give_up_from_s
-        return bool(came or gone or waits)
+        busy = bool(came or gone or waits)
+        if version == self._known.version:
+            # A disk in trouble may take the rest when it is well again.
+            tried = report.to_come_shards == report.no_room_shards and not (
+                report.to_come_shards and self._disk.trouble
+            )
+            again = report.places_version == version
+            report.idle_looks = (report.idle_looks + 1 if again else 1) if tried and not busy else 0
+            report.places_version = version  # from now on what is left is what is left of this one
+            over = not report.to_go_shards or digest.digest_id in self._settled
+            if over and self._known.has_moved(digest.digest_id):
+                self._on_moved()
+        return busy
+
+    def _is_left(self, digest_id: bytes) -> bool:
+        """Something of it is to come or to go, and may yet."""
+        report = self._reports.get(digest_id)
+        return bool(report and (report.to_come_shards or report.to_go_shards)) and digest_id not in self._settled
 
     def _look(self, digest: Digest, places: Places) -> tuple[Prefixes, move_plan.MovePlan]:
         """For a thread."""
@@ -183,7 +201,7 @@ class Moves:
         found: list[tuple[int, str]] = []
         names = self._others()
         near = [name for name in names if not self._known.is_far(name)]
-        async for some, held in self._held(contents, lacking, names):
+        async for some, held in self._held(digest.digest_id, contents, lacking, names):
             mine = contents[some]
             may = {
                 name: mask & move_plan.may_come_from(places, mine, self._node_id, name) for name, mask in held.items()
@@ -239,7 +257,7 @@ class Moves:
         if self._clock.now() < self._give_up_from_s or not places.groups:
             return 0
         version, gone = self._known.version, 0
-        async for some, held in self._held(contents, extra, sorted(places.members)):
+        async for some, held in self._held(digest.digest_id, contents, extra, sorted(places.members)):
             owners = await asyncio.to_thread(places.home_owners, contents[some])
             hashes = [digest.hashes[int(some[at])].tobytes() for at in move_plan.spare(owners, held)]
             hashes = [hash for hash in hashes if not self._owns(hash)]
@@ -264,7 +282,7 @@ class Moves:
         )
 
     async def _held(
-        self, contents: Prefixes, shards: move_plan.Shards, names: Sequence[str]
+        self, digest_id: bytes, contents: Prefixes, shards: move_plan.Shards, names: Sequence[str]
     ) -> AsyncGenerator[tuple[move_plan.Shards, Held], None]:
         """Some of the shards at a time, and which of them each of these nodes holds."""
         if not names:
@@ -273,12 +291,15 @@ class Moves:
         for at in range(0, len(shards), step):
             some = shards[at : at + step]
             request = pb.HoldersRequest(
-                prefixes=contents[some].tolist(), node_ids=names, places_version=self._known.version
-            )
+                prefixes=contents[some].tolist(), node_ids=names, places_version=self._known.version,
+                digest_id=digest_id,
+            )  # fmt: skip
             self._looked_up += len(some) * len(names)
             reply = await self._holders(request)
             if reply.places_version != self._known.version or len(reply.held) != len(names):
                 raise _ChangedError
+            if reply.settled:
+                self._settled.add(digest_id)
             yield some, {name: _mask(bits, len(some)) for name, bits in zip(names, reply.held, strict=True)}
 
 

@@ -129,6 +129,9 @@ def progress(placed: dict[str, Any]) -> str:
     shards, size_bytes = (sum(int(one[key]) for one in reports) for key in ("to_come_shards", "to_come_bytes"))
     going, no_room = (sum(int(one[key]) for one in reports) for key in ("to_go_shards", "no_room_shards"))
     said = []
+    if shards and placed.get("settled"):
+        many = f"{shards} shard{'s' * (shards > 1)} ({decimal(size_bytes)})"
+        return f"no room there for {many}: what has none stays where it is"
     if shards:
         said.append(f"{shards} shard{'s' * (shards > 1)} ({decimal(size_bytes)}) to move")
     if no_room:

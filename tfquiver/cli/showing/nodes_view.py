@@ -43,11 +43,18 @@ def labels(node: Mapping[str, Any]) -> str:
 def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each data set of which something is on its way to where its placement has it."""
     for one in datasets:
-        if shards := one.get("moving_shards", 0):
-            stays = f"; {one['unmoved_shards']} find no room there" if one["unmoved_shards"] else ""
+        shards, unmoved = one.get("moving_shards", 0), one.get("unmoved_shards", 0)
+        more = f"(tfquiver dataset place {plain(one['name'])})"
+        if shards and shards == unmoved:
+            yield (
+                f"data set {plain(one['name'])}: {shards} shards ({decimal(one['moving_bytes'])}) find no room on the "
+                f"nodes that its placement gives them, and stay where they are {more}"
+            )
+        elif shards:
+            stays = f"; {unmoved} find no room there" if unmoved else ""
             yield (
                 f"data set {plain(one['name'])} moves: {shards} shards ({decimal(one['moving_bytes'])}) are still to "
-                f"come to the nodes that its placement gives them{stays} (tfquiver dataset place {plain(one['name'])})"
+                f"come to the nodes that its placement gives them{stays} {more}"
             )
 
 

@@ -444,6 +444,7 @@ class MoveReport(_message.Message):
     GONE_SHARDS_FIELD_NUMBER: _builtins.int
     NO_ROOM_SHARDS_FIELD_NUMBER: _builtins.int
     PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    IDLE_LOOKS_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     to_come_shards: _builtins.int
     """it owns them, and another node holds them"""
@@ -459,6 +460,10 @@ class MoveReport(_message.Message):
     """of those to come: this node's quota or allocation is used up"""
     places_version: _builtins.int
     """that it has looked at all of; 0: none yet"""
+    idle_looks: _builtins.int
+    """Looks one after the other, at that version, that brought nothing and gave nothing up though all was tried: what is
+    left has no room here, or waits for other nodes. 0: the last one was none of these, or the node is an earlier one.
+    """
     def __init__(
         self,
         *,
@@ -470,10 +475,11 @@ class MoveReport(_message.Message):
         gone_shards: _builtins.int = ...,
         no_room_shards: _builtins.int = ...,
         places_version: _builtins.int = ...,
+        idle_looks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["came_bytes", b"came_bytes", "digest_id", b"digest_id", "gone_shards", b"gone_shards", "no_room_shards", b"no_room_shards", "places_version", b"places_version", "to_come_bytes", b"to_come_bytes", "to_come_shards", b"to_come_shards", "to_go_shards", b"to_go_shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["came_bytes", b"came_bytes", "digest_id", b"digest_id", "gone_shards", b"gone_shards", "idle_looks", b"idle_looks", "no_room_shards", b"no_room_shards", "places_version", b"places_version", "to_come_bytes", b"to_come_bytes", "to_come_shards", b"to_come_shards", "to_go_shards", b"to_go_shards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1166,7 +1172,9 @@ class PlacementReply(_message.Message):
     MOVES_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
     settled: _builtins.bool
-    """Every node that stores has looked, at the placement as it is now, and has nothing left to move or to give up."""
+    """Every node that stores has looked, at the placement as it is now, and has nothing left to move or to give up but what
+    has no room where it should be: that stays where it is.
+    """
     @_builtins.property
     def rule(self) -> _types_pb2.PlacementRule:
         """unset: it has none"""
@@ -1225,8 +1233,11 @@ class HoldersRequest(_message.Message):
     PREFIXES_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
     PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
     places_version: _builtins.int
     """of the orders that the caller carries out"""
+    digest_id: _builtins.bytes
+    """whose shards they are; may be empty"""
     @_builtins.property
     def prefixes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """the first 8 bytes of hashes, little endian; times the nodes at most 4194304"""
@@ -1239,10 +1250,11 @@ class HoldersRequest(_message.Message):
         prefixes: _abc.Iterable[_builtins.int] | None = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
         places_version: _builtins.int = ...,
+        digest_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_ids", b"node_ids", "places_version", b"places_version", "prefixes", b"prefixes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "node_ids", b"node_ids", "places_version", b"places_version", "prefixes", b"prefixes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1254,8 +1266,13 @@ class HoldersReply(_message.Message):
 
     HELD_FIELD_NUMBER: _builtins.int
     PLACES_VERSION_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
     places_version: _builtins.int
     """that of now: another than the request's: wait for the orders"""
+    settled: _builtins.bool
+    """Of the data set named nothing moves any more, on any node: PlacementReply.settled. What others own and is here has
+    no room there. False: it may still move, or the coordinator is an earlier one.
+    """
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Of each node, a bit for each prefix, the least significant bit of each byte first; none where the versions differ."""
@@ -1265,10 +1282,11 @@ class HoldersReply(_message.Message):
         *,
         held: _abc.Iterable[_builtins.bytes] | None = ...,
         places_version: _builtins.int = ...,
+        settled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "places_version", b"places_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "places_version", b"places_version", "settled", b"settled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

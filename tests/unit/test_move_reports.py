@@ -1,0 +1,103 @@
+"""When nothing of a data set moves any more, though not all of it has room where it should be."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
+from tfquiver.service.coordinator.places.move_reports import MoveReports
+
+ID = b"i" * 32
+VERSION = 7
+
+
+class Node:
+    """Looks as nodes do, at shards of one size: takes over what it owns while it has room, then gives up what it does
+    not own and all its owners hold. What it says arrives before its next look begins, not at once."""
+
+    def __init__(self, name: str, room: int, held: set[int]) -> None:
+        self.name, self.room, self.held = name, max(room, len(held)), set(held)
+        self.report = MoveReport(digest_id=ID, places_version=VERSION)
+        self.unsaid: MoveReport | None = None
+
+    def look(self, nodes: list[Node], owner: dict[int, str]) -> bool:
+        """Whether something was done."""
+        of = {node.name: node for node in nodes}
+        there = set().union(*(node.held for node in nodes))
+        lacking = sorted(shard for shard in there - self.held if owner[shard] == self.name)
+        come = lacking[: max(0, self.room - len(self.held))]
+        extra = [shard for shard in self.held if owner[shard] != self.name]
+        self.held.update(come)
+        gone = {shard for shard in extra if shard in of[owner[shard]].held}
+        self.held -= gone
+        left = len(lacking) - len(come)
+        self.report.to_come_shards = self.report.no_room_shards = left
+        self.report.to_go_shards = len(extra) - len(gone)
+        self.report.came_bytes += len(come)
+        self.report.gone_shards += len(gone)
+        self.report.idle_looks = 0 if come or gone else self.report.idle_looks + 1
+        self.unsaid = MoveReport.FromString(self.report.SerializeToString())
+        return bool(come or gone)
+
+    def say(self, reports: MoveReports) -> None:
+        if self.unsaid is not None:
+            reports.take(self.name, [self.unsaid])
+        self.unsaid = None
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=100)
+def test_it_is_over_when_no_node_can_do_anything_more_and_not_before(data: st.DataObject) -> None:
+    names = ["a", "b", "c"]
+    owner = {shard: data.draw(st.sampled_from(names)) for shard in range(8)}
+    nodes = [Node(name, data.draw(st.integers(0, 4)), data.draw(st.sets(st.integers(0, 7)))) for name in names]
+    reports = MoveReports()
+    turns = data.draw(st.lists(st.integers(0, 2), max_size=30)) + [0, 1, 2] * 10
+    for turn in turns:
+        node = nodes[turn]
+        node.say(reports)
+        node.look(nodes, owner)
+        if reports.settled(ID, names, VERSION):
+            for other in nodes:
+                assert not Node(other.name, other.room, other.held).look(nodes, owner), f"{other.name} is not done"
+    assert reports.settled(ID, names, VERSION), "it never ends"
+
+
+def test_two_full_nodes_that_hold_what_the_other_owns_settle() -> None:
+    reports = MoveReports()
+
+    def say(name: str, looks: int, came_bytes: int = 0) -> None:
+        report = MoveReport(
+            digest_id=ID, places_version=VERSION, to_come_shards=1, no_room_shards=1, to_go_shards=1,
+            came_bytes=came_bytes, idle_looks=looks,
+        )  # fmt: skip
+        reports.take(name, [report])
+
+    for looks in range(3):
+        for name in "ab":
+            assert not reports.settled(ID, "ab", VERSION)
+            say(name, looks)
+    for name in "ab":
+        say(name, 9)
+    assert reports.settled(ID, "ab", VERSION)
+    assert not reports.settled(ID, "abc", VERSION)
+    assert not reports.settled(ID, "ab", 0)
+    say("a", 10, came_bytes=1)  # it has got room
+    assert not reports.settled(ID, "ab", VERSION)
+
+
+def test_a_node_of_an_earlier_version_says_nothing_of_its_looks_and_is_waited_for() -> None:
+    reports = MoveReports()
+    for _ in range(5):
+        reports.take("a", [MoveReport(digest_id=ID, places_version=VERSION, to_come_shards=1, no_room_shards=1)])
+    assert not reports.settled(ID, "a", VERSION)
+
+
+def test_nothing_is_remembered_of_data_sets_that_nobody_tells_of() -> None:
+    reports = MoveReports()
+    reports.take("a", [MoveReport(digest_id=ID)])
+    reports.take("b", [MoveReport(digest_id=ID)])
+    reports.take("a", [])
+    reports.gone("b")
+    assert not reports._from
