@@ -140,7 +140,7 @@ class Coordinator:
         self.named_table = NamedTable(self._journal)
         self.named = NamedRequests(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
-            self.sessions, self.catalogue, options.when_full,
+            self.sessions, self.catalogue, options.when_full, options.session_ended_s,
         )  # fmt: skip
         self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)

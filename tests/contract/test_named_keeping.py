@@ -12,6 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tfquiver import errors
+from tfquiver.clock import ManualClock
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
@@ -22,6 +23,7 @@ from tfquiver.service.coordinator.datasets import named_requests
 from tfquiver.service.coordinator.named_datasets import specs
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 from tfquiver.wire import rpc
 from tfquiver.wire.rpc import MAX_MESSAGE_BYTES
@@ -110,6 +112,40 @@ async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Pat
         over.digest_id = DIGEST.digest_id
         assert await named.report(over)
         assert (await until_done(coordinator, "train")).version == 1
+
+
+async def scanned(coordinator: Coordinator, name: str, digest: Digest) -> pb.NamedDataset:
+    await until_done(coordinator, name)
+    [task] = coordinator.named.tasks
+    over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest.digest_id)
+    assert await coordinator.named.report(over)
+    return await until_done(coordinator, name)
+
+
+@on_loop
+async def test_a_job_keeps_its_version_while_it_builds_its_model_and_between_epochs(tmp_path: Path) -> None:
+    clock, hour_s = ManualClock(), CoordinatorOptions().session_ended_s
+    async with started(tmp_path, clock=clock) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"], pin=True))
+        await scanned(coordinator, "train", DIGEST)
+        await coordinator.named.refresh(EVERYBODY, "train")
+        assert (await scanned(coordinator, "train", OTHER)).old_versions == 1, "its model may be under way"
+        assert set(coordinator.caching.placement.pins) == {OTHER.digest_id}, "the room is the newest one's"
+        clock.advance(hour_s - 1)
+        beat(coordinator)
+        for reader in ("first epoch", "second epoch"):
+            assert await read_first(coordinator, reader, DIGEST.digest_id) == LeaseState.LEASED
+            coordinator.sessions.node_lost("n")  # the epoch is over
+            assert (await until_done(coordinator, "train")).old_versions == 1
+        clock.advance(2.0)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 1, "a session of it is remembered"
+        clock.advance(hour_s)
+        beat(coordinator)
+        coordinator.sessions.expire()
+        assert (await until_done(coordinator, "train")).old_versions == 0
+        assert DIGEST.digest_id not in coordinator.registry
 
 
 @on_loop

@@ -29,7 +29,8 @@ class Place:
         self.root, self._env, self._quota = root, env, quota
         self.coordinator = Server(
             "tfquiver.service.coordinator.main",
-            ["--port=0", f"--work_dir={root / 'work'}", *flags],
+            # Old versions go soon.
+            ["--port=0", f"--work_dir={root / 'work'}", "--ended_session_ms=1000", "--session_timeout_ms=1000", *flags],
             root / "coordinator.log",
         ).start()
         self.nodes = [self._node(number) for number in range(nodes)]

@@ -18,6 +18,7 @@ from tfquiver.service.coordinator.named_datasets.room import Candidate, to_evict
 from tfquiver.service.coordinator.named_datasets.steps import (
     Become,
     Facts,
+    GiveRoomBack,
     Go,
     Release,
     SetPin,
@@ -91,6 +92,19 @@ def test_a_new_version_keeps_the_old_one_for_those_who_read_it() -> None:
     assert (life.phase, life.version, list(life.old_digest_ids)) == (lifecycle.WARMING, 2, [b"1" * 32])
     back = lifecycle.scanned(lifecycle.refresh(life), b"1" * 32, "b")
     assert list(back.old_digest_ids) == [b"2" * 32], "a source that is as it was before"
+
+
+def test_a_job_between_two_epochs_keeps_its_version_and_not_the_room_that_the_newest_one_needs() -> None:
+    old, new = b"1" * 32, b"2" * 32
+    life = lifecycle.scanned(lifecycle.refresh(ready()), new, "a")
+
+    def step(readers: int, awaited: set[bytes], pins: set[bytes]) -> object:
+        return next_step(life, Facts({old, new}, ["a"], {old: readers}, TaskProgress(), True, awaited, pins))
+
+    assert step(1, {old}, {old}) is None
+    assert step(0, {old}, {old}) == GiveRoomBack(old)
+    assert step(0, {old}, set()) is None
+    assert step(0, set(), set()) == Release(old, force=False)
 
 
 def test_a_refresh_that_fails_leaves_the_version_that_there_is() -> None:
@@ -180,6 +194,7 @@ class NamedMachine(RuleBasedStateMachine):
         self.nodes = Nodes()
         self.source = 1
         self.reading: set[bytes] = set()
+        self.awaited: set[bytes] = set()  # a job is between two epochs of them
         self.wanted: dict[str, str] = {}  # what a person asked for last, and was not refused
         self.lives = 0
         self.unheard_of: set[bytes] = set()  # scanned by nodes that died before they told
@@ -221,6 +236,7 @@ class NamedMachine(RuleBasedStateMachine):
     @rule(number=st.integers(1, 3), reads=st.booleans())
     def readers(self, number: int, reads: bool) -> None:
         known = {one for life in self.table for one in tasks.versions(life) if life.phase != lifecycle.DELETING}
+        self.awaited = self.reading & known if not reads else set()
         self.reading = {digest(number)} & known if reads else set()
 
     @rule(node=st.sampled_from("ab"), outcome=st.sampled_from(["done", "done", "refused", "away"]), late=st.booleans())
@@ -273,7 +289,9 @@ class NamedMachine(RuleBasedStateMachine):
         for life in self.table:
             progress = self.progress.setdefault(lifecycle.task_id(life), TaskProgress())
             readers = dict.fromkeys(self.reading, 1)
-            match step := next_step(life, Facts(self.nodes.registered, ["a", "b"], readers, progress)):
+            pins = self.nodes.pinned - {other.digest_id for other in self.table if other.pinned}
+            facts = Facts(self.nodes.registered, ["a", "b"], readers, progress, True, self.awaited, pins)
+            match step := next_step(life, facts):
                 case None:
                     continue
                 case Become():
@@ -285,11 +303,14 @@ class NamedMachine(RuleBasedStateMachine):
                     (self.nodes.pinned.add if step.pinned else self.nodes.pinned.discard)(life.digest_id)
                     if told:
                         self.put(lifecycle.pinned(life, step.pinned))
+                case GiveRoomBack():
+                    assert step.digest_id in self.nodes.pinned and step.digest_id != life.digest_id
+                    self.nodes.pinned.discard(step.digest_id)
                 case SetPlacement():
                     if told:
                         self.put(lifecycle.placed(life))
                 case Release():
-                    assert step.force or step.digest_id not in self.reading, "nobody is interrupted"
+                    assert step.force or step.digest_id not in self.reading | self.awaited, "nobody is interrupted"
                     self.release(life, step.digest_id)
                     if told:
                         self.put(lifecycle.released(life, step.digest_id))
@@ -337,7 +358,7 @@ class NamedMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever was done: left alone, with nodes that do as they are told, all comes to its end."""
-        self.reading = set()
+        self.reading = self.awaited = set()
         for _ in range(40):
             for node in "ab":
                 self.a_node_works(node, "done", False)

@@ -31,6 +31,7 @@ from tfquiver.service.coordinator.named_datasets.room import PARTIAL
 from tfquiver.service.coordinator.named_datasets.steps import (
     Become,
     Facts,
+    GiveRoomBack,
     Go,
     Release,
     SetPin,
@@ -58,7 +59,12 @@ _REMOVED_MEANWHILE = "what was scanned has been removed since: it is scanned aga
 
 
 class NamedKeeping:
-    """Lives on one event loop. `announce`: called when nodes are to be told something else."""
+    """Lives on one event loop. `announce`: called when nodes are to be told something else.
+
+    Args:
+      unread_s: a version before the newest one stays for so long after that has come, for who was given it and has not
+        begun to read; and as long as a session of it is remembered.
+    """
 
     def __init__(
         self,
@@ -72,7 +78,9 @@ class NamedKeeping:
         sessions: Sessions,
         catalogue: Catalogue,
         when_full: str = PARTIAL,
+        unread_s: float = 3600.0,
     ) -> None:
+        self._unread_s = unread_s
         self._clock, self._log, self._table, self._when_full = clock, log, table, when_full
         self._registry, self._ownership, self._membership = registry, ownership, membership
         self._caching, self._sessions, self._catalogue = caching, sessions, catalogue
@@ -86,7 +94,8 @@ class NamedKeeping:
         self._seen = random.SystemRandom().getrandbits(62) + 1
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a pin that was refused is tried again
-        self._reading = Counter[bytes]()  # readers by digest id, at the last look
+        self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
+        self._old_since_s: dict[bytes, float] = {}  # old versions, since when they are, as far as this process knows
         self._stopping = False
 
     # Nodes.
@@ -164,6 +173,8 @@ class NamedKeeping:
         self._reading = Counter[bytes]()
         for session in self._sessions:
             self._reading[session.digest_id] += len(session.readers)
+        now, before = self._clock.now(), self._old_since_s
+        self._old_since_s = {old: before.get(old, now) for life in self._table for old in life.old_digest_ids}
         if self._caching.met:
             for at, life in enumerate(self._table):
                 if at % _AT_ONCE == _AT_ONCE - 1:
@@ -190,7 +201,23 @@ class NamedKeeping:
         if life.phase == WARMING:
             progress.seen.update(self._membership.storing)
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
-        return Facts(self._registry, self._membership.storing, self._reading, progress, may_set)
+        awaited = {old for old in life.old_digest_ids if self._is_awaited(old)}
+        pins = {
+            old
+            for old in life.old_digest_ids
+            if old in self._caching.placement.pins
+            and not any(
+                other.pinned and other.digest_id == old
+                for other in map(self._table.get, self._table.holding(old))
+                if other
+            )
+        }
+        return Facts(self._registry, self._membership.storing, self._reading, progress, may_set, awaited, pins)
+
+    def _is_awaited(self, old: bytes) -> bool:
+        return (
+            old in self._reading or self._clock.now() < self._old_since_s.get(old, self._clock.now()) + self._unread_s
+        )
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:
@@ -202,6 +229,8 @@ class NamedKeeping:
                 self._look_soon()
             case SetPin():
                 await self._take_pin(life, step.pinned)
+            case GiveRoomBack():
+                await self._catalogue.unset_cache(step.digest_id)
             case SetPlacement():
                 await self._take_placement(life)
             case Release():

@@ -21,6 +21,8 @@ class Facts:
     readers: Mapping[bytes, int]  # by digest id
     progress: TaskProgress  # of its task
     may_set: bool = True  # a setting that could not be had is not asked for again just now
+    awaited: Container[bytes] = ()  # versions that a job may come back to: between two epochs nobody reads
+    pins: Container[bytes] = ()  # versions whose room nobody else's wish keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,13 @@ class SetPin:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveRoomBack:
+    """That version is an old one, and its room is the newest one's to have."""
+
+    digest_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SetPlacement:
     """Its newest version gets its rule; then `lifecycle.placed`."""
 
@@ -55,7 +64,7 @@ class Go:
     """Nothing of it is left but the name."""
 
 
-Step = Become | Release | SetPin | SetPlacement | Go
+Step = Become | Release | SetPin | GiveRoomBack | SetPlacement | Go
 
 
 def next_step(life: Life, facts: Facts) -> Step | None:
@@ -72,13 +81,15 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and over:
         return Become(lifecycle.evicted(life))
+    unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
+    if roomy := next((old for old in unread if old in facts.pins), None):
+        return GiveRoomBack(roomy)
     if life.phase != SCANNING and life.digest_id and facts.may_set:
         if life.spec.HasField("placement") and not life.placed:
             return SetPlacement()
         if life.spec.pin != life.pinned:
             return SetPin(life.spec.pin)
-    unread = (old for old in life.old_digest_ids if not facts.readers.get(old))
-    return next((Release(old, force=False) for old in unread), None)
+    return next((Release(old, force=False) for old in unread if old not in facts.awaited), None)
 
 
 def _deleting(life: Life, facts: Facts) -> Step | None:
