@@ -13,7 +13,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
-from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
+from tfquiver.service.coordinator.named_datasets.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
 from tfquiver.service.coordinator.named_datasets.room import Candidate, to_evict
 from tfquiver.service.coordinator.named_datasets.steps import (
     Become,
@@ -139,6 +139,24 @@ def test_what_one_node_cannot_scan_another_does_and_what_the_store_does_not_answ
     progress.failed(pb.ReportTaskRequest(node_id="a", error_code=5, trouble="a sees no file"), 2.0)
     assert progress.all_refused(["a", "b"]) == "b may not; a sees no file"
     assert progress.all_refused(["a", "b", "c"]) == "", "one that has come may do it"
+
+
+def test_a_defect_is_tried_again_now_and_then_and_not_for_ever() -> None:
+    progress, now, tries = TaskProgress(), 0.0, 0
+    internal, away = errors.code_number(errors.TfquiverError()), errors.code_number(errors.UnavailableError())
+    while not (why := progress.all_refused(["a", "b"])):
+        now += LONGEST_RETRY_S
+        node = progress.scanner(["a", "b"], "a", "life", now)
+        progress.failed(pb.ReportTaskRequest(node_id=node, error_code=away, trouble="no answer"), now)
+        now += LONGEST_RETRY_S
+        assert progress.scanner(["a", "b"], "a", "life", now) == node, "what a store says is no defect"
+        progress.failed(pb.ReportTaskRequest(node_id=node, error_code=internal, trouble="KeyError: 7"), now)
+        tries += 1
+        assert tries <= 2 * MOST_DEFECTS
+    assert tries == 2 * MOST_DEFECTS
+    assert "5 times on node a, the last time with: KeyError: 7: look into that node's log" in why
+    assert "tfquiver dataset refresh" in why
+    assert progress.all_refused(["a", "b", "c"]) == ""
 
 
 def test_files_that_are_no_tfrecords_are_not_read_again_and_again() -> None:

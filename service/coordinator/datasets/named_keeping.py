@@ -26,7 +26,7 @@ from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
-from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
+from tfquiver.service.coordinator.named_datasets.overview import Overview
 from tfquiver.service.coordinator.named_datasets.room import PARTIAL
 from tfquiver.service.coordinator.named_datasets.steps import (
     Become,
@@ -51,7 +51,6 @@ _STEPS = 100  # of one data set at a look
 _AT_ONCE = 500  # data sets, before others have their turn
 _PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
 _SCANS_BYTES = 1 << 20
-_WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
 _UNAVAILABLE = errors.code_number(errors.UnavailableError())
 _PRECONDITION = errors.code_number(errors.InUseError())
 _OTHER_FORMAT = "it was cut as another format than was asked for: is the node of an older version?"
@@ -88,14 +87,11 @@ class NamedKeeping:
         self.orders = 0  # grows whenever `tasks` or `named` are others
         self.tasks: Sequence[pb2.DatasetTask] = ()
         self.named: Sequence[pb2.NamedDigest] = ()
-        self._progress: dict[str, TaskProgress] = {}  # by task id
-        self._ordered = -1  # the table's changes, as `named` says it
-        self._busy: Sequence[str] = ()  # names of those for which nodes may have something to do
+        self._overview = Overview(table)
         self._seen = random.SystemRandom().getrandbits(62) + 1
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a pin that was refused is tried again
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
-        self._old_since_s: dict[bytes, float] = {}  # old versions, since when they are, as far as this process knows
         self._stopping = False
 
     # Nodes.
@@ -107,7 +103,7 @@ class NamedKeeping:
         life = self._table.of_life(request.task_id.partition("/")[0])
         if life is None or lifecycle.task_id(life) != request.task_id:
             return False
-        progress = self._progress.setdefault(request.task_id, TaskProgress())
+        progress = self._overview.progress(life)
         if life.phase != SCANNING:
             progress.reports[request.node_id] = request
         elif progress.node_id not in ("", request.node_id):
@@ -173,8 +169,6 @@ class NamedKeeping:
         self._reading = Counter[bytes]()
         for session in self._sessions:
             self._reading[session.digest_id] += len(session.readers)
-        now, before = self._clock.now(), self._old_since_s
-        self._old_since_s = {old: before.get(old, now) for life in self._table for old in life.old_digest_ids}
         if self._caching.met:
             for at, life in enumerate(self._table):
                 if at % _AT_ONCE == _AT_ONCE - 1:
@@ -197,27 +191,22 @@ class NamedKeeping:
             await self._take(now, step)
 
     def _facts(self, life: Life) -> Facts:
-        progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
+        progress = self._overview.progress(life)
         if life.phase == WARMING:
             progress.seen.update(self._membership.storing)
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
-        awaited = {old for old in life.old_digest_ids if self._is_awaited(old)}
-        pins = {
-            old
-            for old in life.old_digest_ids
-            if old in self._caching.placement.pins
-            and not any(
-                other.pinned and other.digest_id == old
-                for other in map(self._table.get, self._table.holding(old))
-                if other
-            )
-        }
+        awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
+        pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
         return Facts(self._registry, self._membership.storing, self._reading, progress, may_set, awaited, pins)
 
-    def _is_awaited(self, old: bytes) -> bool:
-        return (
-            old in self._reading or self._clock.now() < self._old_since_s.get(old, self._clock.now()) + self._unread_s
-        )
+    def _is_awaited(self, life: Life, old: bytes) -> bool:
+        return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
+
+    def _is_roomy(self, old: bytes) -> bool:
+        """It has room of its own that no other data set's newest version asks for."""
+        holders = (self._table.get(name) for name in self._table.holding(old))
+        wanted = any(other.pinned and other.digest_id == old for other in holders if other)
+        return old in self._caching.placement.pins and not wanted
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:
@@ -292,40 +281,34 @@ class NamedKeeping:
                 await self._catalogue.set_placement(digest_id, None)
 
     def _order(self) -> None:
-        if self._table.changes != self._ordered:
-            self._ordered = self._table.changes
-            self._busy = [life.spec.name for life in self._table if life.phase in _WITH_TASKS]
-            current = {lifecycle.task_id(life) for life in self._table}
-            self._progress = {key: one for key, one in self._progress.items() if key in current}
-            self._name()
+        if self._overview.update(self._clock.now()):
+            self.named = self._overview.named
+            self._ordered()
         made, scan_bytes = [], 0
-        busy = [life for name in self._busy if (life := self._table.get(name))]
+        busy = list(self._overview.busy())
         making_room = any(life.phase == EVICTING for life in busy)
         for life in busy:
             scanner = ""
-            if life.phase == SCANNING and self._caching.met:
-                progress = self._progress.setdefault(lifecycle.task_id(life), TaskProgress())
-                scanner = progress.scanner(self._membership.storing, life.scanned_by, life.life, self._clock.now())
+            if life.phase == SCANNING:
+                # The others when some of these are done: a reply holds only so much, and who is not told cannot answer.
+                if not self._caching.met or scan_bytes > _SCANS_BYTES:
+                    continue
+                progress, nodes = self._overview.progress(life), self._membership.storing
+                scanner = progress.scanner(nodes, life.scanned_by, life.life, self._clock.now())
             alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
             task = tasks.task(life, scanner, alone)
             if task is None or (task.HasField("warm") and making_room):
                 continue
-            if task.HasField("scan"):  # the others when some of these are done: a reply holds only so much
+            if task.HasField("scan"):
                 scan_bytes += task.ByteSize()
-                if scan_bytes > _SCANS_BYTES:
-                    continue
             made.append(task)
         if made != self.tasks:
             self.tasks = made
-            self.orders += 1
-            self.announce()
+            self._ordered()
 
-    def _name(self) -> None:
-        named = [one for life in self._table for one in tasks.named(life)]
-        if named != self.named:
-            self.named = named
-            self.orders += 1
-            self.announce()
+    def _ordered(self) -> None:
+        self.orders += 1
+        self.announce()
 
     # Inside.
 

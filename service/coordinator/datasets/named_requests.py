@@ -204,7 +204,7 @@ class NamedRequests(NamedKeeping):
 
     def _told(self, life: Life) -> pb2.NamedDataset:
         dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
-        progress = self._progress.get(lifecycle.task_id(life))
+        progress = self._overview.find_progress(life)
         reply = told(life, progress, dataset, bool(self._membership.storing))
         reply.seen = self._seen
         return reply

@@ -4,6 +4,7 @@ after a restart they say it again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,10 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
 # will not do it later either (what comes damaged from a remote store has been read again for a while before).
 _OF_THE_NODE = frozenset({3, 5, 7, 9, 11, 15, 16})
+# Cancelled, deadline, resource exhausted, aborted, unavailable: of the store, or of this moment. What is none of these
+# and none of those above (internal, say) is a defect: it is tried again now and then, but not for ever.
+_OF_THE_MOMENT = frozenset({1, 4, 8, 10, 14})
+MOST_DEFECTS = 5  # on each node
 SILENT_S = 60.0  # a node says at once that it has begun; one that knows nothing of tasks never does
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
@@ -25,6 +30,7 @@ class TaskProgress:
     node_id: str = ""  # that scans it
     asked_s: float = 0.0  # when it was chosen
     failures: int = 0
+    defects: Counter[str] = field(default_factory=Counter)  # by node
     not_before_s: float = 0.0
     seen: set[str] = field(default_factory=set)  # nodes that were there since it was ordered
 
@@ -66,8 +72,15 @@ class TaskProgress:
         """A scan did, on the node that had it: another one tries where it may be that node's fault, else it does again,
         later every time."""
         self.reports.clear()
-        if report.error_code in _OF_THE_NODE:
+        if report.error_code not in _OF_THE_MOMENT | _OF_THE_NODE:
+            self.defects[report.node_id] += 1
+        if report.error_code in _OF_THE_NODE or self.defects[report.node_id] >= MOST_DEFECTS:
             self.refused[report.node_id] = report.trouble
+            if report.error_code not in _OF_THE_NODE:
+                self.refused[report.node_id] = (
+                    f"it failed {MOST_DEFECTS} times on node {report.node_id}, the last time with: {report.trouble}: "
+                    "look into that node's log, and `tfquiver dataset refresh` it when what is wrong there is mended"
+                )
             self.node_id = ""
             return
         pause_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(self.failures, 10))

@@ -22,18 +22,24 @@ class NamedTable:
         self._lives: dict[str, NamedDatasetSet] = {}
         self._names: dict[str, str] = {}  # by life
         self._holding: dict[bytes, set[str]] = {}  # names, by digest id of a version
-        self.changes = 0  # grows with every one
+        self._changed: dict[str, None] = {}  # names of which the state is another than when they were taken
 
     def apply(self, record: CommitRecord) -> None:
         if record.HasField("named_dataset_set"):
             life = record.named_dataset_set
             self._forget(life.spec.name)
+            self._changed[life.spec.name] = None
             self._lives[life.spec.name], self._names[life.life] = life, life.spec.name
             for digest_id in (life.digest_id, *life.old_digest_ids):
                 self._holding.setdefault(digest_id, set()).add(life.spec.name)
         elif record.HasField("named_dataset_gone"):
+            self._changed[record.named_dataset_gone.name] = None
             self._forget(record.named_dataset_gone.name)
-        self.changes += 1
+
+    def take_changed(self) -> list[str]:
+        """Names of the data sets of which the state is another than at the last time, or that have gone."""
+        taken, self._changed = list(self._changed), {}
+        return taken
 
     def put(self, life: NamedDatasetSet) -> bool:
         """Whether that is another state than before. Raises ResourceExhaustedError: too many names."""
