@@ -121,7 +121,7 @@ def test_sources_of_one_made_of_a_digest_are_never_read() -> None:
 
 def test_a_stale_one_says_so_until_it_is_refreshed() -> None:
     life = lifecycle.outdated(ready(), b"1" * 32, "gs://b/x-1 has changed")
-    assert told(life, None, None, True).state == pb.NamedDataset.STATE_STALE
+    assert told(life, None, None, ["a"], 0.0).state == pb.NamedDataset.STATE_STALE
     assert lifecycle.outdated(ready(), b"2" * 32, "of a version before") == ready()
     assert not lifecycle.scanned(lifecycle.refresh(life), b"1" * 32, "a").stale
 
@@ -177,6 +177,42 @@ def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
     progress.reports["new"] = pb.ReportTaskRequest(node_id="new")
     assert progress.scanner(["old", "new"], "old", "life", 6000.0) == "new", "it has begun; a listing takes its time"
     assert "node old does not answer" in progress.all_refused(["old"])
+
+
+def test_whose_answer_is_waited_for_is_said() -> None:
+    """As of nodes that are too old to scan: they say nothing at all."""
+    life, progress = lifecycle.made(spec(), "life", "", False, 1), TaskProgress()
+
+    def reason(now: float, *nodes: str) -> str:
+        return told(life, progress, None, nodes, now).reason
+
+    progress.begun(0.0)
+    assert progress.scanner(["a", "b"], "a", "life", 0.0) == "a"
+    assert reason(1.0, "a", "b") == ""
+    assert "no answer from node a, which is to scan it, yet: is it of an older version" in reason(6.0, "a", "b")
+    assert reason(6.0, "a", "b").endswith("(in 54 s another node is asked then)")
+    assert progress.scanner(["a", "b"], "a", "life", 61.0) == "b"
+    assert reason(62.0, "a", "b") == "", "it was asked just now"
+    assert "it fails then" in reason(70.0, "a", "b")
+    progress.reports["b"] = pb.ReportTaskRequest(node_id="b")
+    assert reason(70.0, "a", "b") == "", "it has begun"
+
+
+def test_who_has_not_deleted_yet_is_said() -> None:
+    life, progress = lifecycle.delete(ready()), TaskProgress()
+    progress.begun(0.0)
+    progress.reports["a"] = pb.ReportTaskRequest(node_id="a")
+    assert told(life, progress, None, ["a", "b"], 1.0).reason == ""
+    assert told(life, progress, None, ["a", "b"], 6.0).reason.startswith("no answer from node b yet: is it of an older")
+    many = [f"n{number}" for number in range(9)]
+    assert "node n0, n1, n2, n3, n4 and 4 more yet" in told(life, progress, None, many, 6.0).reason
+    assert told(life, progress, None, ["a"], 6.0).reason == ""
+
+
+def test_one_whose_turn_has_not_come_says_so() -> None:
+    life, progress = lifecycle.made(spec(), "life", "", False, 1), TaskProgress()
+    progress.begun(0.0)
+    assert told(life, progress, None, ["a"], 6.0).reason == "no node was asked yet: others are scanned first"
 
 
 def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None:
@@ -362,7 +398,7 @@ class NamedMachine(RuleBasedStateMachine):
     @invariant()
     def each_says_what_it_is(self) -> None:
         for life in self.table:
-            said = told(life, None, None, True)
+            said = told(life, None, None, ["a"], 0.0)
             assert said.state != pb.NamedDataset.STATE_UNSPECIFIED
             if life.phase == lifecycle.FAILED:
                 assert said.reason, "a failure has a reason"

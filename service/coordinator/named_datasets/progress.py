@@ -18,6 +18,8 @@ _OF_THE_NODE = frozenset({3, 5, 7, 9, 11, 15, 16})
 _OF_THE_MOMENT = frozenset({1, 4, 8, 10, 14})
 MOST_DEFECTS = 5  # on each node
 SILENT_S = 60.0  # a node says at once that it has begun; one that knows nothing of tasks never does
+QUIET_S = 5.0  # after so long it is said whose answer is waited for
+_SAID = 5
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
 
@@ -32,6 +34,7 @@ class TaskProgress:
     failures: int = 0
     defects: Counter[str] = field(default_factory=Counter)  # by node
     not_before_s: float = 0.0
+    since_s: float | None = None  # when it was first looked at
     seen: set[str] = field(default_factory=set)  # nodes that were there since it was ordered
 
     @property
@@ -45,6 +48,32 @@ class TaskProgress:
     @property
     def trouble(self) -> str:
         return next((one.trouble for one in self.reports.values() if one.trouble), "")
+
+    def begun(self, now: float) -> None:
+        if self.since_s is None:
+            self.since_s = now
+
+    def waits(self, node_ids: Collection[str], scans: bool, now: float) -> str:
+        """What is waited for that should long have come; "": nothing.
+
+        Args:
+          node_ids: of which each is to do its part, or, where it `scans`, one is to scan.
+        """
+        if self.since_s is None or now - self.since_s < QUIET_S or self.trouble:
+            return ""
+        old = "is it of an older version, that knows nothing of data sets with names? Replace it, or stop it"
+        if not scans:
+            silent = sorted(node_id for node_id in node_ids if node_id not in self.reports)
+            more = f" and {len(silent) - _SAID} more" if len(silent) > _SAID else ""
+            return f"no answer from node {', '.join(silent[:_SAID])}{more} yet: {old}" if silent else ""
+        if not self.node_id:
+            return "" if self.not_before_s > now else "no node was asked yet: others are scanned first"
+        if self.reports or now - self.asked_s < QUIET_S:
+            return ""
+        others = len(set(node_ids) - self.refused.keys()) - 1
+        then = "another node is asked then" if others > 0 else "it fails then, for no other node can be asked"
+        left_s = max(0, round(self.asked_s + SILENT_S - now))
+        return f"no answer from node {self.node_id}, which is to scan it, yet: {old} (in {left_s} s {then})"
 
     def all_over(self, node_ids: Collection[str]) -> bool:
         """Whether each of these has done its part."""

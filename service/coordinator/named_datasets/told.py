@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -37,9 +37,9 @@ def fitting(datasets: Sequence[pb2.NamedDataset]) -> list[pb2.NamedDataset]:
 
 
 def told(
-    life: Life, progress: TaskProgress | None, dataset: types_pb2.Dataset | None, anybody: bool
+    life: Life, progress: TaskProgress | None, dataset: types_pb2.Dataset | None, nodes: Collection[str], now: float
 ) -> pb2.NamedDataset:
-    """`dataset`: its newest version, if there is one; `anybody`: whether a node is there that can do something."""
+    """`dataset`: its newest version, if there is one; `nodes`: those that can do something."""
     told = pb2.NamedDataset(
         spec=life.spec,
         state=_STATES.get(life.phase, pb2.NamedDataset.STATE_UNSPECIFIED),
@@ -56,7 +56,8 @@ def told(
     if life.phase not in (Life.PHASE_READY, Life.PHASE_FAILED):
         if progress is not None:
             told.done_bytes, told.total_bytes = progress.done_bytes, progress.total_bytes
-            told.reason = progress.trouble or told.reason
-        if not anybody:
+            waits = progress.waits(nodes, life.phase == Life.PHASE_SCANNING, now)
+            told.reason = progress.trouble or waits or told.reason
+        if not nodes:
             told.reason = "no node that keeps anything (--quota) is there"
     return told
