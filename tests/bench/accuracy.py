@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.learning import data, intervals, models, orders, quality
 from tests.bench.learning.cluster import served_by_cluster
 from tests.bench.learning.orders import Order, Shards
@@ -223,4 +223,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

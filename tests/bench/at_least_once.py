@@ -24,7 +24,7 @@ import tensorflow as tf
 
 import tfquiver
 from tests.bench import torment
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 
 COMMON = ("after the end",)  # twice as often as the others
 HOLD_BACK = 16  # batches that are on their way between the source and the trainer
@@ -89,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

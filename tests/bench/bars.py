@@ -1,4 +1,4 @@
-"""How a bench ends: one JSON object as its last line, exit code 1 when a bar is missed."""
+"""How a bench ends: one JSON object as its last line, exit code 1 when a bar is missed, or when something failed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 
@@ -26,15 +28,30 @@ class Bar:
         return self.figure <= self.bar if self.at_most else self.figure >= self.bar
 
 
+def run_bench(main: Callable[[], object]) -> None:
+    """Runs a bench that ends with `finish`. What is raised in it, because a job, a server or a call failed, say, is in
+    its last line (`failed`), after the traceback on stderr: whoever reads results of many benches needs one of each."""
+    try:
+        main()
+    except Exception as error:  # noqa: BLE001 - whatever it was
+        traceback.print_exc()
+        result = _about(Path(sys.argv[0]).stem, "--quick" in sys.argv[1:])
+        print(json.dumps(result | {"figures": {}, "bars": {}, "failed": _said(error), "ok": False}), flush=True)
+        sys.exit(1)
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(_said, error.exceptions))
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes}"
+
+
 def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: bool) -> NoReturn:
     for bar in bars:
         sign = "<=" if bar.at_most else ">="
         print(f"{'met   ' if bar.met else 'MISSED'} {bar.name}: {bar.figure:.4g} {sign} {bar.bar:g}", file=sys.stderr)
-    result = {
-        "bench": bench,
-        "quick": quick,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
+    result = _about(bench, quick) | {
         "figures": dict(figures),
         "bars": {
             bar.name: {"figure": bar.figure, "at_most" if bar.at_most else "at_least": bar.bar, "met": bar.met}
@@ -44,6 +61,10 @@ def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: b
     }
     print(json.dumps(_finite(result), allow_nan=False), flush=True)
     sys.exit(0 if result["ok"] else 1)
+
+
+def _about(bench: str, quick: bool) -> dict[str, Any]:
+    return {"bench": bench, "quick": quick, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def _finite(value: Any) -> Any:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment.cell import CYCLIC, NOT_CACHED, RELEVANCE, Way
 from tests.bench.experiment.jobs import Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
@@ -78,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

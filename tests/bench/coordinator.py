@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support.cluster import Server
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
@@ -183,4 +183,4 @@ def medians(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

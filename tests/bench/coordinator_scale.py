@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.coordinator import SHARD_BYTES, large_digest
 from tfquiver.content.digest import Digest
 from tfquiver.placement import rendezvous
@@ -298,4 +298,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

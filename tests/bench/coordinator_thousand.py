@@ -35,7 +35,7 @@ from typing import Any
 import grpc
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.coordinator import register
 from tests.bench.thousand.clients import Clients
 from tests.bench.thousand.nodes import percentile
@@ -231,4 +231,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -33,7 +33,7 @@ import tensorflow as tf
 
 import tfquiver
 from tests.bench import torment
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support import numbered
 
 TAKEOVER_S = 1.0
@@ -157,4 +157,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

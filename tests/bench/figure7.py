@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment import plots
 from tests.bench.experiment.cell import CYCLIC, RELEVANCE, Way
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
@@ -196,4 +196,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -29,7 +29,7 @@ from typing import Any
 
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support.mounted import command, mounted
 from tests.support.privileges import cannot_mount_fuse
 from tfquiver.mounting import mount_points
@@ -227,4 +227,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 
 FILES = 4
 BATCHES = (32, 128)
@@ -141,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -28,7 +28,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment import cell, plots
 from tests.bench.experiment.cell import ALL_CACHED, CYCLIC, LRU, RELEVANCE, Crowd, Outcome, Way
 from tests.bench.experiment.remote import Remote
@@ -298,4 +298,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

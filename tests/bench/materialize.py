@@ -31,7 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support.cluster import Server, die_with_parent, tensorflow_env
 
 if TYPE_CHECKING:
@@ -202,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

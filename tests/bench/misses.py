@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support import node_calls
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
@@ -165,4 +165,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support import numbered
 from tests.support.daemons import daemons, end_daemons
 from tests.support.stream_trainers import Trainer
@@ -140,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment.jobs import Jobs
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import Embedded
@@ -135,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

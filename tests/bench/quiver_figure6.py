@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment.paper import DEEPSPEECH, INCEPTION, RESNET50
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.check import check_plan, check_view
@@ -83,4 +83,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.warm_read import LARGE, SMALL, Kind, write_files
 from tests.support import element_world
 from tests.support.cluster import Cluster, die_with_parent, tensorflow_env
@@ -181,4 +181,4 @@ def _ratio(rates: dict[str, dict[str, float]]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.support.records import stream
 from tfquiver.testing.emulated_store import EmulatedStore
 
@@ -135,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment import plots
 from tests.bench.experiment.jobs import Jobs, JobSpec
 from tests.bench.experiment.paper import JOBS, WORKLOADS, Workload
@@ -246,4 +246,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 
 KINDS = {"256 B": (256, 256, 200_000), "110 KB": (110_000, 32, 2_000)}  # record bytes, batch, records
 PEERS = {"mosaic": "mosaicml-streaming", "webdataset": "webdataset", "litdata": "litdata"}
@@ -195,4 +195,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -159,6 +159,7 @@ class Jobs:
             while len(run.complete_epochs) < run.spec.epochs and not self._finish.is_set():
                 self._epoch(run)
         except BaseException as error:  # noqa: BLE001 - handed to join()
+            error.add_note(f"job {run.spec.name}")
             self._errors.append(error)
             self._end()
 
