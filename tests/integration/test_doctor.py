@@ -6,14 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.records import stream
 from tfquiver.cli import main
+from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import machine
+from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 
 
 @pytest.fixture
@@ -68,6 +73,47 @@ def test_a_node_that_was_killed_is_found(cluster: Cluster, tmp_path: Path, capsy
     code, found = told(capsys, cluster.coordinator.address)
     assert code == 1
     assert found["nodes answer"]["why"].startswith("1 of 2 do not")
+
+
+def test_where_no_node_answers_no_way_between_them_is_called_well(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.node is not None
+    second_node(cluster, tmp_path).kill()
+    cluster.node.kill()
+    code, found = told(capsys, cluster.coordinator.address)
+    assert (code, found["nodes answer"]["verdict"]) == (1, "fail")
+    reach = found["nodes reach one another"]
+    assert (reach["verdict"], reach["why"]) == ("skip", "not tried: no node answers")
+
+
+class Lonely(node_pb2_grpc.NodeServicer):
+    """A node that has just come: nobody has told it of others."""
+
+    def ReachPeers(self, request: node_pb2.ReachPeersRequest, context: Any) -> node_pb2.ReachPeersReply:
+        return node_pb2.ReachPeersReply()
+
+
+@pytest.mark.parametrize(
+    ("servicer", "why"),
+    [
+        (Lonely(), "not tried: the nodes that were asked know of no other yet"),
+        (None, "not tried: these nodes are older than this question"),
+    ],
+)
+def test_no_way_tried_is_not_well(servicer: Lonely | None, why: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        if servicer is not None:
+            node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
+        address = f"localhost:{server.add_insecure_port('localhost:0')}"
+        server.start()
+        try:
+            [found] = doctor_cluster._reach([types_pb2.NodeInfo(node_id="one", control_address=address)], "")
+        finally:
+            server.stop(None).wait()
+    assert (found.verdict, found.why) == ("skip", why)
+    assert found.do
 
 
 def test_who_has_no_coordinator_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, warn
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
 from tfquiver.cli.showing import words
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
@@ -56,7 +56,7 @@ def _version(what: str, version: str) -> Finding:
 def _clock(what: str, now_ms: int, before_ms: float, after_ms: float) -> Finding:
     what = f"clock of {what}"
     if not now_ms:
-        return ok(what, "it does not say: it is older than that")
+        return skip(what, "it does not say: it is older than that")
     off_ms = max(before_ms - now_ms, now_ms - after_ms, 0)
     if off_ms > _SKEW_MS:
         do = "synchronise clocks (chrony, systemd-timesyncd): else times of logs and metrics do not fit together"
@@ -119,7 +119,7 @@ def _answers(
     for node, one in zip(nodes, answers, strict=True):
         if isinstance(one, node_pb2.StatusReply) and one.now_ms:
             clock = _clock(f"node {words.short(node.node_id)}", one.now_ms, *asked_ms)
-            if clock.verdict is not Verdict.OK:
+            if clock.verdict is Verdict.WARN:
                 yield clock
     versions = Counter(one.version for one in replies)
     if set(versions) - {VERSION}:
@@ -130,10 +130,10 @@ def _answers(
 
 
 def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]:
-    """Each of some nodes tries some others."""
+    """Each of some nodes tries some others. `nodes`: those that answer."""
     what = "nodes reach one another"
     request = node_pb2.ReachPeersRequest(most=_PEERS_EACH)
-    tried, wrong, slowest_us = 0, [], 0
+    tried, older, wrong, slowest_us = 0, 0, [], 0
     for node in nodes[:_MOST_NODES]:
         whom = f"node {words.short(node.node_id)} at {node.control_address}"
         with rpc.channel(node.control_address) as channel:
@@ -141,9 +141,10 @@ def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]
             try:
                 reply = calls.ask_if_known(stub.ReachPeers, request, token, whom)
                 if reply is None:
+                    older += 1
                     continue
             except errors.PermissionError_:
-                yield ok(what, "not tried: that is for admins")
+                yield skip(what, "not tried: that is for admins", "give --auth_token_file with the token of one")
                 return
             except errors.TfquiverError as error:
                 wrong.append(of_error(error))
@@ -155,8 +156,16 @@ def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]
     if wrong:
         do = "open the data ports between nodes (--data_port fixes one), and give each an --advertise_host of use"
         yield fail(what, f"closed, of {tried} ways: {_some(wrong)}", do)
+    elif tried:
+        said = f"{tried} way{'s' * (tried != 1)} tried, the slowest took {slowest_us / 1000:.0f} ms"
+        yield ok(what, said + (f"; {older} nodes are older, and were not asked to" if older else ""))
+    elif not nodes:
+        yield skip(what, "not tried: no node answers", "mend that first")
+    elif older:
+        yield skip(what, "not tried: these nodes are older than this question", "upgrade them")
     else:
-        yield ok(what, f"{tried} way{'s' * (tried != 1)} tried, the slowest took {slowest_us / 1000:.0f} ms")
+        do = "ask again in some seconds: a node hears of others with its next heartbeat"
+        yield skip(what, "not tried: the nodes that were asked know of no other yet", do)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -24,8 +24,9 @@ from tfquiver.wire import rpc
 
 _ABOUT = """Looks at this machine (TensorFlow and the op, descriptors, memory), and at what is named: a cluster
 (coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed), an
-object store. Each line is ok, warn or fail, with what to do. Exit code 1 when anything fails."""
-_STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+object store. Each line is ok, warn or fail, with what to do, or skip: it was not tried, and why. Exit code 1 when
+anything fails."""
+_STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.SKIP: "dim"}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -56,7 +57,9 @@ def _told(found: Iterable[Finding]) -> list[Finding]:
         if one.do:
             console.print(Text(f"      -> {one.do}"))
     counts = {verdict: sum(one.verdict is verdict for one in seen) for verdict in Verdict}
-    console.print(Text(f"{counts[Verdict.OK]} ok, {counts[Verdict.WARN]} to know of, {counts[Verdict.FAIL]} wrong"))
+    skipped = f"{counts[Verdict.SKIP]} not looked at, " if counts[Verdict.SKIP] else ""
+    said = f"{counts[Verdict.OK]} ok, {counts[Verdict.WARN]} to know of, {skipped}{counts[Verdict.FAIL]} wrong"
+    console.print(Text(said))
     return seen
 
 

@@ -10,6 +10,7 @@ class Verdict(enum.StrEnum):
     OK = "ok"
     WARN = "warn"  # it works, and will surprise somebody
     FAIL = "fail"  # it does not work
+    SKIP = "skip"  # nobody knows: it was not tried, or not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ def ok(what: str, why: str) -> Finding:
 
 def warn(what: str, why: str, do: str) -> Finding:
     return Finding(Verdict.WARN, what, why, do)
+
+
+def skip(what: str, why: str, do: str = "") -> Finding:
+    return Finding(Verdict.SKIP, what, why, do)
 
 
 def fail(what: str, why: str, do: str) -> Finding:
