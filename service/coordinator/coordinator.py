@@ -16,7 +16,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
@@ -242,7 +244,7 @@ class Coordinator:
     async def leave(self, node_id: str, incarnation: str) -> None:
         await self._log.writable()
         if self.membership.leave(node_id, incarnation):
-            logging.info("node %s has left", node_id)
+            logging.info("node %s has left", node_id, extra=about(node=node_id))
             self._node_gone(node_id)
         await self._log.synced()
 
@@ -252,7 +254,10 @@ class Coordinator:
         await self._log.writable()
         self.budgets.pins.allocate(job, bytes_per_s)
         await self._log.synced()
-        logging.info("job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any")
+        logging.info(
+            "job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any",
+            extra=about(job=job),
+        )  # fmt: skip
 
     # Who decides.
 
@@ -290,7 +295,7 @@ class Coordinator:
             try:
                 await self._care(pause_s)
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.ERROR, "%s", 10, error)
+                every_n_seconds(logging.ERROR, "%s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
                 logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
 
@@ -320,7 +325,7 @@ class Coordinator:
             case None:
                 pass
             case error:  # the log, which is there too, says it as well
-                logging.log_every_n_seconds(logging.WARNING, "%s", 60, error)
+                every_n_seconds(logging.WARNING, "%s", 60, error)
 
     def _excuse(self, expected_s: float = 0.0) -> None:
         """For longer than was expected since the last time: what was sent in that time may be unread yet."""
@@ -337,7 +342,12 @@ class Coordinator:
         silent now: as long as it takes, the others are heard of late."""
         now = self._clock.now()
         while lost := self.membership.expire(1, now):
-            logging.warning("node %s is lost: not heard of for %g s", lost[0], self.options.node_timeout_s)
+            logging.warning(
+                "node %s is lost: not heard of for %g s",
+                lost[0],
+                self.options.node_timeout_s,
+                extra=about(node=lost[0]),
+            )
             self._node_gone(lost[0])
             await asyncio.sleep(0)
 

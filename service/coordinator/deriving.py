@@ -13,6 +13,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
@@ -164,7 +165,12 @@ class Deriving:
             if self.recipes.get(recipe.recipe) is recipe and not recipe.digest_id:
                 self.recipes.made(recipe, dataset.digest_id)
                 await self._log.synced()
-                logging.info("derived data set %s is whole: %d bytes", recipe.name, dataset.size_bytes)
+                logging.info(
+                    "derived data set %s is whole: %d bytes",
+                    recipe.name,
+                    dataset.size_bytes,
+                    extra=about(dataset=recipe.name, digest=dataset.digest_id),
+                )
                 await self._drop_old(recipe)
         self._registering.pop(recipe.build_id, None)
         self._wake(recipe)

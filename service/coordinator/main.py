@@ -9,6 +9,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.calls.callers import Tokens
 from tfquiver.service.coordinator.durable.work_dir import was_held
@@ -183,7 +184,7 @@ def _is_there(work_dir: Path) -> bool:
         why = f"no coordinator has ever been in work_dir {work_dir}: is it not mounted here?"
     except errors.UnavailableError as error:
         why = str(error)
-    logging.log_every_n_seconds(logging.WARNING, "standing by: %s", 60, why)
+    every_n_seconds(logging.WARNING, "standing by: %s", 60, why)
     return False
 
 

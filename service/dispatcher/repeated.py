@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 import grpc
 from absl import logging
 
+from tfquiver.rare_lines import every_n_seconds
+
 
 def attempt(name: str, step: Callable[[], object]) -> None:
     """What fails is logged: it ends neither the dispatcher nor the watch."""
@@ -17,7 +19,7 @@ def attempt(name: str, step: Callable[[], object]) -> None:
         step()
     except grpc.RpcError as error:
         said = f"{error.code().name}: {error.details()}"
-        logging.log_every_n_seconds(logging.WARNING, "%s: %s; nothing is done meanwhile", 10, name, said)
+        every_n_seconds(logging.WARNING, "%s: %s; nothing is done meanwhile", 10, name, said)
     except Exception:  # noqa: BLE001 - the thread's boundary
         logging.exception("%s: a pass failed; trying again", name)
 

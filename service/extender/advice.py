@@ -9,8 +9,10 @@ import grpc
 import grpc.aio
 from absl import logging
 
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.extender.scheduler_json import MAX_MACHINES, Question
 from tfquiver.wire import rpc
 
@@ -51,7 +53,14 @@ class Advice:
             self._failed(f"no answer within {self._within_s:g} s")
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED):
-                logging.log_every_n_seconds(logging.INFO, "data set %s: %s", 10, asked.dataset, error.details())
+                every_n_seconds(
+                    logging.INFO,
+                    "data set %s: %s",
+                    10,
+                    asked.dataset,
+                    error.details(),
+                    extra=about(dataset=asked.dataset),
+                )
             else:
                 self._failed(f"{error.code().name}: {error.details()}")
         finally:
@@ -60,7 +69,7 @@ class Advice:
 
     def _failed(self, why: str) -> None:
         self._quiet_until_s = self._clock() + _QUIET_S
-        logging.log_every_n_seconds(
+        every_n_seconds(
             logging.WARNING, "the coordinator: %s; pods are placed without its advice for %g s", 10, why, _QUIET_S
         )
 

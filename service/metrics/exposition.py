@@ -17,6 +17,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tfquiver import errors
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import CALLS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag
 from tfquiver.version import VERSION
@@ -48,7 +49,7 @@ class OnLoop(Collector):
             return future.result(ANSWER_S)
         except NotInTime:
             future.cancel()
-            logging.log_every_n_seconds(logging.WARNING, "a scrape was not answered within %g s", 60, ANSWER_S)
+            every_n_seconds(logging.WARNING, "a scrape was not answered within %g s", 60, ANSWER_S)
             return []
 
 
@@ -101,7 +102,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
             self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        logging.log_every_n_seconds(logging.WARNING, "a scrape of the metrics broke off", 60, exc_info=True)
+        every_n_seconds(logging.WARNING, "a scrape of the metrics broke off", 60, exc_info=True)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from absl import logging
 
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node import totals_file
 from tfquiver.service.node.totals_file import Totals
 
@@ -52,6 +53,6 @@ class KeptTotals:
             await asyncio.to_thread(totals_file.write, self._directory, now)
             self._written = now
         except OSError as error:
-            logging.log_every_n_seconds(
+            every_n_seconds(
                 logging.WARNING, "%s: %s", _SAY_EVERY_S, self._directory / totals_file.TOTALS_FILE, error.strerror
             )

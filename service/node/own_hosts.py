@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.wire import addresses
 
 _PAUSE_S = 0.5
@@ -80,5 +81,5 @@ async def _route(elsewhere: Sequence[tuple[str, int]], deadline_s: float, toward
         named = ",".join(addresses.joined(host, port) for host, port in elsewhere)
         if loop.time() + _PAUSE_S > give_up_at:
             raise errors.UnavailableError(f"--coordinator={named}: no way there: {trouble}") from trouble
-        logging.log_every_n_seconds(logging.WARNING, "coordinator %s: %s; trying again", 5, named, trouble)
+        every_n_seconds(logging.WARNING, "coordinator %s: %s; trying again", 5, named, trouble)
         await asyncio.sleep(_PAUSE_S)

@@ -8,6 +8,7 @@ from typing import Any
 import kopf
 
 from tfquiver import errors
+from tfquiver.logs import about
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
 from tfquiver.service.operator.rounds import Rounds
 from tfquiver.service.operator.wishes.job_manifest import GROUP, VERSION
@@ -54,7 +55,13 @@ def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: flo
         try:
             await rounds.dataset_goes(meta, dict(spec))
         except errors.TfquiverError as error:
-            logging.warning("dataset %s/%s cannot go yet: %s", meta["namespace"], meta["name"], error)
+            logging.warning(
+                "dataset %s/%s cannot go yet: %s",
+                meta["namespace"],
+                meta["name"],
+                error,
+                extra=about(dataset=meta["name"]),
+            )
             patch.status["message"] = f"cannot go yet: {error}"
             raise kopf.TemporaryError(str(error), delay=_AGAIN_S) from error
 

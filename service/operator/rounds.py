@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import about
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
 from tfquiver.service.operator.wishes import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
@@ -43,7 +44,7 @@ class Rounds:
                 if action is Action.PREFETCH and observed is not None:
                     prefetched = observed.version
                 await self._coordinator.carry_out(action, wish, observed.digest_id if observed else "")
-                logging.info("dataset %s: %s", wish.name, action.value)
+                logging.info("dataset %s: %s", wish.name, action.value, extra=about(dataset=wish.name))
                 observed = await self._coordinator.dataset(wish.name, resident=True)
         except errors.TfquiverError as error:
             trouble = _trouble(error)
@@ -106,7 +107,7 @@ class Rounds:
             machines = await self._kubernetes.machines(f"{CACHE_LABEL}=true")
             return await self._coordinator.scores(wish.name, found.digest, machines) if machines else []
         except errors.TfquiverError as error:
-            logging.warning("job %s is not placed near its data: %s", wish.name, error)
+            logging.warning("job %s is not placed near its data: %s", wish.name, error, extra=about(job=wish.name))
             return []
 
     async def _forget(self, meta: Mapping[str, Any], spec: Any) -> None:
@@ -119,7 +120,7 @@ class Rounds:
             if job and job_plan.is_of(job, meta["uid"]) and job["spec"].get("ttlSecondsAfterFinished") != wish.ttl_s:
                 await self._kubernetes.forget_job_after(meta["namespace"], meta["name"], wish.ttl_s)
         except errors.TfquiverError as error:
-            logging.warning("job %s: %s", meta["name"], error)
+            logging.warning("job %s: %s", meta["name"], error, extra=about(job=meta["name"]))
 
 
 def _trouble(error: errors.TfquiverError) -> Trouble:

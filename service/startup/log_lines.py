@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import flags, logging
 
+from tfquiver import logs
 from tfquiver.plain_text import plain
 
 _MOST_LOGGED = 4000  # characters of one message
@@ -36,7 +37,8 @@ class PlainFormatter(logging.PythonFormatter):
 
 
 class JsonFormatter(Formatter):
-    """Fields: time (UTC, RFC 3339), severity, server, pid, where (file:line), message; with an exception traceback."""
+    """Fields: time (UTC, RFC 3339), severity, server, pid, where (file:line), message; with an exception traceback.
+    Those of tfquiver.logs where a line has them: job, dataset, digest, shard, hash, node, suppressed."""
 
     def __init__(self, server: str) -> None:
         super().__init__()
@@ -50,6 +52,7 @@ class JsonFormatter(Formatter):
             "server": self._server,
             "pid": record.process,
             "where": f"{record.filename}:{record.lineno}",
+            **logs.fields_of(record),
             "message": plain(record.getMessage(), _MOST_LOGGED),
         }
         if record.exc_info:

@@ -15,6 +15,7 @@ from absl import flags, logging
 from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.startup import known_port, log_lines, serving
 from tfquiver.service.startup.known_port import HeldPort
@@ -172,7 +173,7 @@ async def _dispatcher_answers(address: str, deadline_s: float) -> None:
                 try:
                     _, writer = await asyncio.open_connection(host, port)
                 except OSError as error:
-                    logging.log_every_n_seconds(logging.WARNING, "dispatcher %s: %s; trying again", 5, address, error)
+                    every_n_seconds(logging.WARNING, "dispatcher %s: %s; trying again", 5, address, error)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, 1.0)
                     continue
@@ -194,7 +195,7 @@ async def _node_answers(directory: Path, deadline_s: float) -> NodeEndpoint:
         except errors.NotFoundError as error:
             if loop.time() >= give_up_at:
                 raise
-            logging.log_every_n_seconds(logging.WARNING, "%s; trying again", 5, error)
+            every_n_seconds(logging.WARNING, "%s; trying again", 5, error)
             await asyncio.sleep(0.2)
 
 

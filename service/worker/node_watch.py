@@ -8,6 +8,7 @@ from collections.abc import Callable
 from absl import logging
 
 from tfquiver.daemon.greeting import greeted
+from tfquiver.rare_lines import every_n_seconds
 
 _PAUSE_S = 2.0
 _ANSWER_S = 5.0  # as long as others wait for the first frames
@@ -25,7 +26,7 @@ async def stays_away(socket_path: Callable[[], str], away_s: float) -> str:
             connection, _ = await asyncio.to_thread(greeted, socket_path(), min(_ANSWER_S, away_s))
         except OSError as error:
             silent_s += min(loop.time() - began, _ANSWER_S) + pause_s
-            logging.log_every_n_seconds(logging.WARNING, "the node at %s: %s", 10, socket_path(), error)
+            every_n_seconds(logging.WARNING, "the node at %s: %s", 10, socket_path(), error)
             if silent_s >= away_s:
                 return str(error)
         else:

@@ -28,7 +28,7 @@ async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complaints: list[str] = []
-    monkeypatch.setattr(session_server.logging, "log_every_n_seconds", lambda *said: complaints.append(str(said)))
+    monkeypatch.setattr(session_server, "every_n_seconds", lambda *said: complaints.append(str(said)))
     unused = cast(Any, None)
     server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
     server.start(tmp_path / "socket")

@@ -18,6 +18,7 @@ from tfquiver.derived.making import Making
 from tfquiver.derived.shard_cut import MadeShard
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.wire import rpc
 
 _AGAIN_S, _LONGEST_S = 0.2, 5.0
@@ -85,7 +86,7 @@ class Computer:
             except (grpc.RpcError, errors.TfquiverError) as error:
                 if self._stop.is_set():
                     break
-                logging.log_every_n_seconds(logging.INFO, "computing for the node: %s; again soon", 60, error)
+                every_n_seconds(logging.INFO, "computing for the node: %s; again soon", 60, error)
             pause_s = min(2 * pause_s, _LONGEST_S)
         self._making.close_mine()
         with _lock:

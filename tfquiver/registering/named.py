@@ -11,6 +11,7 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SAY_EVERY_S = 5
@@ -34,7 +35,7 @@ def version_of(found: pb2.NamedDataset, progress: Progress | None) -> types_pb2.
     if found.state == pb2.NamedDataset.STATE_FAILED:
         raise errors.InUseError(f"data set {name} could not be scanned: {found.reason}")
     if found.reason:
-        logging.log_every_n_seconds(logging.WARNING, "data set %s: %s", _SAY_EVERY_S, name, found.reason)
+        every_n_seconds(logging.WARNING, "data set %s: %s", _SAY_EVERY_S, name, found.reason)
     if progress is not None and found.total_bytes:
         progress(found.done_bytes, found.total_bytes)
     return None

@@ -29,6 +29,7 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.registering import named
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.wire import addresses, rpc
@@ -287,7 +288,7 @@ class Registrar:
                 for reply in self._ensure(control, header, files):
                     patience.seen(reply.done_bytes, time.monotonic())
                     if reply.trouble:
-                        logging.log_every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
+                        every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
                     if progress is not None and reply.total_bytes:
                         progress(reply.done_bytes, reply.total_bytes)
                     if reply.HasField("dataset"):
@@ -296,9 +297,7 @@ class Registrar:
             except grpc.RpcError as error:
                 if error.code() not in rpc.RETRYABLE or patience.is_over(time.monotonic()):
                     raise rpc.from_rpc_error(error, what) from error
-                logging.log_every_n_seconds(
-                    logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details()
-                )
+                every_n_seconds(logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details())
                 time.sleep(_PAUSE_S)
 
     def _ensure(

@@ -20,6 +20,7 @@ from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores.credentials.resolved import Access, resolve
 from tfquiver.wire import rpc
 
@@ -114,7 +115,7 @@ class StoreAccess:
                 self._renew()
                 self._say()
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "store credentials: %s", 300, str(error))
+                every_n_seconds(logging.WARNING, "store credentials: %s", 300, str(error))
 
     def _renew(self) -> None:
         """Resolves again what runs out soon; and what the environment may have changed without a word (files)."""

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.rare_lines import every_n_seconds
 
 T = TypeVar("T")
 _FIRST_PAUSE_S = 0.1
@@ -101,7 +102,7 @@ class Attempts:
             else:
                 self._answered = True
                 return found
-            logging.log_every_n_seconds(logging.WARNING, "%s", _LOG_EVERY_S, said)
+            every_n_seconds(logging.WARNING, "%s", _LOG_EVERY_S, said)
             on_retry.get()(said)
             if self._pause(pause_s):
                 raise errors.CancelledError_(f"{what}: the store was closed")

@@ -16,6 +16,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.trust.identity import EVERYBODY, Identity, Role, check_name, wrong_token
 
 _MAX_FILE_BYTES = 4 << 20
@@ -124,7 +125,7 @@ class TokenFile:
                 self._identities, self._stamp = self._read(), stamp
                 logging.info("%s was read again: %d tokens", self._path, len(self._identities))
         except errors.InvalidArgumentError as error:
-            logging.log_every_n_seconds(logging.ERROR, "%s; the tokens of before stay", 60, error)
+            every_n_seconds(logging.ERROR, "%s; the tokens of before stay", 60, error)
 
     def _look(self) -> tuple[int, int, int, int]:
         try:

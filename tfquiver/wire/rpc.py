@@ -19,6 +19,7 @@ import grpc.aio
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import about
 from tfquiver.trust.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.version import VERSION
 from tfquiver.wire import addresses
@@ -221,6 +222,12 @@ def _served(method: str, code: grpc.StatusCode, began_s: float) -> None:
         _observe(method, code.name, time.perf_counter() - began_s)
 
 
+def _about(request: Any) -> dict[str, Any]:
+    """What a call asks about, where its request says so."""
+    job, digest = getattr(request, "job", ""), getattr(request, "digest_id", b"")
+    return about(job=job if isinstance(job, str) else "", digest=digest if isinstance(digest, bytes) else b"")
+
+
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Wraps a unary servicer method: TfquiverErrors become their status, anything else is logged and INTERNAL."""
 
@@ -237,7 +244,7 @@ def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the server lives on
             code = grpc.StatusCode.INTERNAL
-            logging.exception("%s failed", method.__qualname__)
+            logging.exception("%s failed", method.__qualname__, extra=_about(request))
             await context.abort(code, f"{type(error).__name__}: {error}")
         finally:
             _served(method.__name__, code, began_s)
@@ -259,7 +266,7 @@ def handled_stream(method: Callable[..., AsyncIterator[T]]) -> Callable[..., Asy
         except (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            logging.exception("%s failed", method.__qualname__)
+            logging.exception("%s failed", method.__qualname__, extra=_about(request))
             await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
 
     return wrapper

@@ -9,8 +9,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
@@ -96,7 +98,7 @@ class Catalogue:
             self._ownership.forget(digest_id)
             self._caching.forget(digest_id)
             await self._log.synced()
-        logging.info("data set %s was removed by %s", called, who)
+        logging.info("data set %s was removed by %s", called, who, extra=about(dataset=called, digest=digest_id))
         await self._registry.prune()
         return []
 
@@ -119,7 +121,8 @@ class Catalogue:
             self._log.append(record)
             self._caching.place(record.placement_set)
             await self._log.synced()
-        logging.info("data set %s is kept so: %s", called, str(rule).replace("\n", " ") if rule else "on any node")
+        said = str(rule).replace("\n", " ") if rule else "on any node"
+        logging.info("data set %s is kept so: %s", called, said, extra=about(dataset=called, digest=digest_id))
 
     async def unset_gone(self, digest_id: bytes) -> None:
         """Of a data set that is registered no more: it may have lost its digest, and has a setting still."""
@@ -172,7 +175,8 @@ class Catalogue:
             self._caching.resize(digest_id) if resized else self._caching.set(digest_id, plan)
             await self._log.synced()
         called = self._registry.called(digest_id)
-        logging.info("data set %s is cached so: %s", called, str(fixed).replace("\n", " "))
+        said = str(fixed).replace("\n", " ")
+        logging.info("data set %s is cached so: %s", called, said, extra=about(dataset=called, digest=digest_id))
         return fixed
 
     async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
@@ -184,7 +188,14 @@ class Catalogue:
             except (errors.NotFoundError, errors.CorruptDigestError, errors.InvalidArgumentError) as error:
                 if digest_id in self._registry:
                     called = self._registry.called(digest_id)
-                    logging.log_every_n_seconds(logging.ERROR, "data set %s stays as it was: %s", 10, called, error)
+                    every_n_seconds(
+                        logging.ERROR,
+                        "data set %s stays as it was: %s",
+                        10,
+                        called,
+                        error,
+                        extra=about(dataset=called, digest=digest_id),
+                    )
 
     def take_back_decided(self) -> None:
         """What policies have decided holds no more: nobody would ever take it away for what persons set."""

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.prefixes import Prefixes, strike
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.named_datasets.lifecycle import SCANNING
@@ -100,7 +101,7 @@ class Claims:
                 except errors.NotFoundError:
                     continue  # removed meanwhile
                 except errors.CorruptDigestError as error:  # it is to be registered again, and read again
-                    logging.log_every_n_seconds(logging.WARNING, "%s", 600, error)
+                    every_n_seconds(logging.WARNING, "%s", 600, error)
                     continue
                 await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
         return claimed

@@ -15,6 +15,8 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
 
 PART_BYTES = 1 << 20
 SAVE_AGAIN_S = 10.0
@@ -108,7 +110,9 @@ class DigestFiles:
                 raise errors.ResourceExhaustedError(
                     f"{error}; digests of {unsaved_bytes} bytes wait for the disk in memory already"
                 ) from error
-            logging.error("%s: the digest is kept in memory until the disk takes it", error)
+            logging.error(
+                "%s: the digest is kept in memory until the disk takes it", error, extra=about(digest=digest_id)
+            )
             self._unsaved[digest_id] = digest
             if self._saving is None or self._saving.done():
                 self._saving = asyncio.get_running_loop().create_task(self._save_on())
@@ -133,12 +137,14 @@ class DigestFiles:
                 try:
                     await asyncio.to_thread(digest.save, path)
                 except errors.TfquiverError as error:
-                    logging.log_every_n_seconds(logging.ERROR, "%s: still in memory only", 600, error)
+                    every_n_seconds(
+                        logging.ERROR, "%s: still in memory only", 600, error, extra=about(digest=digest_id)
+                    )
                     continue
                 if self._unsaved.pop(digest_id, None) is None:  # deleted meanwhile
                     await asyncio.to_thread(path.unlink, missing_ok=True)
                 else:
-                    logging.info("%s: the disk has taken it now", path)
+                    logging.info("%s: the disk has taken it now", path, extra=about(digest=digest_id))
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -16,8 +16,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import UNIFORM
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
@@ -136,7 +138,13 @@ class NamedKeeping:
         after = lifecycle.scanned(life, request.digest_id, request.node_id)
         self._table.put(after)
         await self._log.synced()
-        logging.info("data set %s: version %d is scanned, by node %s", life.spec.name, after.version, after.scanned_by)
+        logging.info(
+            "data set %s: version %d is scanned, by node %s",
+            life.spec.name,
+            after.version,
+            after.scanned_by,
+            extra=about(dataset=life.spec.name, node=after.scanned_by),
+        )
 
     # What time brings.
 
@@ -147,7 +155,7 @@ class NamedKeeping:
             try:
                 await self.look()
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.ERROR, "data sets with names: %s", 10, error)
+                every_n_seconds(logging.ERROR, "data sets with names: %s", 10, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task none of them would go on
                 logging.exception("looking after data sets with names failed; again in %g s", _LOOK_S)
             # Nodes report as they go on: looks that follow one another at once would leave no time for anybody else.
@@ -176,7 +184,14 @@ class NamedKeeping:
                 try:
                     await self._look_after(life.spec.name)
                 except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
-                    logging.log_every_n_seconds(logging.WARNING, "data set %s: %s", 60, life.spec.name, error)
+                    every_n_seconds(
+                        logging.WARNING,
+                        "data set %s: %s",
+                        60,
+                        life.spec.name,
+                        error,
+                        extra=about(dataset=life.spec.name),
+                    )
         await self._log.synced()
         self._order()
 

@@ -9,6 +9,7 @@ import uuid
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.service.coordinator.cache.resident_share import ResidentShare
 from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
@@ -78,7 +79,7 @@ class NamedRequests(NamedKeeping):
                 candidates.append(Candidate(other.spec.name, resident_bytes, other.used_s or other.created_s))
         for name in to_evict(self._when_full, life.spec.name, wanted_bytes, free_bytes, candidates):
             if (other_now := self._table.get(name)) is not None and not self._readers(other_now.digest_id):
-                logging.info("data set %s makes room for %s", name, life.spec.name)
+                logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
 
     async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:

@@ -16,6 +16,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
@@ -42,7 +43,12 @@ class Registry(DatasetTable):
         """The log has been read: drops data sets whose digest is not on disk."""
         for digest_id, dataset in list(self._datasets.items()):
             if not self._path(digest_id).exists():
-                logging.warning("data set %r: %s is gone; register it again", dataset.name, self._path(digest_id))
+                logging.warning(
+                    "data set %r: %s is gone; register it again",
+                    dataset.name,
+                    self._path(digest_id),
+                    extra=about(dataset=dataset.name, digest=digest_id),
+                )
                 self._drop(digest_id)
         for key, listed in list(self._listing_keys.items()):
             if listed.terms is None and not self._is_of(listed.digest_id, key[1]):
@@ -57,7 +63,12 @@ class Registry(DatasetTable):
         try:
             await self.digest(dataset.digest_id)
         except (errors.CorruptDigestError, errors.NotFoundError) as error:
-            logging.error("data set %r: %s; it is to be registered again", dataset.name, str(error))
+            logging.error(
+                "data set %r: %s; it is to be registered again",
+                dataset.name,
+                str(error),
+                extra=about(dataset=dataset.name, digest=dataset.digest_id),
+            )
             await self._digests.delete(dataset.digest_id)
             if dataset.digest_id in self._datasets:
                 self._drop(dataset.digest_id)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from absl import logging
 
 from tfquiver.content.prefixes import of_hashes
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.residency.residency import Change, Residency
@@ -38,7 +39,7 @@ class Heartbeats:
         node_id, membership = request.node.node_id, self._membership
         sighting = membership.heartbeat(request.node, request.incarnation)
         if sighting is not Sighting.KNOWN:
-            logging.info("node %s %s", node_id, sighting.value)
+            logging.info("node %s %s", node_id, sighting.value, extra=about(node=node_id))
             self._seen(node_id, request.incarnation)
         membership.scans(node_id, request.scans)
         verdict = membership.inventory(node_id, request.inventory)

@@ -8,6 +8,8 @@ from typing import TypeVar, cast
 
 from absl import logging
 
+from tfquiver.logs import about
+
 T = TypeVar("T")
 MADE_AT_ONCE = 20_000  # shards: what a session of fewer needs is made at once, in a few ms
 _MADE_KEPT = 8  # orders and units that sessions to come may share
@@ -37,7 +39,11 @@ class MadeOrders:
     def _has_been_made(self, key: Key, made: object | None) -> None:
         self._making.discard(key)
         if made is None:  # nobody is woken: they would have it tried again at once, for ever
-            logging.error("the order of data set %s could not be made; readers ask again", key[0].hex()[:8])
+            logging.error(
+                "the order of data set %s could not be made; readers ask again",
+                key[0].hex()[:8],
+                extra=about(digest=key[0]),
+            )
             return
         self._keep(key, made)
         self._wake(key[0])

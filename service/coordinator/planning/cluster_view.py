@@ -14,8 +14,10 @@ from tfquiver.clock import Clock
 from tfquiver.content import prefixes
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.logs import about
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
@@ -106,7 +108,7 @@ class ClusterViews:
             try:
                 digest = await self._registry.digest(digest_id)
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.ERROR, "left out of plans: %s", 10, error)
+                every_n_seconds(logging.ERROR, "left out of plans: %s", 10, error, extra=about(digest=digest_id))
                 continue
             self._sizes[digest_id] = await asyncio.to_thread(_size, digest)
         for digest_id in self._sizes.keys() - wanted:

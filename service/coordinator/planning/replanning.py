@@ -11,14 +11,17 @@ import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
@@ -91,7 +94,7 @@ class Replanning:
         try:
             self.planner.history.extend([Decision.from_record(json.loads(record.json))])
         except (ValueError, RecursionError, AttributeError, OverflowError, errors.DataLossError) as error:
-            logging.log_every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
+            every_n_seconds(logging.WARNING, "a decision of the log is passed over: %s", 10, error)
 
     def still(self) -> Callable[[], Iterable[CommitRecord]]:
         """For a snapshot: the history as it is now, and who was chosen."""
@@ -162,7 +165,7 @@ class Replanning:
             try:
                 await step()
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.ERROR, "planning: %s", 10, error)
+                every_n_seconds(logging.ERROR, "planning: %s", 10, error)
             except Exception:  # noqa: BLE001 - the task's boundary: the plan in force stays
                 logging.exception("planning failed; the plan in force stays")
 
@@ -178,7 +181,10 @@ class Replanning:
         for decision in outcome.decisions:
             failed = decision.kind == "plan" and decision.refused  # the policy itself: somebody has to look
             level = logging.WARNING if failed else logging.INFO
-            logging.log(level, "%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement)
+            logging.log(
+                level, "%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement,
+                extra=_about(decision),
+            )  # fmt: skip
             self._journal(_record(decision))
         plan = outcome.plan
         names, rates = self._views.names, dict[str, float]()
@@ -211,6 +217,12 @@ class Replanning:
             return changed[digest_id].allocation_bytes - (before.allocation_bytes if before else 0)
 
         return gone | {digest_id: changed[digest_id] for digest_id in sorted(changed, key=growth_bytes)}
+
+
+def _about(decision: Decision) -> dict[str, Any]:
+    return about(
+        job=decision.name if decision.kind == "job" else "", dataset=decision.name if decision.kind == "dataset" else ""
+    )
 
 
 def _record(decision: Decision) -> CommitRecord:

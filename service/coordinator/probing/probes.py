@@ -14,6 +14,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.logs import about
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured
 from tfquiver.service.coordinator.measuring.meters import JobMeters
@@ -158,9 +159,11 @@ class Probes:
             for order in orders:
                 self._carry_out(order, now)
             yield
-        for at_key, result in self._schedule.results.items():
-            if before.get(at_key) is not result:
-                logging.info("job %s was probed: %s", result.job, result)
+        for (job, dataset), result in self._schedule.results.items():
+            if before.get((job, dataset)) is not result:
+                logging.info(
+                    "job %s was probed: %s", result.job, result, extra=about(job=job, digest=bytes.fromhex(dataset))
+                )
 
     def _measurement(
         self, key: Reading, meter: JobMeter, measured: Measured, held: Held, wants_cache: bool, floor: float
@@ -190,7 +193,11 @@ class Probes:
         if not order.miss:
             self._normal(key)
             return
-        logging.info("job %s is probed: it reads past the cache for a while", order.job)
+        logging.info(
+            "job %s is probed: it reads past the cache for a while",
+            order.job,
+            extra=about(job=order.job, digest=key[1]),
+        )
         extra_bytes = self._extra_bytes.get(key, 0) + order.most_extra_bytes
         self._until[key] = extra_bytes, now + order.for_s
         self._probed.add(key)

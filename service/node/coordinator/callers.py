@@ -10,6 +10,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.trust.identity import Identity, Role, wrong_token
 from tfquiver.trust.tokens import SharedToken, hash_of
 
@@ -77,7 +78,7 @@ class Callers:
             identity, _ = self._kept.get(hash, (None, 0.0))
             if identity is None:
                 raise errors.UnavailableError(f"who calls cannot be told now: {error}") from error
-            logging.log_every_n_seconds(logging.WARNING, "callers: %s; those known before stay known", 60, error)
+            every_n_seconds(logging.WARNING, "callers: %s; those known before stay known", 60, error)
         self._kept[hash] = identity, self._clock() + (_KNOWN_S if identity else _UNKNOWN_S)
         self._kept.move_to_end(hash)
         if len(self._kept) > _MOST_KEPT:  # wrong tokens cost nothing to make: they drive out one another first

@@ -18,6 +18,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator.reader_reports import ReaderReports
@@ -204,7 +205,7 @@ class CoordinatorLink(CoordinatorCalls):
                 )
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:  # of that heartbeats tell
-                    logging.log_every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())
+                    every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())
                 await asyncio.sleep(_ORDERS_PAUSE_S * random.uniform(0.5, 1.0))
                 continue
             if reply.version == version:

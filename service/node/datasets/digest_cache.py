@@ -20,6 +20,8 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
 
 T = TypeVar("T")
 MAX_DIGEST_BYTES = 4 << 30
@@ -126,7 +128,7 @@ class DigestCache:
             try:
                 digest = await self._on_disk(self._files[digest_id], _open_checked, path, digest_id)
             except (errors.TfquiverError, OSError) as error:
-                logging.warning("digest %s: %s; getting it again", path, error)
+                logging.warning("digest %s: %s; getting it again", path, error, extra=about(digest=digest_id))
                 self._files.pop(digest_id, None)
         if digest is None:
             digest = await self._download(digest_id)
@@ -154,7 +156,12 @@ class DigestCache:
         try:
             size_bytes = digest.memory_bytes + _HEADER_BYTES
             if size_bytes > self._limit_bytes:
-                logging.info("digest %s of %d bytes is kept in memory only", digest_id.hex(), size_bytes)
+                logging.info(
+                    "digest %s of %d bytes is kept in memory only",
+                    digest_id.hex(),
+                    size_bytes,
+                    extra=about(digest=digest_id),
+                )
                 return
             async with self._writing:
                 if digest_id in self._in_use and digest_id not in self._files:
@@ -162,9 +169,10 @@ class DigestCache:
                     await self._on_disk(0, self._set_aside, self.disk_bytes + size_bytes)
                     self._files[digest_id] = await self._on_disk(size_bytes, _saved, digest, self._path(digest_id))
         except (errors.TfquiverError, OSError) as error:
-            logging.log_every_n_seconds(
-                logging.WARNING, "digest %s is kept in memory only: %s", 60, digest_id.hex(), error
-            )
+            every_n_seconds(
+                logging.WARNING, "digest %s is kept in memory only: %s", 60, digest_id.hex(), error,
+                extra=about(digest=digest_id),
+            )  # fmt: skip
             with contextlib.suppress(errors.UnavailableError):
                 await self._on_disk(0, self._set_aside, self.disk_bytes)
 
@@ -180,7 +188,14 @@ class DigestCache:
         try:
             await self._on_disk(0, _unlink, self._path(digest_id))
         except (errors.TfquiverError, OSError) as error:
-            logging.log_every_n_seconds(logging.WARNING, "%s: cannot be deleted: %s", 60, self._path(digest_id), error)
+            every_n_seconds(
+                logging.WARNING,
+                "%s: cannot be deleted: %s",
+                60,
+                self._path(digest_id),
+                error,
+                extra=about(digest=digest_id),
+            )
         else:
             self._files.pop(digest_id, None)
             await self._on_disk(0, self._set_aside, self.disk_bytes)

@@ -10,6 +10,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.logs import about, telling
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink
@@ -129,8 +130,9 @@ class DatasetScans:
             if len(self._under_way) >= _MAX_SCANS:
                 raise errors.ResourceExhaustedError(f"{_MAX_SCANS} data sets are being scanned: try again later")
             scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files), name)
-            scan.task = asyncio.get_running_loop().create_task(self._scan(scan, name, files, terms, key, store_for))
-            scan.task.add_done_callback(lambda task: self._done(key, task))
+            with telling(dataset=name, alone=True):
+                scan.task = asyncio.get_running_loop().create_task(self._scan(scan, name, files, terms, key, store_for))
+                scan.task.add_done_callback(lambda task: self._done(key, task))
         scan.waiting += 1
         return scan
 
@@ -165,11 +167,20 @@ class DatasetScans:
         try:
             digest = await self._digests.get(found.digest_id)
         except (errors.NotFoundError, errors.CorruptDigestError) as error:
-            logging.warning("data set %r: %s: scanning its files", found.name, str(error))
+            logging.warning(
+                "data set %r: %s: scanning its files",
+                found.name,
+                str(error),
+                extra=about(dataset=found.name, digest=found.digest_id),
+            )
             return False
         if await asyncio.to_thread(terms.key_of, digest) == key:
             return True
-        logging.error("data set %r is not of the files that it was registered for: scanning these", found.name)
+        logging.error(
+            "data set %r is not of the files that it was registered for: scanning these",
+            found.name,
+            extra=about(dataset=found.name, digest=found.digest_id),
+        )
         return False
 
     def _done(self, key: bytes, task: asyncio.Task[types_pb2.Dataset]) -> None:

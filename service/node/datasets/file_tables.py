@@ -23,6 +23,7 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.content.file_entry import COMPRESSIONS, FileEntry
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import ROW
@@ -116,7 +117,7 @@ class FileTables:
             try:
                 yield self._db
             except sqlite3.DatabaseError as error:
-                logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, str(error))
+                every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, str(error))
                 if _is_damage(error):
                     self._begin_anew()
 

@@ -19,6 +19,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import of_hashes, strike
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.datasets.placed_log import PlacedLog
 
 KEPT_S = 3600.0
@@ -142,7 +143,7 @@ class Leftovers:
             try:
                 is_done = await self.look()
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "what scans have left: %s", 600, error)
+                every_n_seconds(logging.WARNING, "what scans have left: %s", 600, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever go
                 logging.exception("what scans have left")
             is_soon = not is_done or self._now_s() <= self._abandoned_s + _LATE_S

@@ -17,6 +17,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable
+from tfquiver.rare_lines import every_n_seconds
 
 MAX_NOTED = 1 << 20
 _RECORD_BYTES = 40
@@ -42,7 +43,7 @@ class PlacedLog:
             if hash in self._noted:
                 return
             if len(self._noted) >= self._max_noted:
-                logging.log_every_n_seconds(
+                every_n_seconds(
                     logging.WARNING, "%s: %d shards of scans are noted: others stay if their scan fails", 600,
                     self._path, self._max_noted,
                 )  # fmt: skip
@@ -77,7 +78,7 @@ class PlacedLog:
             else:
                 self._records += 1
         except OSError as error:
-            logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+            every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
 
     def _rewrite(self) -> None:
         self._close()
@@ -87,7 +88,7 @@ class PlacedLog:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             self._records = len(self._noted)
         except OSError as error:
-            logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+            every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
 
     def _close(self) -> None:
         if self._fd >= 0:

@@ -16,6 +16,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import of_rows
+from tfquiver.logs import about
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0
@@ -99,7 +100,9 @@ class Removals:
             try:
                 digests.append(await self._digest(digest_id))
             except errors.TfquiverError as error:
-                logging.warning("digest %s of a removed data set: %s", digest_id.hex(), error)
+                logging.warning(
+                    "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
+                )
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
                 if digests:
                     alone = await self._alone(digests, kept)
@@ -121,7 +124,7 @@ class Removals:
             try:
                 other = await self._digest(digest_id)
             except errors.TfquiverError as error:  # it will be got again, and what it names is got again then
-                logging.warning("digest %s: %s", digest_id.hex(), error)
+                logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
                 continue
             await asyncio.to_thread(_strike_out, alone, parts, other)
         return await asyncio.to_thread(_hashes, digests, alone[shard_of])

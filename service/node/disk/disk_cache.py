@@ -14,6 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.logs import about
 from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
@@ -300,7 +301,7 @@ class DiskCache:
                 self._books.back(hash, tell=False)
                 self._settled.notify_all()
             return
-        logging.warning("dropped entry %s: %s", hash.hex(), reason)
+        logging.warning("dropped entry %s: %s", hash.hex(), reason, extra=about(hash=hash))
         gone = entry_file.unlink(path)
         with self._settled:
             self.corrupt_entries += 1

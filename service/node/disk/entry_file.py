@@ -12,6 +12,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 
 _PIECE_BYTES = 8 << 20
@@ -81,7 +82,7 @@ def unlink(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        logging.log_every_n_seconds(logging.WARNING, "%s: cannot be deleted: %s", 5, path, error.strerror)
+        every_n_seconds(logging.WARNING, "%s: cannot be deleted: %s", 5, path, error.strerror)
         return False
     return True
 

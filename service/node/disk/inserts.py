@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 PATIENCE_S = 2.0
@@ -44,7 +46,7 @@ class Inserts:
         try:
             await self._start(shard, PATIENCE_S)
         except errors.ResourceExhaustedError as error:
-            logging.log_every_n_seconds(logging.INFO, "not kept: %s", 60, error)
+            every_n_seconds(logging.INFO, "not kept: %s", 60, error, extra=about(hash=shard.hash))
 
     async def insert(self, shard: VerifiedShard) -> None:
         """Returns when it stands. Raises ResourceExhaustedError: it does not."""
@@ -68,7 +70,7 @@ class Inserts:
         if done:
             running.result()
         else:
-            logging.log_every_n_seconds(
+            every_n_seconds(
                 logging.WARNING, "the disk takes longer than %g s to keep a shard; serving from memory", 60, patience_s
             )
 

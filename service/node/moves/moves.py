@@ -19,9 +19,11 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.content import prefixes
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import Prefixes
+from tfquiver.logs import about
 from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves import move_plan
@@ -150,7 +152,9 @@ class Moves:
                 else:
                     self._reports.pop(digest_id, None)
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "moving data set %s: %s", 30, digest_id.hex(), error)
+                every_n_seconds(
+                    logging.WARNING, "moving data set %s: %s", 30, digest_id.hex(), error, extra=about(digest=digest_id)
+                )
                 busy = True
         return busy
 
@@ -239,9 +243,10 @@ class Moves:
                     report.no_room_shards += 1
                     continue
                 except errors.TfquiverError as error:
-                    logging.log_every_n_seconds(
+                    every_n_seconds(
                         logging.WARNING, "shard %d of data set %s stays at node %s for now: %s", 10,
                         shard, digest.digest_id.hex(), holder, error,
+                        extra=about(dataset=digest.name, digest=digest.digest_id, shard=int(shard), node=holder),
                     )  # fmt: skip
                     continue
                 report.came_bytes += size_bytes

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import logging
 
 from tfquiver.clock import Clock
+from tfquiver.logs import about, telling
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
@@ -134,7 +136,8 @@ class ChunkLoads:
         if load.digest_id in self._limits:
             now, raw_bytes = self._clock.now(), int(map.digest.lengths[load.shard])
             self._plan.hold(load.digest_id, now + self._limits[load.digest_id].take(raw_bytes, now))
-        task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
+        with telling(dataset=map.digest.name, digest=load.digest_id, shard=load.shard, alone=True):
+            task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
 
@@ -143,9 +146,10 @@ class ChunkLoads:
         self._landing_bytes -= size_bytes
         trouble = None if task.cancelled() else task.exception()
         if trouble is not None:
-            logging.log_every_n_seconds(
+            every_n_seconds(
                 logging.WARNING, "shard %d of data set %s was not loaded: %s", 5,
                 load.shard, load.digest_id.hex(), trouble,
+                extra=about(digest=load.digest_id, shard=load.shard),
             )  # fmt: skip
         self._plan.ended(load, self._clock.now(), failed=task.cancelled() or trouble is not None)
         self._wake.set()

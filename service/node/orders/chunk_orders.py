@@ -18,8 +18,10 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves.known_places import KnownPlaces
@@ -185,7 +187,14 @@ class ChunkOrders:
             try:
                 known = await self._know(orders)
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "orders for %s: %s", 10, orders.digest_id.hex(), error)
+                every_n_seconds(
+                    logging.WARNING,
+                    "orders for %s: %s",
+                    10,
+                    orders.digest_id.hex(),
+                    error,
+                    extra=about(digest=orders.digest_id),
+                )
                 continue
             rules.append(self._rule(orders, known, quotas))
             maps[orders.digest_id] = known.map
@@ -255,7 +264,7 @@ class ChunkOrders:
                     try:
                         shards = await self._missing(orders.digest_id, known.map, shards) if len(quotas) > 1 else shards
                     except errors.TfquiverError as error:
-                        logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                        every_n_seconds(logging.WARNING, "orders: %s", 10, error, extra=about(digest=orders.digest_id))
                         whole = False
                         continue
                 own[key] = shards
@@ -287,7 +296,7 @@ class ChunkOrders:
             except errors.NotFoundError:
                 continue  # nobody reads it now
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "orders: %s", 10, error)
+                every_n_seconds(logging.WARNING, "orders: %s", 10, error, extra=about(digest=rule.digest_id))
                 return False
             self._looked_over.add(rule.digest_id)
             looked = True

@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import telling
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.rare_lines import every_n_seconds
 
 PROGRESS_S = 0.5
 _TELL_AGAIN_S = 1.0
@@ -73,7 +75,8 @@ class _Running:
         self._news.set()  # that it has begun
         self.told_end = False
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._do()), loop.create_task(self._tell_on())]
+        with telling(dataset=task.scan.name, digest=task.warm.digest_id, alone=True):
+            self._tasks = [loop.create_task(self._do()), loop.create_task(self._tell_on())]
 
     def cancel(self) -> None:
         for task in self._tasks:
@@ -119,7 +122,7 @@ class _Running:
                     continue
                 pause_s = PROGRESS_S
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "task %s: %s", 10, self._task.task_id, error)
+                every_n_seconds(logging.WARNING, "task %s: %s", 10, self._task.task_id, error)
                 self._news.set()
                 pause_s = _TELL_AGAIN_S
             work = self._tasks[0]

@@ -10,8 +10,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.orders.dataset_tasks import DatasetTasks, Report
 
 _TRY_AGAIN_S = 2.0
@@ -100,7 +102,12 @@ class NamedOrders:
             await self._report_stale(digest_id, why)
         except errors.TfquiverError as error:  # the next read of that file says it again
             self._stale.discard(digest_id)
-            logging.warning("data set %s: %s", self._names.get(digest_id), error)
+            logging.warning(
+                "data set %s: %s",
+                self._names.get(digest_id),
+                error,
+                extra=about(dataset=self._names.get(digest_id) or "", digest=digest_id),
+            )
 
     async def close(self) -> None:
         for task in self._telling:
@@ -120,10 +127,19 @@ class NamedOrders:
                     await self._digest(named.digest_id)
                     break
                 except errors.UnavailableError as error:
-                    logging.log_every_n_seconds(logging.WARNING, "data set %s: %s", 30, named.name, error)
+                    every_n_seconds(
+                        logging.WARNING,
+                        "data set %s: %s",
+                        30,
+                        named.name,
+                        error,
+                        extra=about(dataset=named.name, digest=named.digest_id),
+                    )
                     await asyncio.sleep(_TRY_AGAIN_S)
                 except errors.TfquiverError as error:  # removed meanwhile, or damaged: newer orders say so
-                    logging.warning("data set %s: %s", named.name, error)
+                    logging.warning(
+                        "data set %s: %s", named.name, error, extra=about(dataset=named.name, digest=named.digest_id)
+                    )
                     break
         if any(task.HasField("evict") and not self.tasks.has(task) for task in orders.tasks):
             self.tasks.receive(orders.tasks)

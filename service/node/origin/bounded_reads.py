@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from absl import logging
@@ -128,7 +129,7 @@ class BoundedReads:
             raise errors.CancelledError_(f"{what}: the node is stopping")
         if self.hung >= self._most_hung:
             raise errors.UnavailableError(f"{what}: {self.hung} reads of {self.origin} hang already: is it gone?")
-        running = asyncio.get_running_loop().run_in_executor(self._pool, read, *arguments)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, read, *arguments)
         was_at: object = object()
         while was_at != (was_at := at()):
             done, _ = await asyncio.wait([running], timeout=self._limit_s)

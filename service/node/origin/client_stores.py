@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from tfquiver import errors, stores
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
 from tfquiver.stores.credentials.resolved import Access, place_in
 from tfquiver.stores.object_store import read_whole
@@ -219,7 +220,7 @@ class _Tried:
             with way.lock:
                 way.refused += 1
             if len(self._ways) > 1:
-                logging.log_every_n_seconds(logging.WARNING, "one client's way to the store: %s", 60, str(trouble))
+                every_n_seconds(logging.WARNING, "one client's way to the store: %s", 60, str(trouble))
         raise next(iter(failed.values()), refused or trouble)
 
     def close(self) -> None:

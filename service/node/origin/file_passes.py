@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.logs import telling
 from tfquiver.scanning import streams
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
@@ -100,7 +101,8 @@ class FilePasses:
         uri = current.digest.files[current.file_index].uri
         try:
             reads = self._reads.at(await origin_of(uri))
-            await reads.run(uri, self._go, current, at=lambda: current.chunks)
+            with telling(dataset=current.digest.name, digest=current.digest.digest_id, alone=True):
+                await reads.run(uri, self._go, current, at=lambda: current.chunks)
         except errors.TfquiverError as error:
             trouble = error
         except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was

@@ -13,6 +13,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.connection_slots import to_give_way
 from tfquiver.service.node.peers.data_connection import DataConnection, Services
@@ -107,7 +108,7 @@ class DataPort:
     def _make_place(self, address: str) -> bool:
         """For a connection from there. A peer whose idle connection is closed makes another when it needs one."""
         idle = to_give_way(self._connections)
-        logging.log_every_n_seconds(
+        every_n_seconds(
             logging.WARNING, "data port: %d connections; for one from %s, %s", 10, len(self._connections), address,
             f"an idle one from {idle.address} is closed" if idle else "there is no place: all are busy",
         )  # fmt: skip

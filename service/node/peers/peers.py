@@ -15,6 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.ready_shard import ReadyShard
@@ -205,7 +206,7 @@ class PeerClient:
             except errors.TfquiverError as error:
                 trouble = error
             except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
-                logging.exception("peer %s", peer.node_id)
+                logging.exception("peer %s", peer.node_id, extra=about(node=peer.node_id))
                 trouble = errors.UnavailableError(f"node {peer.node_id}: {type(error).__name__}: {error}")
             with self._lock:  # those that queue behind would only wait for the same
                 behind = [order for order in peer.orders if order.future.set_running_or_notify_cancel()]
@@ -256,7 +257,9 @@ class PeerClient:
             except OlderPeerError as error:
                 self._let_go(peer, connection, broken=True)
                 peer.older_until_s = time.monotonic() + _OLDER_S
-                logging.info("%s: it is of an older version, and asked as that knows", error)
+                logging.info(
+                    "%s: it is of an older version, and asked as that knows", error, extra=about(node=peer.node_id)
+                )
                 connection, fresh = None, True
             except errors.UnavailableError as error:
                 self._let_go(peer, connection, broken=True)
@@ -265,7 +268,7 @@ class PeerClient:
                 if fresh or not isinstance(error, GonePeerError) or self._address(peer.node_id) is None:
                     with self._lock:
                         self._standing(peer.node_id).unreachable(time.monotonic())
-                    logging.warning("%s", error)
+                    logging.warning("%s", error, extra=about(node=peer.node_id))
                     raise
                 connection, fresh = None, True
             except BaseException:

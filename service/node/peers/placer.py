@@ -10,8 +10,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.prefixes import of_hashes
+from tfquiver.logs import about
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
@@ -53,7 +55,9 @@ class Placer:
         except errors.ResourceExhaustedError:
             return False
         except errors.TfquiverError as error:
-            logging.log_every_n_seconds(logging.WARNING, "a shard did not get to its owner: %s", 10, error)
+            every_n_seconds(
+                logging.WARNING, "a shard did not get to its owner: %s", 10, error, extra=about(hash=shard.hash)
+            )
             return False
         return True
 
@@ -68,7 +72,14 @@ class Placer:
             except (errors.ResourceExhaustedError, errors.NotFoundError):
                 continue
             except errors.TfquiverError as error:
-                logging.log_every_n_seconds(logging.WARNING, "no room here, and node %s: %s", 10, node_id, error)
+                every_n_seconds(
+                    logging.WARNING,
+                    "no room here, and node %s: %s",
+                    10,
+                    node_id,
+                    error,
+                    extra=about(hash=shard.hash, node=node_id),
+                )
                 continue
             return True
         return False

@@ -13,6 +13,7 @@ from tfquiver import errors
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
+from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
@@ -55,6 +56,7 @@ class ReaderShell:
         self.reader_id = ""
         self.served_bytes = self._missed_bytes = 0
         self._calls: ReaderCalls | None = None
+        self._about = about()
         self._session: ReaderSession | None = None
         self._fetches: ShardFetches | None = None
         self._shards: NumberedShards
@@ -156,7 +158,7 @@ class ReaderShell:
             if self._calls and self._calls.joined:
                 await self._close(self._calls, complete)
         except errors.TfquiverError as error:
-            logging.warning("reader %s: closing it: %s", self.reader_id, error)
+            logging.warning("reader %s: closing it: %s", self.reader_id, error, extra=self._about)
         finally:
             if self._traced:
                 self._traced.gone(complete)
@@ -190,6 +192,7 @@ class ReaderShell:
             raise errors.ProtocolError("Open frame: one descriptor comes with it exactly when has_state is 1")
         state = os.dup(descriptors[0]) if frame.has_state else -1
         self.reader_id = frame.reader_id
+        self._about = about(job=frame.job, digest=frame.digest_id)
         self._calls = ReaderCalls(self._coordinator, self._node, self.label, frame, self._in_turn)
         self._opening = self._spawn(self._open(self._calls, frame, state))
 
@@ -221,6 +224,7 @@ class ReaderShell:
             shards,
             lambda shard: self._apply(session.fetched(shard)),
             lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
+            frame.job,
         )
         self.socket.send(frames.Opened(reply.session_id, reply.epoch, reply.shards, reply.records))
         self._apply(session.opened(held, reply.dropped))
@@ -341,7 +345,7 @@ class ReaderShell:
         if isinstance(error, errors.TfquiverError):
             self.tell(error, fatal=True)
         elif error is not None:  # one reader's trouble must not end the others
-            logging.error("reader %s", self.reader_id, exc_info=error)
+            logging.error("reader %s", self.reader_id, exc_info=error, extra=self._about)
             self.tell(errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}"), fatal=True)
 
     def _now(self) -> float:

@@ -13,6 +13,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.readers import reader_session
 from tfquiver.service.node.readers.delivery_shell import Deliveries
 from tfquiver.service.node.readers.frame_socket import FrameSocket
@@ -132,7 +133,7 @@ class SessionServer:
         except BlockingIOError:
             return
         except OSError as error:
-            logging.log_every_n_seconds(logging.ERROR, "reader socket: cannot accept: %s", 10, error)
+            every_n_seconds(logging.ERROR, "reader socket: cannot accept: %s", 10, error)
             self._pause_accepting()
             return
         if not self._admits(sock):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.logs import telling
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.readers.instructions import Fetch
 from tfquiver.service.node.readers.numbered_shards import NumberedShards
@@ -22,6 +24,7 @@ class ShardFetches:
     Args:
     on_ready: the shard can be taken.
     on_failed: it could not be had; a typed error.
+    job: of the reader, for the log.
     """
 
     def __init__(
@@ -30,8 +33,9 @@ class ShardFetches:
         shards: NumberedShards,
         on_ready: Callable[[int], None],
         on_failed: Callable[[int, errors.TfquiverError], None],
+        job: str = "",
     ) -> None:
-        self._source, self._shards = source, shards
+        self._source, self._shards, self._job = source, shards, job
         self._on_ready, self._on_failed = on_ready, on_failed
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._batch: list[Fetch] = []
@@ -100,9 +104,16 @@ class ShardFetches:
                 self._start_one(order)
 
     async def _fetch(self, order: Fetch, bypass: bool) -> None:
+        digest, shard = self._shards.digest, self._shards.shard(order.shard)
+        with telling(job=self._job, dataset=digest.name, digest=digest.digest_id, shard=shard, alone=True):
+            await self._fetched(order, bypass)
+
+    async def _fetched(self, order: Fetch, bypass: bool) -> None:
         try:
             ready = await self._get(order, bypass)
         except errors.TfquiverError as error:
+            if not isinstance(error, errors.CancelledError_):
+                every_n_seconds(logging.WARNING, "a reader waits: %s", 10, error)
             self._failed(order.shard, error)
         except OSError as error:  # descriptors or memory run out: others will give theirs back
             name = self._shards.name(order.shard)

@@ -10,6 +10,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.ranges.hedging import Hedges
@@ -97,9 +99,11 @@ class OtherNodes:
         asked = [(name, its_reach) for name, its_reach in asked if self._peers.knows(name)]
 
         def failed(which: int, error: Exception) -> None:
-            logging.log_every_n_seconds(
-                logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, asked[which][0], error
-            )
+            name = asked[which][0]
+            every_n_seconds(
+                logging.WARNING, "shard %d from node %s: %s; going on without it", 5, ref.index, name, error,
+                extra=about(dataset=digest.name, digest=digest.digest_id, shard=ref.index, node=name),
+            )  # fmt: skip
 
         asks: list[Ask[ReadyShard | VerifiedShard]] = [
             functools.partial(self._ask, name, digest, ref, its_reach) for name, its_reach in asked

@@ -13,6 +13,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.derived_uris import is_derived
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -78,7 +80,7 @@ class ShardSource:
         except NoMemoryError as error:
             if not self._hot.give_up_half():
                 raise
-            logging.log_every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
+            every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
             ready = await self._get(digest, ref, owner, bypass, ask_others)
         FETCH.labels(ready.source).observe(time.perf_counter() - began_s)
         return ready
@@ -208,7 +210,7 @@ class ShardSource:
         """A reader found the shard bad: what is kept of it is checked, and given up if the reader is right (I-5)."""
         self._hot.drop(hash)
         if not await self._reads.run(self._disk.drop_if_damaged, hash, reason):
-            logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason)
+            logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason, extra=about(hash=hash))
         else:
             self._others.suspect(hash)
 

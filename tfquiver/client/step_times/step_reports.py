@@ -21,6 +21,7 @@ from tfquiver.client.step_times import made_datasets
 from tfquiver.client.step_times.step_counts import StepCounts, StepTotals
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.wire import rpc
 
 _FIRST_S, _INTERVAL_S = 1.0, 5.0
@@ -239,7 +240,7 @@ def _to_tell(subject: Subject) -> list[_Target]:
     try:
         return subject.targets()
     except errors.TfquiverError as error:  # no node runs in the directory, for one
-        logging.log_every_n_seconds(logging.WARNING, "step times are told to nobody: %s", 600, error)
+        every_n_seconds(logging.WARNING, "step times are told to nobody: %s", 600, error)
         return []
 
 

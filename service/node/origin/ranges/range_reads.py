@@ -13,6 +13,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.logs import telling
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.origins import Origins, bucket_of
@@ -204,12 +205,17 @@ class RangeReads:
             place.parallelism.refused(asyncio.get_running_loop().time())
 
         first = one.first_missing
-        return place.reads.start(one.asked[first].where, read, at=lambda: one.count)
+        digest = one.asked[first].digest
+        with telling(dataset=digest.name, digest=digest.digest_id, alone=True):
+            return place.reads.start(one.asked[first].where, read, at=lambda: one.count)
 
     def _read_alone(self, place: _Place, asked: Asked) -> None:
         async def read() -> None:
             try:
-                shard = await place.reads.run(asked.where, self._alone, asked.digest, asked.ref)
+                with telling(
+                    dataset=asked.digest.name, digest=asked.digest.digest_id, shard=asked.ref.index, alone=True
+                ):
+                    shard = await place.reads.run(asked.where, self._alone, asked.digest, asked.ref)
             except errors.TfquiverError as error:
                 asked.fail(error)
             except Exception as error:  # noqa: BLE001 - whoever waits has to be told, whatever it was
