@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.ops.library import build, own_build, tensorflows
+from tfquiver.ops.library import build, interface, own_build, tensorflows
 
 try:
     import tensorflow as tf
@@ -23,15 +23,24 @@ except ModuleNotFoundError as missing:
         f"'tensorflow[and-cuda]' or another build of {tensorflows.MINORS[0]} to {tensorflows.MINORS[-1]}"
     ) from missing
 
+_MOST_NAMED = 3
 LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
 
 
 class Library:
-    """The loaded op library: its op, and what this process tells it. All methods are thread-safe."""
+    """The loaded op library: its op, and what this process tells it. All methods are thread-safe.
+
+    Raises TensorFlowError: it was built from other sources than these.
+    """
 
     def __init__(self, path: Path) -> None:
         self._ops = tf.load_op_library(str(path))
         self._c = ctypes.CDLL(str(path))
+        if found := interface.differences(self._ops, self._c):
+            raise errors.TensorFlowError(
+                f"{path} is not of the sources of this tfquiver ({'; '.join(found[:_MOST_NAMED])}): compile it again "
+                "with `python -m tfquiver.ops.library.build`, or install tfquiver again, and start this process anew"
+            )
         self._c.tfq_build_info.restype = ctypes.c_char_p
         self.path = path
 
