@@ -21,9 +21,11 @@ from tests.support import earlier, node_calls, numbered, rotating
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
 from tests.support.rotating import ENTRY_BYTES, Job
+from tfquiver.cli import calls
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.version import VERSION
 from tfquiver.wire import rpc
 
 BASE = Path(__file__).with_name("skew_base.txt").read_text().split()[0]
@@ -250,3 +252,24 @@ def test_where_data_is_kept_is_carried_out_by_nodes_that_know_of_it_and_by_other
         wait_until(lambda: mixed.call("GetPlacement", request).settled, "settled", 60)
         assert [mixed.status(number).entries for number in range(2)] == [0, SHARDS]
         assert mixed.read(0, dataset) == mixed.made
+
+
+def test_both_versions_are_named_where_one_lacks_what_the_other_asks_for(tmp_path: Path) -> None:
+    """Today's code as if it were tomorrow's, that asks for what there will be."""
+    code = earlier.unpacked("HEAD", tmp_path / "code")
+    version = code / "tfquiver" / "version.py"
+    version.write_text(version.read_text().replace(VERSION, "7.8.9"))
+    flags = ["--port=0", f"--work_dir={tmp_path / 'work'}"]
+    log = tmp_path / "coordinator.log"
+    server = Server("tfquiver.service.coordinator.main", flags, log, earlier.environment(code)).start()
+    try:
+        with rpc.channel(server.address) as channel:
+            call = channel.unary_unary("/tfquiver.v1.Coordinator/OfTomorrow")
+            with pytest.raises(tfquiver.errors.TfquiverError) as caught:
+                calls.ask(call, b"", "", "coordinator c")
+    finally:
+        server.kill()
+    assert str(caught.value) == (
+        "coordinator c: tfquiver 7.8.9, which answers here, has no call /tfquiver.v1.Coordinator/OfTomorrow; this is "
+        f"tfquiver {VERSION}: upgrade the older of the two (`tfquiver doctor` says what runs where)"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,35 @@ def test_a_pipeline_that_makes_other_batches_is_found_out(paths: list[Path], cac
     tiny = tfquiver.one_stream("s", window_bytes=1 << 17, spill_bytes=0)
     numbers(source(paths, cache_dir).batch(12).apply(tiny))  # most have gone, and what they came to is known
     other = source(paths, cache_dir).map(lambda record: record + "!").batch(12).apply(tiny)
-    with pytest.raises(tf.errors.OpError, match="does not make the same batches again"):
-        numbers(other)
+    with pytest.raises(errors.InvalidArgumentError, match=r"^stream 's', epoch .* make the same batches again"):
+        list(other)
+
+
+def failing(record: Any) -> Any:
+    tf.debugging.assert_equal(tf.strings.length(record), 7, message="my own check")
+    return record
+
+
+def test_a_pipeline_that_fails_is_named_in_the_first_line_and_the_last(paths: list[Path], cache_dir: Path) -> None:
+    data = source(paths, cache_dir, job="ens").map(failing).batch(16).apply(tfquiver.one_stream("s"))
+    with pytest.raises(tfquiver.errors.InvalidArgumentError) as caught:
+        next(iter(data))
+    assert isinstance(caught.value, tf.errors.InvalidArgumentError), "of the code that the pipeline's own had"
+    said = str(caught.value)
+    assert said.startswith(
+        "stream 's' of job 'ens', epoch 0, batch 0: its pipeline fails: InvalidArgumentError: assertion failed: "
+        "[my own check]"
+    )
+    assert said.endswith("mend the pipeline that stands before one_stream: alone it fails alike")
+    assert "\n" not in said and "function_node" not in said
+    shown = "".join(traceback.format_exception(caught.value)).strip().splitlines()
+    assert len(shown) < 20 and shown[-1].endswith(said)
+
+    with pytest.raises(tf.errors.OpError) as passed:
+        list(data.map(lambda record: record))
+    first, *_, last, _ = [line for line in str(passed.value).splitlines() if line.strip()]  # TensorFlow's node ends it
+    assert said in first and last.endswith(said)
+    assert str(passed.value).count("File ") <= 5 and "maker.py" not in str(passed.value)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +23,17 @@ class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no ty
     @property
     def element_spec(self) -> Any:
         return self._element_spec
+
+
+class Told(_OfVariant):
+    """`dataset` again; `tells` is given each of its iterators where Python goes through it, and gives it back."""
+
+    def __init__(self, dataset: tf.data.Dataset, tells: Callable[[Any], Any]) -> None:
+        super().__init__(dataset._variant_tensor, dataset.element_spec, [dataset])
+        self._tells = tells
+
+    def __iter__(self) -> Any:
+        return self._tells(super().__iter__())
 
 
 class QuiverSource(_OfVariant):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from tfquiver.errors import ProtocolError
+from tfquiver.version import VERSION
 
 MAGIC = 0x5154
 _HEADER = struct.Struct("<HBBI")
@@ -24,5 +25,8 @@ def unpacked(header: bytes | bytearray | memoryview, version: int, peer: str) ->
     if magic != MAGIC:
         raise ProtocolError(f"a frame begins with {magic:#06x}, not {MAGIC:#06x}: is the peer a tfquiver {peer}?")
     if its_version != version:
-        raise ProtocolError(f"a frame of protocol version {its_version}; this node speaks {version}")
+        raise ProtocolError(
+            f"the {peer} at the other end speaks protocol version {its_version}, tfquiver {VERSION} here {version}: "
+            "upgrade the older of the two, and start it again"
+        )
     return number, payload_bytes

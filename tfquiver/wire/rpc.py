@@ -20,6 +20,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.logs import about
+from tfquiver.plain_text import plain
 from tfquiver.trust.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.version import VERSION
 from tfquiver.wire import addresses
@@ -27,6 +28,7 @@ from tfquiver.wire import addresses
 T = TypeVar("T")
 TOKEN_KEY = "x-tfquiver-token"
 MAX_MESSAGE_BYTES = 8 << 20
+_LONGEST_NAME = 200
 RETRYABLE = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
@@ -100,12 +102,34 @@ def _target(address: str) -> str:
 def from_rpc_error(error: grpc.RpcError, what: str) -> errors.TfquiverError:
     """The typed exception for a failed call; `what` says what was tried and on whom."""
     code, details = error.code(), error.details()
-    if code is grpc.StatusCode.UNIMPLEMENTED:
+    if code is grpc.StatusCode.UNIMPLEMENTED and _UNKNOWN in (details or ""):
+        details = f"{details}; this is tfquiver {VERSION}: {_ONE_VERSION}"
+    elif code is grpc.StatusCode.UNIMPLEMENTED and details in _NOT_FOUND:
         details = (
-            "what answers there is a server of another kind (tf.data service's dispatcher, say), or of another version "
-            f"than this, tfquiver {VERSION}: `tfquiver doctor` says of which"
+            "what answers there is a server of another kind (tf.data service's dispatcher, say), or of an older "
+            f"version, that does not say which, than this, tfquiver {VERSION}: {_ONE_VERSION}"
         )
     return errors.from_code(code, f"{what}: {details or code.name}")
+
+
+_UNKNOWN = "which answers here, has no call"
+_NOT_FOUND = ("", None, "Method not found!")  # as gRPC says it itself
+_ONE_VERSION = "upgrade the older of the two (`tfquiver doctor` says what runs where)"
+
+
+class _Unknown(grpc.GenericRpcHandler):
+    """For calls that no service here has, of a version to come, or that was: says of which version this one is."""
+
+    def service(self, handler_call_details: Any) -> Any:
+        name = plain(handler_call_details.method, _LONGEST_NAME)
+
+        async def refuse(_requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"tfquiver {VERSION}, {_UNKNOWN} {name}")
+            yield None
+
+        handler: Any = grpc.stream_stream_rpc_method_handler(refuse)
+        handler.is_unknown = True
+        return handler
 
 
 class _Gate(grpc.aio.ServerInterceptor):
@@ -120,6 +144,8 @@ class _Gate(grpc.aio.ServerInterceptor):
             return handler
         try:
             caller = await self._authority.identify(_token(handler_call_details))
+            if getattr(handler, "is_unknown", False):
+                return handler
             check_call(caller, handler_call_details.method)
         except errors.TfquiverError as error:
             return _refusal(handler, error)
@@ -187,12 +213,14 @@ def new_server(authority: Authority) -> grpc.aio.Server:
 
 
 def listen(server: grpc.aio.Server, address: str) -> int:
-    """Has it listen on host:port (0: a free one), at all of the host's addresses or at none, or on unix:/path.
+    """Has it, once it has all its services, listen on host:port (0: a free one), at all of the host's addresses or at
+    none, or on unix:/path.
 
     Left to gRPC, one address of several is enough, and whoever calls the host may reach another server at the others.
 
     Returns the port, of unix:/path none that means anything. Raises UnavailableError.
     """
+    server.add_generic_rpc_handlers((_Unknown(),))  # last: whoever is asked first answers
     try:
         if address.startswith("unix:"):
             return int(server.add_insecure_port(address))

@@ -79,8 +79,10 @@ Status Decode(std::string_view message, NodeFrame* frame) {
   const FrameHeader ours;
   if (header.magic != ours.magic) return Status(Code::kAborted, "a frame with the wrong magic");
   if (header.version != ours.version) {
-    return Status(Code::kAborted, "a frame of protocol version " + std::to_string(header.version) +
-                                      "; this op speaks " + std::to_string(ours.version));
+    return Status(Code::kAborted,
+                  "the node speaks protocol version " + std::to_string(header.version) +
+                      ", this op " + std::to_string(ours.version) +
+                      ": bring both to one version of tfquiver, and start them again");
   }
   if (header.payload_bytes != payload.size()) {
     return Status(Code::kAborted, "a frame of type " + std::to_string(header.type) + " says " +

@@ -36,6 +36,11 @@ class Following:
         self._checkpoint_bytes = self._checkpoint_batches = 0
         self._closed = False
 
+    @property
+    def index(self) -> int:
+        """Of the next batch."""
+        return self._index
+
     def next(self) -> list[bytes] | None:
         """The tensors of a batch, serialised. None: that was the last.
 

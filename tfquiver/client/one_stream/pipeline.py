@@ -36,6 +36,10 @@ class Pipeline:
         return self._sources[0].endpoint
 
     @property
+    def job(self) -> str:
+        return self._sources[0].options.job
+
+    @property
     def patience_s(self) -> float:
         return self._sources[0].options.reconnect_ms / 1000
 

@@ -45,8 +45,10 @@ def one_stream(
       first_epoch: where to begin, for a trainer that goes on where it stopped,
       first_batch: and with which batch of it.
 
-    Raises InvalidArgumentError: an argument, or a pipeline, that cannot be right. Iterators raise what the pipeline
-    raises; UnknownError naming the stream: the node stays away, or the pipeline makes other batches than it did.
+    Raises InvalidArgumentError: an argument, or a pipeline, that cannot be right. Iterators raise errors that name
+    stream, job, epoch and batch: of the code of what the pipeline raises; UnavailableError: the node stays away;
+    InvalidArgumentError: the pipeline makes other batches than it did. Behind further transformations, and in `fit`,
+    TensorFlow makes UnknownError of them, whose first line says the same.
     """
     check_name("name", name)
     if name is None:
@@ -63,6 +65,8 @@ def one_stream(
         from tfquiver.client.one_stream.following import Following
         from tfquiver.client.one_stream.pipeline import Pipeline
         from tfquiver.client.one_stream.shared import Shared
+        from tfquiver.client.one_stream.troubles import Troubles
+        from tfquiver.client.tf_source import Told
 
         if not isinstance(dataset, tf.data.Dataset):
             raise errors.InvalidArgumentError(f"one_stream: is applied to a tf.data.Dataset, not to {dataset!r}")
@@ -70,6 +74,7 @@ def one_stream(
         if 0 <= length < first_batch:
             raise errors.InvalidArgumentError(f"first_batch={first_batch}: an epoch has {length} batches")
         shared = Shared(Pipeline(dataset), name, window, spill)
+        troubles = Troubles(name, shared.pipeline.job)
         passes = itertools.count(first_epoch)
 
         def batches() -> Iterator[list[bytes]]:
@@ -78,6 +83,8 @@ def one_stream(
             try:
                 while (batch := following.next()) is not None:
                     yield batch
+            except Exception as error:  # noqa: BLE001 - whatever a user's pipeline raises
+                raise troubles.of(error, pass_, following.index) from None
             finally:
                 following.close()
 
@@ -86,7 +93,7 @@ def one_stream(
         whole = packing.unpacked_dataset(packed, dataset.element_spec)
         if length >= 0 and first_batch == 0:
             whole = whole.apply(tf.data.experimental.assert_cardinality(length))
-        made = whole.prefetch(_FETCHED_AHEAD)
+        made = Told(whole.prefetch(_FETCHED_AHEAD), troubles.told_by)
         made._tfquiver_stream = shared  # the way to the node stays open as long as this is used
         return made
 
