@@ -13,6 +13,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE)]
 
+import calls_page  # noqa: E402
+import metrics_page  # noqa: E402
 import reference  # noqa: E402
 
 
@@ -23,6 +25,8 @@ def on_files(files: Files, config: Any) -> Files:
         "decisions/index.md": _decisions(),
         "reference/api.md": reference.api(),
         "reference/cli.md": reference.command_line(),
+        "reference/metrics.md": metrics_page.page(),
+        "reference/calls.md": calls_page.page(),
     }
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))

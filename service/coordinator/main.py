@@ -17,7 +17,7 @@ from tfquiver.service.coordinator.named_datasets.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import exposition, metrics_flag
-from tfquiver.service.metrics.instruments import LOG_SYNC
+from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.startup import full_collections, log_lines, serving
 from tfquiver.trust import own_token
 from tfquiver.trust.tokens import SharedToken, TokenFile
@@ -150,7 +150,7 @@ async def _serve() -> None:
         stack.push_async_callback(server.stop)
         stack.enter_context(full_collections.now_and_then())
         told = exposition.exposed(
-            _METRICS_ADDRESS.value, "coordinator", lambda: metrics.families(server.coordinator), [LOG_SYNC]
+            _METRICS_ADDRESS.value, "coordinator", lambda: metrics.families(server.coordinator), TOLD_BY["coordinator"]
         )
         where = stack.enter_context(told)
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)

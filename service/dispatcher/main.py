@@ -26,7 +26,7 @@ from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
-from tfquiver.service.metrics.instruments import REAPED
+from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.startup import known_port, log_lines, serving
 from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
@@ -167,7 +167,7 @@ async def _dispatch(
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     try:
         async with running(reaping, RepeatedThread("worker reports", reports.step, INTERVAL_S)):
-            await until_stopped(library, "dispatcher", FLAGS.metrics_address, [REAPED], port=port.number)
+            await until_stopped(library, "dispatcher", FLAGS.metrics_address, TOLD_BY["dispatcher"], port=port.number)
     finally:
         for closing in (service, reports, news):
             closing.close()

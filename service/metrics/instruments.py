@@ -48,3 +48,11 @@ FETCH = Histogram(
 REAPED = Counter(
     "tfquiver_dispatcher_finished_tasks", "Tasks of lost workers that the reaper has finished.", registry=None
 )
+
+# Beside these all tell LOOP_LAG and CALLS.
+TOLD_BY = {
+    "coordinator": (LOG_SYNC,),
+    "node": (LEASE, FETCH, LOG_SYNC),
+    "dispatcher": (REAPED,),
+    "worker": (),
+}

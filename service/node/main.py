@@ -16,7 +16,7 @@ from absl import flags, logging
 from tfquiver import errors, sizes
 from tfquiver.placement import labels
 from tfquiver.service.metrics import exposition, metrics_flag
-from tfquiver.service.metrics.instruments import FETCH, LEASE, LOG_SYNC
+from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
@@ -171,7 +171,7 @@ async def _serve_in(
         if FLAGS.reader_group:
             ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
         with exposition.exposed(
-            FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), [LEASE, FETCH, LOG_SYNC]
+            FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), TOLD_BY["node"]
         ) as where:
             serving.announce(
                 "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,

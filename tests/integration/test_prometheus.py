@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import tfquiver
 from tests.support import numbered
@@ -130,6 +132,21 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         enough.set()
         reading.shutdown()
         prometheus.close()
+
+
+def test_the_reference_has_what_servers_tell_and_no_more(cluster: Cluster) -> None:
+    page = runpy.run_path(str(CONFIGS.parent / ".ci" / "site" / "metrics_page.py"))
+    text = page["page"]()
+    for kind, server in zip(
+        ("coordinator", "node", "dispatcher", "worker"),
+        (cluster.coordinator, cluster.node, cluster.dispatcher, cluster.workers[0]),
+        strict=True,
+    ):
+        assert server is not None
+        with urllib.request.urlopen(f"http://{server.ready['metrics']}/metrics", timeout=20) as reply:
+            told = {family.name for family in text_string_to_metric_families(reply.read().decode())}
+        assert {name for name in told if name.startswith("tfquiver_")} == page["names"](kind)
+        assert all(f"`{name.removesuffix('_info')}" in text for name in page["names"](kind))
 
 
 def test_nobody_listens_where_nobody_asked_for_it(tmp_path: Path) -> None:
