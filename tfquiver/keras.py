@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, SupportsIndex
 
 import keras
 import tensorflow as tf
@@ -137,16 +138,21 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
 
 
 @raised_as_both()
-def known_length(data: tf.data.Dataset, batches: int) -> tf.data.Dataset:
+def known_length(data: tf.data.Dataset, batches: SupportsIndex) -> tf.data.Dataset:
     """`data` that tells Keras how many batches a whole epoch has at most; an epoch may also have fewer.
 
     For data behind `tfquiver.distribute`, whose length tf.data does not know: Keras would take the batches of the
     first epoch for those of all others, and cut them short when the first was a resumed one. Give it to `fit` itself:
-    what is done to the data afterwards loses the length again.
+    what is done to the data afterwards loses the length again. `batches` may be what `cardinality()` of the data before
+    `distribute` gives.
     """
-    if isinstance(batches, bool) or not isinstance(batches, int) or batches < 1:
+    try:
+        count = operator.index(batches)
+    except TypeError:
+        count = 0
+    if isinstance(batches, bool) or count < 1:
         raise errors.InvalidArgumentError(f"batches={batches!r}: must be a number, 1 or more")
-    return _KnownLength(data, batches)
+    return _KnownLength(data, count)
 
 
 class _KnownLength(tf.data.Dataset):  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -152,6 +153,39 @@ def test_as_a_person_sees_it_with_the_op() -> None:
     assert "TensorFlow and the op: TensorFlow 2." in done.stdout
     assert done.stdout.strip().endswith("0 wrong")
     assert "Traceback" not in done.stderr
+
+
+COMPILES = """
+import sys
+print("W compiling tfquiver's op for TensorFlow 2.21.0", file=sys.stderr, flush=True)
+open({done!r}).read()
+print('{{"tensorflow": "2.21.0", "library": "/x/op.so"}}')
+"""
+
+
+def test_who_waits_for_a_compiler_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiled = tmp_path / "compiled"
+    os.mkfifo(compiled)
+    monkeypatch.setattr(machine, "_LOAD", COMPILES.format(done=str(compiled)))
+    monkeypatch.setattr(machine, "_SAY_EVERY_S", 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        finding = pool.submit(machine._op)
+        try:
+            wait_until(lambda: "compiling the op" in capsys.readouterr().err, "the notice", 60)
+            assert not finding.done()
+        finally:
+            compiled.write_text("yes")
+        assert finding.result().why == "TensorFlow 2.21.0, op.so"
+
+
+def test_what_does_not_load_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LOAD", "import signal; signal.pause()")
+    monkeypatch.setattr(machine, "_SAY_EVERY_S", 0.1)
+    monkeypatch.setattr(machine, "_LOAD_S", 0.3)
+    finding = machine._op()
+    assert (finding.verdict, finding.why) == ("fail", "not loaded within 0 s")
 
 
 def test_what_a_container_may_have_counts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ def test_there_are_pages() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_a_page_does_what_it_says(tmp_path: Path, path: Path) -> None:
+    for module in pages.NEEDS.findall(path.read_text()):
+        if find_spec(module) is None:
+            pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
     home = tmp_path / "home"
     home.mkdir()
     inherited = {

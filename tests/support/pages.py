@@ -4,6 +4,8 @@ What is marked in the page with a comment before it is run, in one Python proces
 
 * `<!-- run -->` before a fence: its code. `python` runs here, `sh` in bash (-e), in the same folder. With
   `<!-- run, with NEW for OLD -->` one text is replaced by another, say a path that only the reader's machine has.
+* `<!-- file NAME -->` before a fence: its text is written to that file, in the same folder.
+* `<!-- needs MODULE -->` anywhere: the page is run only where that can be imported, else its test is skipped.
 * `<!-- output -->` before a fence: what has been printed since the last one, line by line; `...` stands for anything.
 * `<!-- hidden` and `-->`, each a line: Python between them that readers do not see: data, servers, assertions.
 
@@ -22,17 +24,20 @@ from pathlib import Path
 from typing import Any
 
 RUN = re.compile(r"<!-- run(?:, with (?P<new>\S+) for (?P<old>\S+))? -->")
+FILE = re.compile(r"<!-- file (?P<name>[\w.-]+) -->")
+NEEDS = re.compile(r"^<!-- needs (\w+) -->$", re.MULTILINE)
 OUTPUT, HIDDEN, HIDDEN_END = "<!-- output -->", "<!-- hidden", "-->"
 _ANY = "..."
 
 
 @dataclass(frozen=True)
 class Block:
-    """Code or expected output of a page. `kind`: python, sh or output; `line`: number of its first line, from 1."""
+    """Code, expected output or a file of a page. `line`: number of its first line, from 1; `name`: of a file."""
 
-    kind: str
+    kind: str  # python, sh, output or file
     line: int
     text: str
+    name: str = ""
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -46,7 +51,7 @@ def blocks(page: str) -> Iterator[Block]:
             end = _find(lines, at, HIDDEN_END)
             yield Block("python", at + 1, "\n".join(lines[at:end]))
             at = end + 1
-        elif (marked := RUN.fullmatch(mark)) or mark == OUTPUT:
+        elif (marked := RUN.fullmatch(mark)) or (named := FILE.fullmatch(mark)) or mark == OUTPUT:
             opening = re.fullmatch(r"( *)```(\w*)", lines[at]) if at < len(lines) else None
             if opening is None:
                 raise ValueError(f"line {at}: no fence follows {mark}")
@@ -57,7 +62,12 @@ def blocks(page: str) -> Iterator[Block]:
             text = "\n".join(line.removeprefix(indent) for line in lines[at + 1 : end])
             if marked and marked["old"]:
                 text = text.replace(marked["old"], marked["new"])
-            yield Block(language if marked else "output", at + 2, text)
+            if marked:
+                yield Block(language, at + 2, text)
+            elif named:
+                yield Block("file", at + 2, text + "\n", named["name"])
+            else:
+                yield Block("output", at + 2, text)
             at = end + 1
 
 
@@ -90,6 +100,8 @@ def run(path: Path) -> None:
                 elif block.kind == "sh":
                     sys.stdout.flush()
                     subprocess.run(["bash", "-euc", block.text], check=True)
+                elif block.kind == "file":
+                    Path(block.name).write_text(block.text)
                 else:
                     sys.stdout.flush()
                     text = os.pread(printed.fileno(), 1 << 20, read)

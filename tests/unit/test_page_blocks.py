@@ -32,6 +32,11 @@ not_run()
 1
 two
 ```
+
+<!-- file trial.py -->
+```python
+import sys
+```
 """
 
 
@@ -42,9 +47,12 @@ def test_what_is_marked_is_found_with_its_line() -> None:
         Block("python", 8, "print(made)"),
         Block("sh", 19, "echo two"),
         Block("output", 24, "1\ntwo"),
+        Block("file", 30, "import sys\n", "trial.py"),
     ]
     lines = PAGE.split("\n")
-    assert [lines[block.line - 1].strip() for block in found] == ["made = 1", "print(made)", "echo /ssd/two", "1"]
+    assert [lines[block.line - 1].strip() for block in found] == [
+        "made = 1", "print(made)", "echo /ssd/two", "1", "import sys",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -52,6 +60,7 @@ def test_what_is_marked_is_found_with_its_line() -> None:
     [
         ("<!-- run -->\n\n```python\n```", "line 1"),
         ("<!-- run -->", "line 1"),
+        ("<!-- file a.py -->", "line 1"),
         ("text\n<!-- run -->\n```yaml\n```", "line 3"),
         ("<!-- run -->\n```python\nx", "line 2"),
         ("<!-- hidden\nx = 1", "line 1"),

@@ -7,6 +7,7 @@ import platform
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tfquiver.version import VERSION
 
 _LEAST_DESCRIPTORS = 4096
 _LEAST_MEMORY_BYTES = 1 << 30
-_LOAD_S = 300.0  # it may have to be compiled
+_LOAD_S = 1200.0  # it may have to be compiled
+_SAY_EVERY_S = 5.0
 # In a process of its own: TensorFlow takes seconds to import, logs as it likes, and may end the process.
 _LOAD = """
 import json, sys
@@ -41,20 +43,36 @@ def findings(with_op: bool) -> Iterator[Finding]:
 
 def _op() -> Finding:
     what = "TensorFlow and the op"
-    command = [sys.executable, "-c", _LOAD]
+    with subprocess.Popen(
+        [sys.executable, "-c", _LOAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as child:
+        told = _told(child)
+        if told is None:
+            child.kill()
+            do = "see what `python -m tfquiver.ops.library.build` and `python -c 'import tensorflow'` say"
+            return fail(what, f"not loaded within {_LOAD_S:.0f} s", do)
+    out, err = told
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LOAD_S, errors="replace")
-    except subprocess.TimeoutExpired:
-        return fail(what, f"not loaded within {_LOAD_S:.0f} s", "try `python -c 'import tensorflow'`")
-    last = done.stdout.strip().rpartition("\n")[2]
-    try:
-        found = json.loads(last)
+        found = json.loads(out.strip().rpartition("\n")[2])
     except ValueError:
-        words = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        words = err.strip().rpartition("\n")[2] or f"exit code {child.returncode}"
         return fail(what, f"the process that loads them ended: {words}", "try `python -c 'import tensorflow'`")
     if error := found.get("error"):
         return fail(what, "not here, or not together", error)
     return ok(what, f"TensorFlow {found['tensorflow']}, {Path(found['library']).name}")
+
+
+def _told(child: subprocess.Popen[str]) -> tuple[str, str] | None:
+    """What it printed until it ended; None: it has not in time. People who wait are told that something is compiled."""
+    said, until = False, time.monotonic() + _LOAD_S
+    while time.monotonic() < until:
+        try:
+            return child.communicate(timeout=_SAY_EVERY_S)
+        except subprocess.TimeoutExpired as waiting:
+            if not said and b"compiling" in (waiting.stderr or b""):
+                said = True
+                print("compiling the op for this TensorFlow: a few minutes, once", file=sys.stderr, flush=True)
+    return None
 
 
 def _descriptors() -> Finding:
