@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from tests.ops.conftest import MakeNode, numbered
+from tests.support import tf_service
 from tests.support.op_source import OpSource, records_of
 from tests.support.reader_wire import ERROR, frame
 from tests.support.scripted_node import await_ends_told
@@ -26,6 +27,13 @@ from tfquiver.ops.library import loader
 
 SHARDS = numbered(20, 50)
 ALL = Counter(itertools.chain(*SHARDS))
+_protocol = "grpc"
+
+
+@pytest.fixture(autouse=True, params=tf_service.PROTOCOLS)
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which elements leave workers."""
+    monkeypatch.setattr(sys.modules[__name__], "_protocol", request.param)
 
 
 @contextmanager
@@ -33,26 +41,20 @@ def service(workers: int, **dispatcher: object) -> Iterator[str]:
     config = tf.data.experimental.service.DispatcherConfig(**dispatcher)
     head = tf.data.experimental.service.DispatchServer(config)
     address = head.target.split("://")[1]
-    hands = [
-        tf.data.experimental.service.WorkerServer(
-            tf.data.experimental.service.WorkerConfig(dispatcher_address=address, heartbeat_interval_ms=200)
-        )
-        for _ in range(workers)
-    ]
+    hands = [tf_service.worker(address, _protocol) for _ in range(workers)]
     try:
         yield head.target
     finally:
         loader.load().stop_all()
         await_ends_told(2.0)
-        for hand in hands:
-            hand._stop()
+        tf_service.stop(*hands)
         head._stop()
         loader.load().resume_all()
 
 
 def distributed(target: str, dataset: tf.data.Dataset) -> tf.data.Dataset:
     dynamic = tf.data.experimental.service.ShardingPolicy.DYNAMIC
-    return dataset.apply(tf.data.experimental.service.distribute(dynamic, target))
+    return tf_service.distributed(dataset, dynamic, target, _protocol)
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 8}, {"hold_back": 4}], ids=str)
@@ -117,9 +119,7 @@ def test_restored_providers_say_so(make_node: MakeNode, tmp_path: object) -> Non
     config = tf.data.experimental.service.DispatcherConfig(**work_dir)
     head = tf.data.experimental.service.DispatchServer(config)
     address = head.target.split("://")[1]
-    worker = tf.data.experimental.service.WorkerServer(
-        tf.data.experimental.service.WorkerConfig(dispatcher_address=address, heartbeat_interval_ms=200)
-    )
+    worker = tf_service.worker(address, _protocol)
     try:
         found = records_of(distributed(head.target, OpSource()))
         head._stop()
@@ -132,7 +132,7 @@ def test_restored_providers_say_so(make_node: MakeNode, tmp_path: object) -> Non
     finally:
         library.set_restoring(False)
         library.stop_all()
-        worker._stop()
+        tf_service.stop(worker)
         head._stop()
         library.resume_all()
     assert Counter(found) == Counter(dict.fromkeys(ALL, 2))

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import service_config_pb2
 
+from tests.support import tf_service
 from tfquiver.ops.library import tensorflows, transport
 
 pytestmark = pytest.mark.skipif(
@@ -20,32 +20,14 @@ SERVICE = tf.data.experimental.service
 
 
 @contextmanager
-def service(workers: int = 1) -> Iterator[str]:
+def service(workers: int = 1, protocol: str = transport.PROTOCOL) -> Iterator[str]:
     """The dispatcher's target."""
-    loaded = transport.load()
-    assert loaded is not None
     head = SERVICE.DispatchServer()
-    hands = [
-        SERVICE.WorkerServer(
-            service_config_pb2.WorkerConfig(
-                dispatcher_address=head.target.split("://")[1],
-                protocol="grpc",
-                worker_address="localhost:%port%",
-                heartbeat_interval_ms=200,
-                data_transfer_protocol=transport.PROTOCOL,
-                data_transfer_address="localhost:%dts_port%",
-            ),
-            start=True,
-        )
-        for _ in range(workers)
-    ]
+    hands = [tf_service.worker(head.target.split("://")[1], protocol) for _ in range(workers)]
     try:
         yield head.target
     finally:
-        loaded.close()
-        for hand in hands:
-            hand._stop()
-        loaded.join()
+        tf_service.stop(*hands)
         head._stop()
 
 
@@ -151,3 +133,9 @@ def test_an_iterator_may_be_left_and_its_elements_outlive_everything() -> None:
         kept = [element for element, _ in zip(dataset, range(5), strict=False)]
     assert [int(tf.reduce_max(element)) for element in kept] == [0, 1, 2, 3, 4]
     assert [int(tf.reduce_sum(element + 1)) for element in kept] == [(i + 1) << 18 for i in range(5)]
+
+
+def test_a_worker_that_does_not_offer_the_protocol_is_an_error() -> None:
+    """TensorFlow's client goes on by gRPC only where a worker's transport does not answer (decision 0050)."""
+    with service(protocol="grpc") as target, pytest.raises(tf.errors.NotFoundError, match="tfquiver"):
+        next(iter(read(target, tf.data.Dataset.range(10))))

@@ -29,7 +29,7 @@ def distribute(
     job_name: str | None = None,
     max_outstanding_requests: int | None = None,
     compression: str | None = "AUTO",
-    data_transfer_protocol: str = element_transport.GRPC,
+    data_transfer_protocol: str | None = None,
     connect_timeout_s: float = 30.0,
     guarantee: str = AT_LEAST_ONCE,
     transform: Callable[[Any], Any] | None = None,
@@ -58,7 +58,9 @@ def distribute(
         may be lost: TensorFlow goes on asking a lost one, with longer and longer pauses, and one request waits with it.
         With 1 nearly nothing comes meanwhile from the workers that are left.
       compression: "AUTO", or None: elements travel as they are, which is faster when records are compressed already.
-      data_transfer_protocol: how elements come from workers. "grpc": TensorFlow's own, which every worker speaks.
+      data_transfer_protocol: how elements come from workers; None: what the environment's
+        TFQUIVER_DATA_TRANSFER_PROTOCOL says, "grpc" where it says nothing. "grpc": TensorFlow's own, which every worker
+        speaks.
         "tfquiver": shared memory on one machine, TCP between two, several times as fast; needs `tfquiver-worker`s, else
         reading fails and says so. "AUTO": "tfquiver" where this TensorFlow has a plug for it and no `job_name` is
         given, else "grpc". A worker whose transport cannot be reached, or takes no token of this process, is read by
@@ -83,8 +85,8 @@ def distribute(
     address = naming.dispatcher(dispatcher)
     if compression not in ("AUTO", None):
         raise errors.InvalidArgumentError(f'compression={compression!r}: must be "AUTO" or None')
-    element_transport.check(data_transfer_protocol)
     check_name("job_name", job_name)
+    protocol = element_transport.for_job(data_transfer_protocol, job_name)
     if max_outstanding_requests is not None and (
         isinstance(max_outstanding_requests, bool)
         or not isinstance(max_outstanding_requests, int)
@@ -105,11 +107,6 @@ def distribute(
         raise errors.InvalidArgumentError(
             f"job_name={job_name!r}: trainers that share an epoch cannot each see every record exactly once"
         )
-    if data_transfer_protocol == element_transport.TFQUIVER and job_name is not None:
-        raise errors.InvalidArgumentError(
-            f"job_name={job_name!r}: what one trainer has asked a worker for may be lost when another one is told the "
-            'end: data_transfer_protocol must be "grpc" or "AUTO", which is gRPC here'
-        )
     if transform is not None and not callable(transform):
         raise errors.InvalidArgumentError(f"transform={transform!r}: must be a function")
     if batch_size is not None:
@@ -120,7 +117,7 @@ def distribute(
 
     import tensorflow as tf
 
-    protocol = element_transport.GRPC if job_name is not None else element_transport.chosen(data_transfer_protocol)
+    protocol = element_transport.chosen(protocol)
     service = tf.data.experimental.service
     stock = service.distribute(
         processing_mode=service.ShardingPolicy.DYNAMIC,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Mapping
 
 from tfquiver import errors
 from tfquiver.trust import own_token
 
 AUTO, GRPC, TFQUIVER = PROTOCOLS = ("AUTO", "grpc", "tfquiver")
+VARIABLE = "TFQUIVER_DATA_TRANSFER_PROTOCOL"
 
 _lock = threading.Lock()
 _tokens: list[str] = []  # that this process has been given, and may prove to workers
@@ -20,10 +23,28 @@ def remember(token: str) -> None:
             _tokens.append(token)
 
 
-def check(protocol: str) -> None:
-    """Raises InvalidArgumentError."""
+def named(argument: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """`data_transfer_protocol=`, else what the environment's TFQUIVER_DATA_TRANSFER_PROTOCOL says, else GRPC.
+
+    Raises InvalidArgumentError naming what named it.
+    """
+    protocol = environment.get(VARIABLE) or GRPC if argument is None else argument
     if protocol not in PROTOCOLS:
-        raise errors.InvalidArgumentError(f"data_transfer_protocol={protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+        raise errors.InvalidArgumentError(f"{_source(argument)}={protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+    return protocol
+
+
+def for_job(argument: str | None, job_name: str | None) -> str:
+    """As `named`; for a job that trainers share always GRPC. Raises InvalidArgumentError where the argument says no."""
+    protocol = named(argument)
+    if job_name is None:
+        return protocol
+    if argument == TFQUIVER:  # the environment speaks of all that a process reads
+        raise errors.InvalidArgumentError(
+            f"job_name={job_name!r}: what one trainer has asked a worker for may be lost when another one is told the "
+            'end: data_transfer_protocol must be "grpc" or "AUTO", which is gRPC here'
+        )
+    return GRPC
 
 
 def chosen(protocol: str) -> str:
@@ -39,8 +60,8 @@ def chosen(protocol: str) -> str:
     if loaded is None:
         if protocol == TFQUIVER:
             raise errors.UnavailableError(
-                'data_transfer_protocol="tfquiver" cannot be had with this TensorFlow; the log says why. "AUTO" takes '
-                "gRPC then"
+                f'data_transfer_protocol="tfquiver" (or {VARIABLE}) cannot be had with this TensorFlow; the log says '
+                'why. "AUTO" takes gRPC then'
             )
         return GRPC
     remember(own_token.of_user(None))
@@ -48,3 +69,7 @@ def chosen(protocol: str) -> str:
         for token in _tokens:
             loaded.add_token(token)
     return TFQUIVER
+
+
+def _source(argument: str | None) -> str:
+    return VARIABLE if argument is None else "data_transfer_protocol"
