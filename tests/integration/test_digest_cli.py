@@ -6,11 +6,13 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.records import stream
 from tfquiver.cli.main import main
 from tfquiver.content.digest import Digest
+from tfquiver.content.record_weights import opened
 
 SIZES = ["--min_shard=200", "--target_shard=1000", "--max_shard=5KB"]
 PAYLOADS = [bytes([i % 256]) * (i % 100) for i in range(500)]
@@ -41,6 +43,20 @@ def test_show(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(capsys.readouterr().out)
     assert shown["digest_id"] == Digest.open(built).digest_id.hex()
     assert shown["records"] == 1000
+
+
+def test_weights_are_bound_to_the_data(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given, output = built.parent / "w.npy", built.parent / "w.tfqw"
+    np.save(given, np.arange(1000))
+    assert main(["digest", "weights", str(built), str(given), "-o", str(output)]) == 0
+    assert "weights of 1000 records of 'train'" in capsys.readouterr().out
+    weights = opened(output)
+    assert weights.content_root == Digest.open(built).content_root
+    assert weights.values.tolist() == list(range(1000))
+    np.save(given, np.arange(999))
+    assert main(["digest", "weights", str(built), str(given), "-o", str(output)]) != 0
+    assert "999 weights; data set 'train' has 1000 records" in capsys.readouterr().err
+    assert opened(output).values.tolist() == list(range(1000))
 
 
 def test_verify(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

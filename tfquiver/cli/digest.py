@@ -1,4 +1,4 @@
-"""`tfquiver digest build | show | verify`."""
+"""`tfquiver digest build | show | verify | weights`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import errors, plain_text
+from tfquiver import durable, errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.content.digest import Digest
+from tfquiver.dataset_arguments.user_weights import user_weights
 from tfquiver.plain_text import shortened
 from tfquiver.registering.listed import listed
 from tfquiver.registering.registration import Registrar
@@ -76,6 +77,12 @@ def add_parser(subparsers: Any) -> None:
     verify.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
     verify.add_argument("--content", action="store_true", help="read every file from its store and hash it again")
     verify.set_defaults(run=_verify)
+
+    weights = commands.add_parser("weights", help="bind weights of records to a digest, for tfquiver.Weighted")
+    weights.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
+    weights.add_argument("weights", type=Path, metavar="WEIGHTS", help="one a record: .npy, or raw float32")
+    weights.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=".tfqw file to write")
+    weights.set_defaults(run=_weights)
 
 
 def _workers(text: str) -> int:
@@ -144,6 +151,21 @@ def _show(arguments: argparse.Namespace) -> int:
         print(json.dumps(_summary(digest) | {"files": [file.uri for file in digest.files]}))
     else:
         _print(digest, arguments.file, arguments.files)
+    return 0
+
+
+def _weights(arguments: argparse.Namespace) -> int:
+    _check_output(arguments.output)
+    digest = Digest.open(arguments.file)
+    given = user_weights("WEIGHTS", arguments.weights)
+    assert given is not None
+    made = given.of(digest.name, digest.content_root, digest.num_records)
+    try:
+        durable.write(arguments.output, [made.to_bytes()], 0o666)  # the umask says
+    except OSError as error:
+        raise errors.from_os_error(error, str(arguments.output)) from error
+    text = f"{arguments.output}: weights of {digest.num_records} records of {digest.name!r}"
+    calls.console().print(plain_text.plain(text), soft_wrap=True)
     return 0
 
 
