@@ -32,11 +32,24 @@ absl::Status TransferServer::Start(const tensorflow::data::experimental::WorkerC
                        ? RandomBytes(kWorkerIdBytes)
                        : WorkerId(info.grpc_address, config.dispatcher_address());
   const int port = static_cast<int>(config.data_transfer_port());
-  if (Status status = server_->Start(port, info.worker_id); !status.ok()) return ToAbsl(status);
+  if (Status status = StartSomewhere(port, info); !status.ok()) return ToAbsl(status);
   info.local_name = server_->local_name();
   info_ = EncodeServerInfo(info);
   Remember(server_);
   return absl::OkStatus();
+}
+
+Status TransferServer::StartSomewhere(int port, const ServerInfo& info) {
+  // Of any port one that follows from the worker's id, where it can be had, so that a worker that
+  // comes back is found where dispatchers go on saying that it is: of the range that is for such
+  // ports (RFC 6335), which nobody is told to listen in.
+  constexpr int kFirst = 49152;
+  if (port == 0 && !info.grpc_address.empty()) {
+    const auto byte = [&info](size_t i) { return static_cast<unsigned char>(info.worker_id[i]); };
+    const int own = kFirst + (byte(0) << 8 | byte(1)) % ((1 << 16) - kFirst);
+    if (server_->Start(own, info.worker_id).ok()) return Status();
+  }
+  return server_->Start(port, info.worker_id);
 }
 
 void TransferServer::Fetch(const GetElementT& get_element, std::string_view request,

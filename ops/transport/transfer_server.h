@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "ops/core/element_wire/server_info.h"
 #include "ops/core/transport/element_server.h"
 #include "ops/transport/data_transfer.h"
 
@@ -26,6 +27,7 @@ class TransferServer : public tensorflow::data::DataTransferServer {
   bool FallBackToGrpcAtGetElementTime() const override { return false; }
 
  private:
+  Status StartSomewhere(int port, const ServerInfo& info);
   static void Fetch(const GetElementT& get_element, std::string_view request, Outgoing* element);
 
   std::shared_ptr<ElementServer> server_;

@@ -55,8 +55,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "transport_port",
         0,
-        "Port at which trainers of other machines get elements (see docs/protocol.md, Element transport); 0: any free "
-        "one.",
+        "Port at which trainers of other machines get elements (see docs/protocol.md, Element transport); 0: one from "
+        "49152 on, made of its address, or any free one.",
         0,
         65535,
     )

@@ -128,6 +128,7 @@ def test_a_worker_that_returns_to_its_port_but_not_its_transports(cluster: Clust
     reader.reached(TOTAL // 4)
     before = counts().fallbacks
     cluster.workers[0].kill()
+    cluster.workers[0].arguments.append(transport_port())
     cluster.workers[0].restart()
     assert_nothing_lost(reader.result(), UNACKED_RECORDS)
     assert counts().fallbacks == before + 1
@@ -135,9 +136,10 @@ def test_a_worker_that_returns_to_its_port_but_not_its_transports(cluster: Clust
     assert counts().fallbacks == before + 2
 
 
-def test_a_worker_that_returns_to_both_its_ports(cluster: Cluster, paths: list[Path]) -> None:
+@pytest.mark.parametrize("its_transports", ["any", "given"])
+def test_a_worker_that_returns_to_both_its_ports(cluster: Cluster, paths: list[Path], its_transports: str) -> None:
     """By gRPC at most until the end of the epoch: who asks while it is away takes it for gone."""
-    worker = with_port(cluster.add_worker(), transport_port())
+    worker = cluster.workers[0] if its_transports == "any" else with_port(cluster.add_worker(), transport_port())
     shared = of(cluster, paths)
     reader = numbered.EpochReader(shared, step_s=0.01)
     reader.reached(TOTAL // 4)
