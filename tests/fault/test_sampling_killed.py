@@ -146,7 +146,7 @@ def test_a_trainer_is_killed_and_goes_on_from_its_checkpoint_exactly(
         wait_until(
             lambda: (seen_file.exists() and seen_file.stat().st_size >= 8 * TOTAL // 2) or trainer.poll() is not None,
             "half of the epoch",
-            60,
+            180,
         )
         assert trainer.poll() is None
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,25 @@ def test_wrong_weights_are_told_when_the_data_set_is_made(cluster: Cluster, path
     ):
         with pytest.raises(errors.InvalidArgumentError, match=what):
             read(cluster, paths, order)
+
+
+def test_picks_that_do_not_fit_one_frame_come_in_parts(cluster: Cluster, tmp_path: Path) -> None:
+    small = numbered.write(tmp_path / "small", 1, 100_000, 8)
+    order = tfquiver.Weighted(0.5 + np.arange(100_000) % 2 / 2, copies=8)
+    made = tfquiver.dataset(
+        small, service=cluster.coordinator.address, cache_dir=cluster.cache_dir, order=order, batch_size=1000
+    )
+    digest = sampled.only_digest(cluster.coordinator.address, 100_000)
+    assert digest.records.max() > 60_000  # so many bytes of picks, too; a frame takes no more
+    assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order)
+
+
+def test_who_reads_far_more_than_comes_out_is_told(
+    cluster: Cluster, paths: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    one_in_many = np.where(np.arange(TOTAL) % 15 == 0, 100.0, 1.0)
+    read(cluster, paths, tfquiver.Weighted(one_in_many))
+    assert re.search(r"an epoch reads 1\d records for each that it gives.*copies= reads fewer", caplog.text)
+    caplog.clear()
+    read(cluster, paths, tfquiver.Weighted(one_in_many, copies=16))
+    assert "an epoch reads" not in caplog.text

@@ -20,12 +20,13 @@ from tfquiver.service.coordinator.sampling.interface import Population
 SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as
 
 
-def only_digest(coordinator: str) -> Digest:
-    """Of the data set that was registered there last."""
+def only_digest(coordinator: str, records: int = 0) -> Digest:
+    """Of the data set that is registered there, or of the one that has so many records."""
     with grpc.insecure_channel(coordinator) as channel:
         stub = coordinator_pb2_grpc.CoordinatorStub(channel)
         datasets = stub.ListDatasets(coordinator_pb2.ListDatasetsRequest(), timeout=10).datasets
-        parts = stub.GetDigest(coordinator_pb2.GetDigestRequest(digest_id=datasets[-1].digest_id), timeout=10)
+        found = [dataset.digest_id for dataset in datasets if records in (0, dataset.records)]
+        parts = stub.GetDigest(coordinator_pb2.GetDigestRequest(digest_id=found[-1]), timeout=10)
         return Digest.from_bytes(b"".join(part.part for part in parts))
 
 

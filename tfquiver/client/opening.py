@@ -38,6 +38,12 @@ _WITHOUT_COORDINATOR = (
     "address, and they go on"
 )
 
+_MUCH_READ = 10
+_MUCH = (
+    "order: an epoch reads %.0f records for each that it gives, since weights within a shard differ so much: copies= "
+    "reads fewer (docs/guide/sampling.md, Records with weights)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -102,13 +108,15 @@ def opened(
                 registrar.claim(session_key, registered.digest_id)
             if sampled:
                 given = sampled.record_weights()
-                registrar.ask_sampling(
+                drawn = registrar.ask_sampling(
                     AskSamplingRequest(
                         session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
                         arguments=sampled.arguments_text(), seed=options.seed,
                     ),
                     given.of(registered.name, registered.content_root, registered.records) if given else None,
                 )  # fmt: skip
+                if drawn.picked and drawn.records > _MUCH_READ * drawn.picked:
+                    logging.warning(_MUCH, drawn.records / drawn.picked)
         if reaching is not None:
             reaching.reads(registered.digest_id)
         resumable = None
