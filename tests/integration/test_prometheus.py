@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import runpy
-import signal
-import subprocess
 import threading
 import urllib.error
 import urllib.parse
@@ -21,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tfquiver
 from tests.support import numbered
-from tests.support.cluster import Cluster, die_with_parent, wait_until
+from tests.support.cluster import Cluster, wait_until
+from tests.support.prometheus_server import Prometheus
 from tests.support.promtool import needs_prometheus
-from tfquiver.wire import addresses
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 METRICS = ["--metrics_address=localhost:0"]
@@ -37,50 +34,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     flags = dict.fromkeys(("coordinator", "node", "dispatcher", "worker"), METRICS)
     with Cluster(tmp_path / "cluster", workers=1, flags=flags) as running:
         yield running
-
-
-class Prometheus:
-    """With the shipped rules, whose patience is cut to nothing."""
-
-    def __init__(self, folder: Path, targets: list[str]) -> None:
-        folder.mkdir()
-        config = (CONFIGS / "prometheus" / "prometheus.yml").read_text()
-        config = re.sub(r"(?s)- targets:.*", f"- targets: {json.dumps(targets)}\n", config).replace("15s", "500ms")
-        (folder / "prometheus.yml").write_text(config)
-        rules = (CONFIGS / "prometheus" / "alerts.yml").read_text()
-        (folder / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", rules))
-        port = addresses.free_port(["127.0.0.1"])
-        self._url = f"http://127.0.0.1:{port}/api/v1"
-        command = [
-            "prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
-        ]  # fmt: skip
-        self._log = (folder / "log").open("wb")
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, preexec_fn=die_with_parent)
-
-    def _get(self, path: str, **query: str) -> Any:
-        url = f"{self._url}/{path}?{urllib.parse.urlencode(query)}"
-        try:
-            with urllib.request.urlopen(url, timeout=10) as reply:
-                return json.load(reply)["data"]
-        except urllib.error.HTTPError as error:
-            if error.code == 503:  # not ready yet
-                raise
-            raise AssertionError(f"{url}: {error.read().decode()}") from error
-
-    def values(self, query: str) -> list[float]:
-        try:
-            return [float(one["value"][1]) for one in self._get("query", query=query)["result"]]
-        except OSError:  # not listening yet
-            return []
-
-    def firing(self) -> set[str]:
-        return {one["labels"]["alertname"] for one in self._get("alerts")["alerts"] if one["state"] == "firing"}
-
-    def close(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(20)
-        self._log.close()
 
 
 def train(data: Any, enough: threading.Event) -> None:
@@ -128,6 +81,9 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         missed = {"TfquiverServerDown", "TfquiverNodeLost"}
         wait_until(lambda: missed <= prometheus.firing(), "alerts fire", 60)
         assert prometheus.values("count(up == 0)") == [2.0]
+        wait_until(lambda: "TfquiverWorkerSilent" in prometheus.firing(), "the worker's alert fires", 60)
+        cluster.workers[0].restart()
+        wait_until(lambda: "TfquiverWorkerSilent" not in prometheus.firing(), "and is resolved", 60)
     finally:
         enough.set()
         reading.shutdown()

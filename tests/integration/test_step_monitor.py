@@ -7,6 +7,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -134,6 +136,39 @@ def test_the_progress_line_and_the_last_line_say_what_the_cache_does(
     assert "hit_ratio: 1.0" in shown and "stall_ms: " in shown
     last = shown.strip().splitlines()[-1]
     assert last.startswith("tfquiver: of the ") and "came from the cache (100 %), 0 B from the object store" in last
+
+
+FIT = """
+import sys
+import keras, tensorflow as tf, tfquiver, tfquiver.keras
+from pathlib import Path
+def parsed(records):
+    numbers = tf.io.decode_raw(tf.strings.substr(records, 0, 8), tf.int64)
+    return tf.cast(numbers, tf.float32), tf.zeros(tf.shape(numbers))
+class Ends(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if sys.argv[4] == "fails":
+            raise KeyboardInterrupt
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tfquiver.dataset(sys.argv[1], cache_dir=sys.argv[2], batch_size=8, job="run").map(parsed)
+model.fit(data, callbacks=[tfquiver.keras.StepMonitor(), Ends()], verbose=int(sys.argv[3]), shuffle=False)
+"""
+
+
+@pytest.mark.parametrize(("verbose", "ends"), [("2", "well"), ("0", "well"), ("2", "fails")])
+def test_a_run_says_what_was_saved_however_it_ends(
+    cache_dir: Path, paths: list[Path], tmp_path: Path, verbose: str, ends: str
+) -> None:
+    """As short as it is: shorter than the time between two reports. With the logging that everybody has."""
+    command = [sys.executable, "-c", FIT, f"{paths[0].parent}/*", str(cache_dir), verbose, ends]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | {"COLUMNS": "80"})
+    assert (done.returncode == 0) == (ends == "well"), done.stderr
+    where = done.stdout if verbose != "0" else done.stderr
+    lines = [line for line in where.splitlines() if line.startswith("tfquiver: of the ")]
+    said = done.stdout + done.stderr
+    assert len(lines) == said.count("tfquiver: of the ") == 1, said
+    assert "that this job has read" in lines[0] and "came from the cache" in lines[0]
 
 
 def test_the_last_line_is_of_what_was_read() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import sys
 from typing import Any
 
 import keras
@@ -36,8 +39,8 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
     as long as the pipeline waited for records), `tfquiver/bytes_per_s` (what it reads), `tfquiver/store_bytes` (what
     it has read from the object store since the coordinator knows it).
 
-    `fit`'s progress line shows `hit_ratio` and `stall_ms`, too; at the end a line says what the cache has saved (in the
-    log where `verbose=0`).
+    `fit`'s progress line shows `hit_ratio` and `stall_ms`, too; at the end a line says what the cache has saved (on
+    standard error where `verbose=0`). A `fit` that an exception ends has its line when the process ends.
 
     Args:
       job: as `tfquiver.dataset(..., job=)` has it; None: the data sets that this process has made.
@@ -80,6 +83,7 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             self._subject.token = own_token.of_user(connection.auth_token_file)
         self._writer: Any = None
         self._shown: step_reports.Told | None = None
+        self._began_with: step_reports.Told | None = None
         self._totals = StepTotals()
         self._steps = self._began = 0
         self._counts_by_numbers = False
@@ -92,6 +96,8 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         counts.waits_inside = True
         counts.accelerators = self._accelerators or devices.of_process(getattr(self.model, "distribute_strategy", None))
         self._shown, self._totals, self._progress = self._subject.told, counts.totals, {}
+        self._began_with = self._subject.told
+        atexit.register(self._last_word)  # where an exception ends `fit`, on_train_end is not called
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._subject.counts.pause()
@@ -112,19 +118,24 @@ class StepMonitor(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             logs.update(self._progress)
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._subject.counts.pause()
-        step_reports.reporter().tell_once_more(self._subject, _LAST_WORD_S)
+        self._last_word()
         self._subject.resting = True
         if self._subject.told is not self._shown:
             self._show()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        if self._shown is not None and self._shown.reply is not None and (line := saved_line(self._shown.reply)):
-            if self.params.get("verbose"):
-                print(line)
-            else:
-                logging.info("%s", line)
+
+    def _last_word(self) -> None:
+        """Once for each `fit` of which the coordinator has heard something."""
+        atexit.unregister(self._last_word)
+        self._subject.counts.pause()
+        step_reports.reporter().tell_once_more(self._subject, _LAST_WORD_S)
+        told = self._subject.told
+        if told is None or told is self._began_with or told.reply is None or not (line := saved_line(told.reply)):
+            return
+        with contextlib.suppress(OSError):  # nobody reads it
+            print(line, file=sys.stdout if self.params.get("verbose") else sys.stderr, flush=True)
 
     def _made(self, batch: int) -> int:
         """Steps since the last call. Keras says the number of the last one where several are made in one execution;
