@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfquiver.client.one_stream.transformation import one_stream as one_stream
     from tfquiver.client.quiver_dataset import dataset as dataset
     from tfquiver.client.step_times.steps import step as step
+    from tfquiver.dataset_arguments.fixed_length import FixedLength as FixedLength
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
     from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
     from tfquiver.dataset_arguments.option_groups import Reading as Reading
@@ -39,6 +40,7 @@ _HOMES = {
     "CutPolicy": "tfquiver.scanning.cutting",
     "Deterministic": "tfquiver.dataset_arguments.orders",
     "FirstUse": "tfquiver.dataset_arguments.option_groups",
+    "FixedLength": "tfquiver.dataset_arguments.fixed_length",
     "Pacing": "tfquiver.dataset_arguments.samplings",
     "Reading": "tfquiver.dataset_arguments.option_groups",
     "Replay": "tfquiver.dataset_arguments.orders",

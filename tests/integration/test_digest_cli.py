@@ -59,6 +59,19 @@ def test_weights_are_bound_to_the_data(built: Path, capsys: pytest.CaptureFixtur
     assert opened(output).values.tolist() == list(range(1000))
 
 
+def test_show_says_where_a_shard_is(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = Digest.open(built).shard(9)
+    assert main(["digest", "show", "--json", "--shard", "9", str(built)]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "shard": 9, "file": shard.file.uri, "offset": shard.offset, "length_bytes": shard.length_bytes,
+        "records": shard.records,
+    }  # fmt: skip
+    assert main(["digest", "show", "--shard", "9", str(built)]) == 0
+    assert f"{shard.offset:,}" in capsys.readouterr().out
+    assert main(["digest", "show", "--shard", "100000", str(built)]) == 1
+    assert "has no shard 100000" in capsys.readouterr().err
+
+
 def test_verify(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["digest", "verify", str(built)]) == 0
     assert main(["digest", "verify", "--content", str(built)]) == 0

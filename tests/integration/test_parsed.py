@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.op_source import drop_iterators
 from tests.support.records import stream
 from tfquiver import errors
+from tfquiver.cli.main import main
 
 FILES, RECORDS = 3, 400
 ALL = list(range(FILES * RECORDS))
@@ -95,6 +98,54 @@ def test_orders_are_as_without(cluster: Cluster, paths: list[Path]) -> None:
         assert list(itertools.chain(*(positions.numpy() for positions, _ in pairs))) == ALL
         assert sorted(number for _, batch in pairs for number in batch["n"].numpy()) == ALL
     drop_iterators()
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Of each record a number, and two of half its size made of it."""
+    folder = tmp_path_factory.mktemp("numbers")
+    for file in range(FILES):
+        ours = range(file * RECORDS, (file + 1) * RECORDS)
+        payloads = (n.to_bytes(4, "little") + n.to_bytes(2, "big") * 2 for n in ours)
+        (folder / f"part-{file}.tfrecord").write_bytes(stream(payloads))
+    return sorted(folder.iterdir())
+
+
+def test_records_of_fixed_length_are_read_in_every_way(cluster: Cluster, numbers: list[Path]) -> None:
+    assert cluster.dispatcher is not None
+    parse = {"n": tfquiver.FixedLength([], tf.int32), "few": tfquiver.FixedLength([2], "uint16", little_endian=False)}
+
+    def read(dataset: tf.data.Dataset) -> list[int]:
+        found: list[int] = []
+        for batch in dataset:
+            assert batch["few"].numpy().tolist() == [[n, n] for n in batch["n"].numpy().tolist()]
+            found += batch["n"].numpy().tolist()
+        return found
+
+    assert read(made(cluster, numbers, parse, order="files")) == ALL
+    source = made(cluster, numbers, parse)
+    assert sorted(read(source)) == ALL
+    once = tfquiver.distribute(cluster.dispatcher.address, guarantee="exactly_once")
+    for through in (tfquiver.distribute(cluster.dispatcher.address), once):
+        assert sorted(read(source.apply(through))) == ALL
+    numbered = tfquiver.Deterministic(3, with_position=True)
+    pairs = list(made(cluster, numbers, tfquiver.FixedLength([4], "uint16"), order=numbered))
+    assert list(itertools.chain(*(positions.numpy() for positions, _ in pairs))) == ALL
+    sampled = made(cluster, numbers, parse, order=tfquiver.WithReplacement(epoch_share=0.4, seed=1))
+    assert set(read(sampled)) < set(ALL)
+
+
+def test_an_odd_record_is_named_with_the_file_that_it_is_in(
+    cluster: Cluster, numbers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(made(cluster, [numbers[1]], tfquiver.FixedLength([3], tf.uint16)))
+    drop_iterators()
+    said = re.search(r"record \d+ of shard (\d+) of data set (\w+) has 8 bytes, and its .* fields 6", str(raised.value))
+    assert said is not None
+    digest = str(cluster.cache_dir / "digests" / f"{said[2]}.tfqd")
+    assert main(["digest", "show", "--json", "--shard", said[1], digest]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == numbers[1].as_uri()
 
 
 def test_a_killed_run_goes_on_without_what_it_read(cluster: Cluster, paths: list[Path]) -> None:

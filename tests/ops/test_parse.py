@@ -18,7 +18,7 @@ from tests.ops.conftest import MakeNode
 from tests.ops.test_service import distributed, service
 from tests.support.op_source import OpSource, drop_iterators, parsed_source
 from tfquiver import errors
-from tfquiver.client.parsing import Parsing
+from tfquiver.client.parsing.examples import ExampleParsing
 
 BATCH = 3
 DENSE = {
@@ -214,8 +214,8 @@ def test_workers_parse(make_node: MakeNode) -> None:
 
 def test_what_cannot_be_parsed_is_an_error_that_names_it() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="parse: "):
-        Parsing({"x": tf.constant(1)})
+        ExampleParsing({"x": tf.constant(1)})
     with pytest.raises(errors.InvalidArgumentError, match="parse: "):
-        Parsing({"x": tf.io.FixedLenFeature([None], tf.int64)})
+        ExampleParsing({"x": tf.io.FixedLenFeature([None], tf.int64)})
     with pytest.raises(tf.errors.InvalidArgumentError, match="batch_size"):
-        OpSource(parsing=Parsing(DENSE))
+        OpSource(parsing=ExampleParsing(DENSE))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from tests.support.reader_wire import DIGEST_ID
-from tfquiver.client.parsing import Parsing
+from tfquiver.client.parsing import Parsing, parsing_of
 from tfquiver.ops.library import loader
 
 
@@ -39,9 +39,11 @@ class OpSource(dataset_ops.DatasetSource):
         return self._spec
 
 
-def parsed_source(features: Mapping[str, object], **options: object) -> tf.data.Dataset:
+def parsed_source(features: object, **options: object) -> tf.data.Dataset:
     """As `tfquiver.dataset(parse=features)` makes it."""
-    parsing = Parsing(features)
+    batch_size = options.get("batch_size", 0)
+    assert isinstance(batch_size, int)
+    parsing = parsing_of(features, batch_size)
     return parsing.put_together(OpSource(parsing=parsing, **options), bool(options.get("with_position")))
 
 

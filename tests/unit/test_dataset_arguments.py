@@ -31,8 +31,8 @@ def test_importing_tfquiver_does_not_import_tensorflow() -> None:
 
 def test_public_names() -> None:
     assert tfquiver.__all__ == [
-        "ClassBalanced", "Connection", "Curriculum", "CutPolicy", "Deterministic", "FirstUse", "Pacing", "Reading",
-        "Replay", "Reservoir", "Sampling", "Shuffled", "Weighted", "WithReplacement",
+        "ClassBalanced", "Connection", "Curriculum", "CutPolicy", "Deterministic", "FirstUse", "FixedLength", "Pacing",
+        "Reading", "Replay", "Reservoir", "Sampling", "Shuffled", "Weighted", "WithReplacement",
         "dataset", "delivery_stats", "distribute", "explain_input", "iterators_stopped", "materialize", "one_stream",
         "status", "step",
     ]  # fmt: skip

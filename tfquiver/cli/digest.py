@@ -70,6 +70,7 @@ def add_parser(subparsers: Any) -> None:
     show = commands.add_parser("show", help="what a digest says")
     show.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
     show.add_argument("--files", action="store_true", help="list every file")
+    show.add_argument("--shard", type=int, metavar="N", help="only where the shard of that number is")
     show.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     show.set_defaults(run=_show)
 
@@ -147,7 +148,9 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     digest = Digest.open(arguments.file)
-    if arguments.json:
+    if arguments.shard is not None:
+        _print_shard(digest, arguments.shard, arguments.json)
+    elif arguments.json:
         print(json.dumps(_summary(digest) | {"files": [file.uri for file in digest.files]}))
     else:
         _print(digest, arguments.file, arguments.files)
@@ -200,6 +203,22 @@ def _summary(digest: Digest) -> dict[str, Any]:
         "records": digest.num_records,
         "raw_bytes": digest.size_bytes,
     }
+
+
+def _print_shard(digest: Digest, number: int, as_json: bool) -> None:
+    shard = digest.shard(number)
+    where = {
+        "file": shard.file.uri, "offset": shard.offset, "length_bytes": shard.length_bytes, "records": shard.records,
+    }  # fmt: skip
+    if as_json:
+        print(json.dumps({"shard": number} | where))
+        return
+    table = Table(title=f"shard {number}", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for key, value in where.items():
+        table.add_row(key, f"{value:,}" if isinstance(value, int) else plain_text.plain(value))
+    calls.console().print(table)
 
 
 def _print(digest: Digest, path: Path, with_files: bool) -> None:

@@ -14,7 +14,8 @@ from tfquiver.client.opening import Opening, Way, opened
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
-from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
+from tfquiver.dataset_arguments.dataset_options import checked_options
+from tfquiver.dataset_arguments.fixed_length import FixedLength
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.samplings import Sampled
@@ -27,8 +28,6 @@ from tfquiver.trust import own_token
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfquiver.client.parsing import Parsing
-
 
 @raised_as_both()
 def dataset(
@@ -39,7 +38,7 @@ def dataset(
     quota: int | str | None = None,
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    parse: Mapping[str, Any] | None = None,
+    parse: Mapping[str, Any] | FixedLength | None = None,
     order: Order = Shuffled(),
     job: str | None = None,
     stream: str | None = None,
@@ -64,7 +63,7 @@ def dataset(
       quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
-      parse: with `batch_size`: features; elements are what `tf.io.parse_example` makes of them, much faster than `map`.
+      parse: features, or `FixedLength`: elements are as of `tf.io.parse_example` or `decode_raw`, faster than by `map`.
       order: `tfquiver.Shuffled(...)`; "files": as in the files, sorted by name, every time, for validation, `take`;
         `Deterministic(seed)`; `Replay(log)`; or a sampling scheme, such as `Weighted(...)`: the length is unknown then.
       job: name of the training run, for accounting and display; None: a random one.
@@ -110,7 +109,11 @@ def dataset(
 
     way = Way(loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(accesses))
     sampled = order if isinstance(order, Sampled) else None
-    parsing = None if parse is None else _parsing(parse, options)
+    parsing = None
+    if parse is not None:
+        from tfquiver.client.parsing import parsing_of  # imports TensorFlow
+
+        parsing = parsing_of(parse, options.batch_size)
 
     def registered(registrar: Registrar, report: Progress | None, client_id: str) -> types_pb2.Dataset:
         found = described(registrar, report, client_id)
@@ -130,15 +133,3 @@ def dataset(
 # AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
 # what `tf.autograph.experimental.do_not_convert` leaves on a function; TensorFlow is not imported here.
 dataset.autograph_info__ = {}  # type: ignore[attr-defined]
-
-
-def _parsing(features: object, options: SourceOptions) -> Parsing:
-    from tfquiver.client.parsing import Parsing
-
-    if not isinstance(features, Mapping) or not features or not all(isinstance(key, str) for key in features):
-        raise errors.InvalidArgumentError(
-            f"parse={features!r}: must be a mapping from keys to features of tf.io, and not empty"
-        )
-    if not options.batch_size:
-        raise errors.InvalidArgumentError("parse= needs batch_size=: records are parsed a batch at a time")
-    return Parsing(features)

@@ -18,6 +18,7 @@ struct Options {
   bool drop_remainder = false;
   int64_t parse_threads = 0;  // that parse a batch; 0: as many as there are cores, up to 16
   bool tagged = false;        // records come with their tags (record_tag.h) and their session
+  bool keeps_tags = false;    // records have their tags, for whoever names one; not of the JSON
   int64_t shuffle_bytes = 64 << 20;
   int64_t seed = 0;  // 0: drawn at random
   int64_t readahead_bytes = 16 << 20;

@@ -105,7 +105,7 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
           std::move(parts.socket_path), &pool_, &intake_, &stop_, &wake_, std::move(parts.warn),
           [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
           [this] { WriteLog(); }) {
-  loader_.set_tagged(options.tagged);
+  loader_.set_tagged(options.tagged || options.keeps_tags);
   if (parts.trail != nullptr) pool_.KeepTrail(std::move(parts.trail));
 }
 

@@ -6,7 +6,7 @@
 
 #include "ops/core/reader/options.h"
 #include "ops/core/shuffle_pool/mixture.h"
-#include "ops/tf/parsing/batch_parser.h"
+#include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"
 

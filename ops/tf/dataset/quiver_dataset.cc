@@ -22,7 +22,7 @@ PartialTensorShape Shape(const Options& options) {
 
 tensorflow::DataTypeVector Types(const Source& source) {
   tensorflow::DataTypeVector types{tensorflow::DT_STRING};
-  if (source.features != nullptr) types = source.features->Types();
+  if (source.parsing != nullptr) types = source.parsing->Types();
   if (source.options.with_position) types.insert(types.begin(), tensorflow::DT_INT64);
   if (source.options.tagged) {
     types.insert(types.end(), {tensorflow::DT_INT64, tensorflow::DT_STRING});
@@ -33,7 +33,7 @@ tensorflow::DataTypeVector Types(const Source& source) {
 std::vector<PartialTensorShape> Shapes(const Source& source) {
   const PartialTensorShape shape = Shape(source.options);
   std::vector<PartialTensorShape> shapes{shape};
-  if (source.features != nullptr) shapes = source.features->Shapes(shape.dim_size(0));
+  if (source.parsing != nullptr) shapes = source.parsing->Shapes(shape.dim_size(0));
   if (source.options.with_position) shapes.insert(shapes.begin(), shape);
   if (source.options.tagged) shapes.insert(shapes.end(), {shape, PartialTensorShape({})});
   return shapes;
@@ -101,9 +101,9 @@ absl::Status QuiverDataset::AsGraphDefInternal(tensorflow::data::SerializationCo
   TF_RETURN_IF_ERROR(b->AddScalar(source_.num_records, &num_records));
   std::vector<tensorflow::Node*> defaults;
   std::vector<std::pair<absl::string_view, tensorflow::AttrValue>> attributes;
-  if (source_.features != nullptr) {
-    attributes = source_.features->Attributes();
-    for (const tensorflow::Tensor& value : source_.features->defaults()) {
+  if (source_.parsing != nullptr) {
+    attributes = source_.parsing->Attributes();
+    for (const tensorflow::Tensor& value : source_.parsing->defaults()) {
       TF_RETURN_IF_ERROR(b->AddTensor(value, &defaults.emplace_back()));
     }
   }

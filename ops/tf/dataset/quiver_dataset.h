@@ -9,7 +9,7 @@
 #include "ops/core/position/epochs.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/reader/whereabouts.h"
-#include "ops/tf/parsing/feature_spec.h"
+#include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
 
@@ -22,7 +22,7 @@ struct Source {
   std::string options_json;
   int64_t num_records = 0;
   Options options;
-  std::shared_ptr<const FeatureSpec> features;  // null: records are not parsed
+  std::shared_ptr<const Parsing> parsing;  // null: elements are records
 };
 
 // The records of a data set, as a tf.data source. Immutable; its iterators are readers

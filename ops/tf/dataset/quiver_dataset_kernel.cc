@@ -5,6 +5,7 @@
 #include "ops/core/wire/frame.h"
 #include "ops/tf/dataset/quiver_dataset.h"
 #include "ops/tf/parsing/feature_spec.h"
+#include "ops/tf/parsing/fixed_fields.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -23,6 +24,7 @@ class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
  public:
   explicit QuiverDatasetOp(tensorflow::OpKernelConstruction* ctx) : DatasetOpKernel(ctx) {
     OP_REQUIRES_OK(ctx, features_.Read(ctx));
+    OP_REQUIRES_OK(ctx, fields_.Read(ctx));
   }
 
  protected:
@@ -51,20 +53,33 @@ class QuiverDatasetOp : public tensorflow::data::DatasetOpKernel {
     if (source.options.job.empty() && !source.session_key.empty()) {
       source.options.job = kUnnamedJob + source.session_key.substr(0, kUnnamedJobDigits);
     }
-    if (!features_.none()) {
-      OP_REQUIRES(
-          ctx, source.options.batch_size > 0,
-          absl::InvalidArgumentError("tfquiver: records are parsed in batches: batch_size"));
-      tensorflow::OpInputList defaults;
-      OP_REQUIRES_OK(ctx, ctx->input_list("parse_defaults", &defaults));
-      OP_REQUIRES_OK(
-          ctx, FeatureSpec::Make(features_, {defaults.begin(), defaults.end()}, &source.features));
-    }
+    OP_REQUIRES_OK(ctx, MakeParsing(ctx, &source));
     *output = new QuiverDataset(ctx, std::move(source));
   }
 
  private:
+  absl::Status MakeParsing(tensorflow::OpKernelContext* ctx, Source* source) const {
+    if (features_.none() && fields_.none()) return absl::OkStatus();
+    if (!features_.none() && !fields_.none()) {
+      return absl::InvalidArgumentError(
+          "tfquiver: records are either examples with features, or fields of fixed length");
+    }
+    if (source->options.batch_size == 0) {
+      return absl::InvalidArgumentError("tfquiver: records are parsed in batches: batch_size");
+    }
+    if (features_.none()) {
+      source->options.keeps_tags = true;
+      return FixedFields::Make(fields_, source->digest_id,
+                               source->options.sampling.empty() ? "shard" : "draw",
+                               &source->parsing);
+    }
+    tensorflow::OpInputList defaults;
+    TF_RETURN_IF_ERROR(ctx->input_list("parse_defaults", &defaults));
+    return FeatureSpec::Make(features_, {defaults.begin(), defaults.end()}, &source->parsing);
+  }
+
   FeatureAttributes features_;
+  FieldAttributes fields_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("QuiverDataset").Device(tensorflow::DEVICE_CPU), QuiverDatasetOp);

@@ -23,6 +23,12 @@ REGISTER_OP("QuiverDataset")
     .Attr("ragged_keys: list(string) >= 0 = []")
     .Attr("ragged_types: list({float, int64, string}) >= 0 = []")
     .Attr("ragged_splits: list({int32, int64}) >= 0 = []")
+    .Attr(
+        "field_types: list({half, float, double, int32, uint16, uint8, int16, int8, int64, "
+        "complex64, complex128, bool, bfloat16}) >= 0 = []")
+    .Attr("field_shapes: list(shape) >= 0 = []")
+    .Attr("field_little_endian: list(bool) >= 0 = []")
+    .Attr("field_offsets: list(int) >= 0 = []")
     .SetDoNotOptimize()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       tensorflow::shape_inference::ShapeHandle scalar;
@@ -54,6 +60,10 @@ parse_defaults, dense_keys, Tdense, dense_shapes, sparse_keys, sparse_types, rag
   in ParseExampleV2; where there is a key, records are tf.train.Example protos, and instead of the string tensor come a
   tensor of each dense feature, the indices, values and shape of each sparse one, and the values and row splits of each
   ragged one. Needs a batch_size.
+field_types, field_shapes, field_little_endian, field_offsets: of numbers at the same places (bytes from the start) of
+  every record; instead of the string tensor comes a tensor of each field, as tf.io.decode_raw makes it, shape [batch_size]
+  and the field's. A record that does not end with the last field is INVALID_ARGUMENT, which names it. Not with features.
+  Needs a batch_size.
 )doc");
 
 }  // namespace tfquiver

@@ -12,7 +12,7 @@
 #include "ops/tf/dataset/static_shard.h"
 #include "ops/tf/dataset/stopping.h"
 #include "ops/tf/dataset/wait_cancellation.h"
-#include "ops/tf/parsing/batch_parser.h"
+#include "ops/tf/parsing/parsing.h"
 #include "ops/tf/positions/iterator_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
@@ -42,8 +42,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
   explicit Iterator(const Params& params)
       : DatasetIterator<QuiverDataset>(params), position_(params.dataset, params.prefix) {
     const Source& source = params.dataset->source();
-    if (source.features == nullptr) return;
-    parser_ = std::make_unique<BatchParser>(source.features, source.options.parse_threads);
+    if (source.parsing == nullptr) return;
+    parser_ = source.parsing->NewParser(source.options.parse_threads);
   }
 
   // Waits for nothing but its own thread, which is told to stop.

@@ -1,6 +1,6 @@
 #include "ops/tf/parsing/feature_spec.h"
 
-#include "tensorflow/core/framework/attr_value_util.h"
+#include "ops/tf/parsing/example_batches.h"
 #include "tensorflow/core/util/example_proto_helper.h"
 
 namespace tfquiver {
@@ -16,13 +16,6 @@ FeatureKind KindOf(DataType type) {
 
 absl::Status Wrong(const std::string& feature, const std::string& what) {
   return absl::InvalidArgumentError("tfquiver: parse: feature " + feature + ": " + what);
-}
-
-template <typename T>
-tensorflow::AttrValue ValueOf(const T& list) {
-  tensorflow::AttrValue value;
-  tensorflow::SetAttrValue(list, &value);
-  return value;
 }
 
 }  // namespace
@@ -47,7 +40,7 @@ absl::Status FeatureAttributes::Read(tensorflow::OpKernelConstruction* ctx) {
 
 absl::Status FeatureSpec::Make(FeatureAttributes attributes,
                                std::vector<tensorflow::Tensor> defaults,
-                               std::shared_ptr<const FeatureSpec>* spec) {
+                               std::shared_ptr<const Parsing>* spec) {
   auto made = std::make_shared<FeatureSpec>();
   made->attributes_ = std::move(attributes);
   made->defaults_ = std::move(defaults);
@@ -100,6 +93,10 @@ void FeatureSpec::MakeParser() {
   parser_ = std::make_unique<ExampleParser>(std::move(features));
 }
 
+std::unique_ptr<BatchParser> FeatureSpec::NewParser(int64_t threads) const {
+  return std::make_unique<ExampleBatches>(this, threads);
+}
+
 tensorflow::DataTypeVector FeatureSpec::Types() const {
   tensorflow::DataTypeVector types(attributes_.dense_types.begin(), attributes_.dense_types.end());
   for (DataType type : attributes_.sparse_types) {
@@ -125,14 +122,14 @@ std::vector<PartialTensorShape> FeatureSpec::Shapes(int64_t batch) const {
 }
 
 std::vector<std::pair<absl::string_view, tensorflow::AttrValue>> FeatureSpec::Attributes() const {
-  return {{"dense_keys", ValueOf(attributes_.dense_keys)},
-          {"Tdense", ValueOf(attributes_.dense_types)},
-          {"dense_shapes", ValueOf(attributes_.dense_shapes)},
-          {"sparse_keys", ValueOf(attributes_.sparse_keys)},
-          {"sparse_types", ValueOf(attributes_.sparse_types)},
-          {"ragged_keys", ValueOf(attributes_.ragged_keys)},
-          {"ragged_types", ValueOf(attributes_.ragged_types)},
-          {"ragged_splits", ValueOf(attributes_.ragged_splits)}};
+  return {{"dense_keys", AttributeOf(attributes_.dense_keys)},
+          {"Tdense", AttributeOf(attributes_.dense_types)},
+          {"dense_shapes", AttributeOf(attributes_.dense_shapes)},
+          {"sparse_keys", AttributeOf(attributes_.sparse_keys)},
+          {"sparse_types", AttributeOf(attributes_.sparse_types)},
+          {"ragged_keys", AttributeOf(attributes_.ragged_keys)},
+          {"ragged_types", AttributeOf(attributes_.ragged_types)},
+          {"ragged_splits", AttributeOf(attributes_.ragged_splits)}};
 }
 
 }  // namespace tfquiver

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/core/examples/example_parser.h"
+#include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
@@ -33,22 +34,22 @@ struct FeatureAttributes {
 // Which features of tf.train.Example protos the op emits: of the dense ones a tensor each, then of
 // the sparse ones indices, values and shape, then of the ragged ones values and row splits.
 // Immutable.
-class FeatureSpec {
+class FeatureSpec : public Parsing {
  public:
   // `defaults`: for records that lack a dense feature, one for each. kInvalidArgument, naming the
   // feature, where something does not fit.
   static absl::Status Make(FeatureAttributes attributes, std::vector<tensorflow::Tensor> defaults,
-                           std::shared_ptr<const FeatureSpec>* spec);
+                           std::shared_ptr<const Parsing>* spec);
 
   const tensorflow::example::FastParseExampleConfig& config() const { return config_; }
   // Of dense features of fixed length, where there are no others; else null.
   const ExampleParser* parser() const { return parser_.get(); }
 
-  tensorflow::DataTypeVector Types() const;
-  // `batch`: records in a batch; -1: unknown.
-  std::vector<tensorflow::PartialTensorShape> Shapes(int64_t batch) const;
-  const std::vector<tensorflow::Tensor>& defaults() const { return defaults_; }
-  std::vector<std::pair<absl::string_view, tensorflow::AttrValue>> Attributes() const;
+  tensorflow::DataTypeVector Types() const override;
+  std::vector<tensorflow::PartialTensorShape> Shapes(int64_t batch) const override;
+  const std::vector<tensorflow::Tensor>& defaults() const override { return defaults_; }
+  std::vector<std::pair<absl::string_view, tensorflow::AttrValue>> Attributes() const override;
+  std::unique_ptr<BatchParser> NewParser(int64_t threads) const override;
 
  private:
   absl::Status Configure();

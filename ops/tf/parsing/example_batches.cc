@@ -1,13 +1,11 @@
-#include "ops/tf/parsing/batch_parser.h"
+#include "ops/tf/parsing/example_batches.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "ops/tf/shared_strings.h"
-#include "tensorflow/core/platform/env.h"
 
 namespace tfquiver {
 namespace {
@@ -15,11 +13,9 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::tstring;
 
-// What one record costs, in cycles: so that small batches stay on one thread.
+// What one record costs, in cycles.
 constexpr int64_t kRecordCycles = 300;
 constexpr int64_t kFeatureCycles = 100;
-constexpr int64_t kLeastParallelRecords = 64;
-constexpr int64_t kMostThreadsByDefault = 16;
 // Of a large record only what is at least such a part of it keeps the whole of it: whoever keeps
 // its name does not keep its image.
 constexpr size_t kLeastPart = 4;
@@ -70,11 +66,6 @@ class OwnerOf {
   size_t least_ = kLeastSharedBytes;
 };
 
-int64_t HelpersOf(int64_t threads) {
-  if (threads > 0) return threads - 1;
-  return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMostThreadsByDefault) - 1;
-}
-
 // Of numbers.
 char* RowOf(Tensor* tensor, int64_t row, size_t values) {
   const size_t value_bytes = static_cast<size_t>(tensorflow::DataTypeSize(tensor->dtype()));
@@ -83,36 +74,21 @@ char* RowOf(Tensor* tensor, int64_t row, size_t values) {
 
 }  // namespace
 
-BatchParser::BatchParser(std::shared_ptr<const FeatureSpec> spec, int64_t threads)
-    : spec_(std::move(spec)), helpers_(HelpersOf(threads)), texts_(spec_->config().dense.size()) {}
+ExampleBatches::ExampleBatches(const FeatureSpec* spec, int64_t threads)
+    : spec_(spec), threads_(threads), texts_(spec_->config().dense.size()) {}
 
-absl::Status BatchParser::Parse(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
-                                std::vector<Tensor>* out_tensors) {
+absl::Status ExampleBatches::Parse(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                                   std::vector<Tensor>* out_tensors) {
   if (spec_->parser() != nullptr && ParseUsual(ctx, drawn, out_tensors)) return absl::OkStatus();
   return ParseAny(drawn, out_tensors);
 }
 
-tensorflow::thread::ThreadPool* BatchParser::Pool() {
-  if (pool_ == nullptr && helpers_ > 0) {
-    pool_ = std::make_unique<tensorflow::thread::ThreadPool>(
-        tensorflow::Env::Default(), "tfquiver_parse", static_cast<int>(helpers_));
-  }
-  return pool_.get();
-}
-
-void BatchParser::InParallel(int64_t records, const std::function<void(int64_t, int64_t)>& work) {
-  tensorflow::thread::ThreadPool* const pool =
-      records < 2 * kLeastParallelRecords ? nullptr : Pool();
-  if (pool == nullptr) return work(0, records);
-  const int64_t features = static_cast<int64_t>(spec_->config().dense.size());
-  pool->ParallelFor(records, kRecordCycles + features * kFeatureCycles, work);
-}
-
-bool BatchParser::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
-                             std::vector<Tensor>* out_tensors) {
+bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                                std::vector<Tensor>* out_tensors) {
   const ExampleParser& parser = *spec_->parser();
   const auto& dense = spec_->config().dense;
   const auto records = static_cast<int64_t>(drawn.records.size());
+  const int64_t cycles = kRecordCycles + static_cast<int64_t>(dense.size()) * kFeatureCycles;
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < dense.size(); ++i) {
     tensorflow::TensorShape shape({records});
@@ -123,7 +99,7 @@ bool BatchParser::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn
     }
   }
   std::atomic<bool> usual{true};
-  InParallel(records, [&](int64_t begin, int64_t end) {
+  threads_.InParallel(records, cycles, [&](int64_t begin, int64_t end) {
     ExampleRow row;
     row.of.resize(dense.size());
     std::vector<uint8_t> seen;
@@ -159,7 +135,7 @@ bool BatchParser::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn
   bool any_texts = false;
   for (const auto& feature : dense) any_texts |= feature.dtype == tensorflow::DT_STRING;
   if (any_texts) {
-    InParallel(records, [&](int64_t begin, int64_t end) {
+    threads_.InParallel(records, cycles, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; ++at) {
         const OwnerOf owner(drawn.records[static_cast<size_t>(at)]);
         for (size_t i = 0; i < dense.size(); ++i) {
@@ -177,14 +153,14 @@ bool BatchParser::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn
   return true;
 }
 
-absl::Status BatchParser::ParseAny(const Drawn& drawn, std::vector<Tensor>* out_tensors) {
+absl::Status ExampleBatches::ParseAny(const Drawn& drawn, std::vector<Tensor>* out_tensors) {
   std::vector<tstring> records(drawn.records.size());
   for (size_t i = 0; i < records.size(); ++i) {
     records[i].assign_as_view(drawn.records[i].data, drawn.records[i].size);
   }
   tensorflow::example::Result parsed;
-  TF_RETURN_IF_ERROR(
-      tensorflow::example::FastParseExample(spec_->config(), records, {}, Pool(), &parsed));
+  TF_RETURN_IF_ERROR(tensorflow::example::FastParseExample(spec_->config(), records, {},
+                                                           threads_.helpers(), &parsed));
   const auto append = [out_tensors](Tensor* tensor) { out_tensors->push_back(std::move(*tensor)); };
   for (Tensor& tensor : parsed.dense_values) append(&tensor);
   for (size_t i = 0; i < parsed.sparse_values.size(); ++i) {

@@ -1,4 +1,4 @@
-"""`parse=`: records that are `tf.train.Example` protos leave the source as tensors. Imports TensorFlow.
+"""Records that are `tf.train.Example` protos leave the source as tensors.
 
 What features mean, and which of them cannot be, is TensorFlow's to say (`tf.io.parse_example`): here they become what
 the op is told, and what the op emits becomes elements.
@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.ops import parsing_ops
 
 from tfquiver import errors
+from tfquiver.client.parsing.parsing import Parsing
 
 _KINDS = [
     parsing_ops.VarLenFeature,
@@ -23,7 +24,7 @@ _KINDS = [
 ]
 
 
-class Parsing:
+class ExampleParsing(Parsing):
     """A mapping from keys to `tf.io` features, as `tf.io.parse_example` takes it.
 
     Raises InvalidArgumentError: `features` is no such mapping; names the feature.
@@ -39,7 +40,6 @@ class Parsing:
 
     @property
     def fixed(self) -> bool:
-        """Whether all are dense, and of the same length in every record."""
         return self._dense and all(shape.is_fully_defined() for shape in self._params.dense_shapes)
 
     @property
@@ -48,7 +48,6 @@ class Parsing:
         return len(self._features) == len(self._params.dense_keys)
 
     def told(self) -> dict[str, Any]:
-        """The op's last input, and its attributes."""
         params = self._params
         return {
             "parse_defaults": self._defaults,
@@ -62,7 +61,7 @@ class Parsing:
         }
 
     def emitted(self, batch: int | None) -> Any:
-        """The spec of the op's tensors: by key where all are dense, else in the order in which it emits them."""
+        """By key where all are dense, else in the order in which the op emits them."""
         params = self._params
         dense = {
             key: tf.TensorSpec(tf.TensorShape([batch]).concatenate(shape), dtype)
@@ -82,7 +81,6 @@ class Parsing:
         return tuple(dense.values()), tuple(sparse), tuple(ragged)
 
     def put_together(self, made: tf.data.Dataset, with_position: bool) -> tf.data.Dataset:
-        """`made`, of what the op emits, as a data set of dicts; with positions: of pairs of those and dicts."""
         if self._dense:
             return made
         if with_position:

@@ -1,0 +1,7 @@
+"""`parse=`: what records leave the source as, instead of bytes. Imports TensorFlow.
+
+Called by the client, with what the user gave. Never sees a record: it says what the op is told, and what comes of that.
+"""
+
+from tfquiver.client.parsing.chosen import parsing_of as parsing_of
+from tfquiver.client.parsing.parsing import Parsing as Parsing
