@@ -11,6 +11,7 @@ OPS = {
     "quiver_dataset": {
         "digest_id", "session_key", "options", "num_records", "parse_defaults",
         "dense_keys", "dense_shapes", "sparse_keys", "sparse_types", "ragged_keys", "ragged_types", "ragged_splits",
+        "field_types", "field_shapes", "field_little_endian", "field_offsets",
     },
     "quiver_once_dataset": {
         "input_dataset", "mop_up_dataset", "digest_id", "num_records", "num_shards", "endpoint", "hold_back",
