@@ -186,10 +186,11 @@ class Node:
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
         client_stores = ClientStores(named=(named_access := NamedAccess()).of_digest)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
-        self._derived = DerivedShards(placer.place)
+        self._derived = DerivedShards(placer.place, peers)
         fetcher = Fetcher(
             meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
             store_for=client_stores.of_dataset, compute=self._derived.computers.compute,
+            elsewhere=self._derived.elsewhere.compute,
         )  # fmt: skip
         self._link.store_reads = lambda: fetcher.watch.reads().message()
         self._hot = HotSet(options.hot_bytes, _hot_shards())

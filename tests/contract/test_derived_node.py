@@ -11,12 +11,16 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.service.node.derived.computers import MOST_COMPUTERS, Computers
+from tfquiver.service.node.derived.elsewhere import Elsewhere
 from tfquiver.service.node.derived.puts import MOST_BYTES, Puts
+from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.origin.metered_store import Meter
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()
@@ -156,3 +160,44 @@ async def test_shards_that_are_given_are_what_has_the_hash() -> None:
             await put(puts, *messages)
     assert len(placed) == 1
     assert await put(puts, first, pb.PutDerivedRequest(part=BODY[10:])), "the room of what was refused has come back"
+
+
+class Nodes:
+    """Others that answer so, by name."""
+
+    def __init__(self, **bodies: bytes | errors.TfquiverError) -> None:
+        self.bodies, self.asked = bodies, []
+
+    def others(self) -> list[str]:
+        return list(self.bodies)
+
+    async def get_of_its_own(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
+        self.asked.append(node_id)
+        answer = self.bodies[node_id]
+        if isinstance(answer, errors.TfquiverError):
+            raise answer
+        return ReadyShard.from_bytes(answer, 0, "peer")
+
+
+@on_loop
+async def test_what_no_trainer_here_can_compute_one_at_another_node_does() -> None:
+    nodes = Nodes(none=errors.UnavailableError("there is none"), damaged=b"x" * len(BODY), able=BODY)
+    fetcher = Fetcher(
+        Meter(), lambda shard: None, deadline_s=1, compute=Computers().compute, elsewhere=Elsewhere(nodes).compute
+    )  # fmt: skip
+    for asked in (["none", "damaged", "able"], ["able"]):
+        shard = await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False)
+        assert shard is not None
+        assert shard.raw == BODY
+        assert nodes.asked == asked, "who could the last time comes first"
+        nodes.asked.clear()
+    assert fetcher.computed == 0, "not here"
+    nodes.bodies["able"] = errors.UnavailableError("its trainer has ended")
+    with pytest.raises(errors.UnavailableError, match=r"there is none.*called tfquiver\.materialize is there"):
+        await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False)
+    assert sorted(nodes.asked) == ["able", "damaged", "none"]
+    nodes.asked.clear()
+    with pytest.raises(errors.UnavailableError, match="there is none"):
+        await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False, ask_others=False)
+    assert nodes.asked == []
+    await fetcher.close()

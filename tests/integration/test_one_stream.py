@@ -202,6 +202,17 @@ def test_pipelines_that_cannot_be_made_again_are_refused(
         made(paths, cache_dir).apply(tfquiver.one_stream("s"))
 
 
+def test_a_stream_is_not_spread_over_workers_nor_made_of_what_they_make(paths: list[Path], cache_dir: Path) -> None:
+    dispatcher = tf.data.experimental.service.DispatchServer()
+    spread, stream = tfquiver.distribute(dispatcher.target), tfquiver.one_stream("both")
+    data = tfquiver.dataset(paths, cache_dir=cache_dir, order=tfquiver.Deterministic(3), batch_size=8)
+    for streamed in (data.apply(stream), data.apply(stream).map(tf.identity)):
+        with pytest.raises(errors.InvalidArgumentError, match=r"one_stream.*Leave distribute\(\) away"):
+            streamed.apply(spread)
+    with pytest.raises(errors.InvalidArgumentError, match=r"one_stream.*Leave distribute\(\) away"):
+        data.apply(spread).prefetch(1).apply(stream)
+
+
 @pytest.mark.parametrize("given", [{"name": ""}, {"window_bytes": 1}, {"spill_bytes": -1}, {"first_batch": -1}])
 def test_arguments_are_checked(given: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=next(iter(given))):

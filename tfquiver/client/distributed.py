@@ -144,6 +144,7 @@ def distribute(
                 dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
             made = distributed(dataset if batch_size is None else dataset.batch(batch_size))
         takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
+        made._tfquiver_distributed = dataset  # who can compute what of it is missing stays as long as this is used
         watched_servers.watch(Watched(address, "tf.data service dispatcher", _without_dispatcher(takeover_s)), made)
         return made
 

@@ -64,6 +64,7 @@ class Origin:
     resumes: bool = False
     session_key: str = ""
     parsing: Parsing | None = None
+    decode: Transform | None = None  # what makes elements of the records, where they are not the elements
 
     @staticmethod
     def of(dataset: tf.data.Dataset) -> Origin:
@@ -118,10 +119,8 @@ def deliver(
         raise errors.InvalidArgumentError("batch_size= is given to tfquiver.dataset(...) already")
     library = loader.load()
     prepared = _tagged(library, origin)
-    if transform is not None:
-        prepared = prepared.map(
-            lambda records, tags, session: (transform(records), tags, session), num_parallel_calls=tf.data.AUTOTUNE
-        )
+    if (changed := _changed_by(origin.decode, transform)) is not None:
+        prepared = prepared.map(changed, num_parallel_calls=tf.data.AUTOTUNE)
     rows = origin.options.batch_size
     if batch_size is not None:
         prepared, rows = prepared.batch(batch_size, num_parallel_calls=tf.data.AUTOTUNE), batch_size
@@ -135,11 +134,33 @@ def deliver(
     return once.apply(tf.data.experimental.assert_cardinality(elements))
 
 
+def _changed_by(decode: Transform | None, transform: Transform | None) -> Callable[[Any, Any, Any], Any] | None:
+    """What is done with tagged records; None: nothing."""
+    if decode is None and transform is None:
+        return None
+
+    def changed(records: Any, tags: Any, session: Any) -> Any:
+        element = records
+        if decode is not None:
+            element = decode(records)
+        if transform is not None:  # as `map` calls it
+            element = transform(*element) if type(element) is tuple else transform(element)
+        return element, tags, session
+
+    return changed
+
+
 def check_not_read_here(dataset: tf.data.Dataset) -> None:
     """Raises InvalidArgumentError where something that it is made of is for the process that made it."""
     found = [dataset]
     while found:
         one = found.pop()
+        if hasattr(one, "_tfquiver_stream"):
+            raise errors.InvalidArgumentError(
+                "one_stream: a stream that trainers share cannot also be spread over workers of tf.data service, each "
+                "of which would take batches from it. Leave distribute() away: one of the trainers makes the batches "
+                "for all. Or leave one_stream() away: workers make them for each trainer, in an order of its own"
+            )
         origin = getattr(one, "_tfquiver_origin", None)
         for option, why in _READ_HERE.items():
             if isinstance(origin, Origin) and getattr(origin.options, option):

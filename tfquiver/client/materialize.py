@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -55,7 +56,8 @@ def materialize(
     apply the same function to the same records read it, and compute nothing. The first who want it compute it together,
     each shard by one of them, before this returns; what the cache has no room for is computed again when it is read.
     "The same" is told by the graph of `fn`, the values that it captures, `version`, and TensorFlow's minor version. It
-    is found only by who shows the same token, and read in this process, not by workers of tf.data service.
+    is found only by who shows the same token. Workers of tf.data service can read it (`tfquiver.distribute`); what is
+    missing is computed for them in this process.
 
     Args:
       fn: record (`tf.string` scalar) -> element: any tensors, also ragged or sparse ones or strings, in tuples, dicts.
@@ -190,9 +192,14 @@ class _Derived:
 def _decoded(made: tf.data.Dataset, function: Function, with_position: bool) -> tf.data.Dataset:
     import tensorflow as tf
 
-    decode = function.layout.decode
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def decode(record: Any) -> Any:
+        return function.layout.decode(record)
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def both(position: Any, record: Any) -> Any:
         return position, decode(record)
 
-    return made.map(both if with_position else decode, num_parallel_calls=tf.data.AUTOTUNE)
+    decoded = made.map(both if with_position else decode, num_parallel_calls=tf.data.AUTOTUNE)
+    decoded._tfquiver_origin = replace(made._tfquiver_origin, decode=decode)
+    return decoded

@@ -134,8 +134,8 @@ class Computers:
         if isinstance(trouble, errors.StaleDigestError):
             raise trouble
         raise errors.UnavailableError(
-            f"{where}: nobody has it, and to compute it again takes a process on this machine that has data set "
-            f"{digest.name} from tfquiver.materialize: " + (str(trouble) if trouble else "there is none")
+            f"{where}: nobody has it, and to compute it again takes a process that has data set {digest.name} from "
+            "tfquiver.materialize; on this machine " + (str(trouble) if trouble else "there is none")
         )
 
     def _next(self, digest_id: bytes, tried: set[int]) -> _Computer | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfquiver.service.node.derived.computers import Computers
+from tfquiver.service.node.derived.elsewhere import Elsewhere, Peers
 from tfquiver.service.node.derived.puts import Puts
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 
 class DerivedShards:
-    """`place`: as of Puts."""
+    """`place`: as of Puts; `peers`: None: there are no other nodes."""
 
-    def __init__(self, place: Callable[[VerifiedShard], bool]) -> None:
-        self.puts, self.computers = Puts(place), Computers()
+    def __init__(self, place: Callable[[VerifiedShard], bool], peers: Peers | None) -> None:
+        self.puts, self.computers, self.elsewhere = Puts(place), Computers(), Elsewhere(peers)

@@ -25,6 +25,9 @@ _PARALLEL_PASSES = 4  # the same
 _GRACE_S = 5.0
 
 
+Compute = Callable[[Digest, ShardRef], Awaitable[VerifiedShard]]
+
+
 async def _computed_by_nobody(digest: Digest, ref: ShardRef) -> VerifiedShard:
     raise errors.UnavailableError(f"{ref.file.uri}: it is derived data, which nothing computes here")
 
@@ -39,6 +42,7 @@ class Fetcher:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
       store_for: the store of a URI, reached as the users of a data set (its digest id) reach it.
       compute: makes a shard of a derived data set, which is in no store; raises as `fetch`.
+      elsewhere: has another node do that, where this one cannot; raises as `fetch`.
     """
 
     def __init__(
@@ -49,13 +53,14 @@ class Fetcher:
         deadline_s: float,
         parallel_reads: int = 16,
         store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
-        compute: Callable[[Digest, ShardRef], Awaitable[VerifiedShard]] = _computed_by_nobody,
+        compute: Compute = _computed_by_nobody,
+        elsewhere: Compute | None = None,
     ) -> None:
         self.meter, self.watch = meter, Stopwatch()
         self.computed = self.computed_bytes = 0
         self.on_stale: Callable[[bytes, str], None] = lambda digest_id, why: None  # told on the loop of who fetches
         self._deadline_s = deadline_s
-        self._store_for, self._compute, self._place = store_for, compute, place
+        self._store_for, self._compute, self._elsewhere, self._place = store_for, compute, elsewhere, place
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
         limit_s = 2 * deadline_s + _GRACE_S
         limit_s, wait_s = 2 * deadline_s + _GRACE_S, deadline_s + _GRACE_S
@@ -68,12 +73,15 @@ class Fetcher:
         self._again = Attempts()
         self._passes = FilePasses(self._store, place, self._again, deadline_s, reads(_PARALLEL_PASSES))
 
-    async def fetch(self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False) -> VerifiedShard | None:
+    async def fetch(
+        self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False, ask_others: bool = True
+    ) -> VerifiedShard | None:
         """The shard; None: look on the disk again, another reader's pass over its file has just gone by it.
 
         Args:
           keep: whether the other shards of a compressed file are kept, too.
           bypass: of a compressed file, only with others that bypass the cache.
+          ask_others: another node may compute a shard of a derived data set.
 
         Raises:
           StaleDigestError: the object is not what the digest says; names object and offset.
@@ -82,7 +90,7 @@ class Fetcher:
         """
         try:
             if is_derived(ref.file.uri):
-                return await self._computed(digest, ref, keep)
+                return await self._computed(digest, ref, keep, ask_others)
             if ref.file.compression != "none":
                 return await self._passes.fetch(digest, ref, keep, bypass)
             if stores.scheme_of(ref.file.uri) != "file":
@@ -102,11 +110,19 @@ class Fetcher:
         await asyncio.gather(*(reads.close() for reads in self._local))
         await self._ranges.close()
 
-    async def _computed(self, digest: Digest, ref: ShardRef, keep: bool) -> VerifiedShard:
+    async def _computed(self, digest: Digest, ref: ShardRef, keep: bool, ask_others: bool) -> VerifiedShard:
         """Its owner, which is another node perhaps and could not have it computed, keeps it from now on."""
-        shard = await self._compute(digest, ref)
-        self.computed += 1
-        self.computed_bytes += ref.length_bytes
+        try:
+            shard = await self._compute(digest, ref)
+            self.computed += 1
+            self.computed_bytes += ref.length_bytes
+        except errors.UnavailableError as here:
+            if self._elsewhere is None or not ask_others:
+                raise
+            try:
+                shard = await self._elsewhere(digest, ref)
+            except errors.UnavailableError as there:
+                raise errors.UnavailableError(f"{here}; {there}") from here
         if keep:
             await asyncio.to_thread(self._place, shard)
         return shard

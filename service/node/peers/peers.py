@@ -31,7 +31,7 @@ from tfquiver.service.node.peers.peer_connection import (
     Want,
 )
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
-from tfquiver.service.node.shards.reach import ANYWHERE
+from tfquiver.service.node.shards.reach import ANYWHERE, STORE
 
 _CONNECTIONS = 2  # to one peer, that get
 _BATCH_SHARDS = 32
@@ -91,6 +91,10 @@ class PeerClient:
         self._live: frozenset[str] = frozenset()
         self._closed = False
 
+    def others(self) -> list[str]:
+        """The live nodes but this one."""
+        return [node.node_id for node in self._members() if node.node_id != self._node_id]
+
     def knows(self, node_id: str) -> bool:
         """Is it a live node other than this one?"""
         return self._address(node_id) is not None
@@ -118,6 +122,10 @@ class PeerClient:
             if not future.cancel():  # it has been asked for
                 future.add_done_callback(_close_outcome)
             raise
+
+    async def get_of_its_own(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
+        """As `get`, of what that node can have without asking others."""
+        return await self.get(node_id, digest, ref, reach=STORE)
 
     def put(self, node_id: str, shard: VerifiedShard, insist: bool = False) -> None:
         """Gives a shard to a node, which owns it, or has room where the owner has none.

@@ -196,7 +196,9 @@ class ShardSource:
         ref = digest.shard(index)
         if opened := await self._reads.run(self._disk.open_entry, ref.hash):
             return StoredBody(opened.fd, entry.HEADER_BYTES, opened.header)
-        ready = await self.get(digest, index, self._node_id, ask_others=ask_others)
+        # Who may not ask others for it computes it for its owner perhaps, who asks: it is not to be kept twice.
+        owner = "" if is_derived(ref.file.uri) and not ask_others else self._node_id
+        ready = await self.get(digest, index, owner, ask_others=ask_others)
         header = entry.Header(
             entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
         )  # fmt: skip
@@ -274,8 +276,9 @@ class ShardSource:
         keep = owner == self._node_id
         with self._reader_waits() if for_reader else contextlib.nullcontext():
             shard = found
-            while shard is None and (shard := await self._fetcher.fetch(digest, ref, keep=bool(owner))) is None:
-                if ready := await self._here(ref):
+            while shard is None:
+                shard = await self._fetcher.fetch(digest, ref, keep=bool(owner), ask_others=ask_others)
+                if shard is None and (ready := await self._here(ref)):
                     return ready
             if keep:
                 await self._inserts.keep(shard)

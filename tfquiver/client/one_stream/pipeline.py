@@ -126,6 +126,11 @@ def _checked_sources(dataset: Any) -> list[Origin]:
     found, left = [], [dataset]
     while left:
         one = left.pop()
+        if hasattr(one, "_tfquiver_distributed"):
+            raise errors.InvalidArgumentError(
+                "one_stream: what workers of tf.data service make comes in another order each time, so a stream of it "
+                "cannot be made again. Leave distribute() away: one of the trainers makes the batches for all"
+            )
         origin = getattr(one, "_tfquiver_origin", None)
         if isinstance(origin, Origin):
             found.append(origin)
