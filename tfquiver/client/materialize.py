@@ -62,7 +62,7 @@ def materialize(
     Args:
       fn: record (`tf.string` scalar) -> element: any tensors, also ragged or sparse ones or strings, in tuples, dicts.
         Only TensorFlow ops, without state; with `allow_random`, (record, seed) -> element.
-      version: anything that tells functions apart that look the same in the graph.
+      version: anything that tells functions apart that look the same in the graph. Ops of other libraries need it.
       name: of the derived data set, for people; None: of the input and `fn`.
       allow_random: `fn` is random: it gets a seed (int64 [2]) for `tf.random.stateless_*` as its second argument, and
         is drawn anew when its outcome has been used so many times: by so many calls.

@@ -89,16 +89,14 @@ class Building:
 
     def _compute(self, row: int) -> None:
         began_s = time.monotonic()
-        made = self._making.make(row, self._over.wait)
-        for shard in made:
+        parts: list[pb.DerivedShard] = []
+        for shard in self._making.make(row, self._over.wait):
             if not self._calls.put(shard) and self.kept:
                 self.kept = False
                 logging.warning(
                     "not all that is computed is kept: there is no room for it; it is computed when it is read"
                 )
-        parts = [
-            pb.DerivedShard(hash=shard.hash, length_bytes=len(shard.data), records=shard.records) for shard in made
-        ]
+            parts.append(pb.DerivedShard(hash=shard.hash, length_bytes=len(shard.data), records=shard.records))
         with self._lock:
             self._done.append(pb.DerivedRow(row=row, parts=parts))
             self._row_s = (time.monotonic() - began_s) / THREADS

@@ -15,7 +15,7 @@ from tfquiver import errors
 from tfquiver.daemon import endpoints
 from tfquiver.derived.derivation import Derivation
 from tfquiver.derived.making import Making
-from tfquiver.derived.shard_cut import MadeShard
+from tfquiver.derived.remembered_rows import RememberedRows
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds
@@ -25,7 +25,6 @@ _AGAIN_S, _LONGEST_S = 0.2, 5.0
 _END_S = 10.0
 _LOOK_S = 0.25
 _PART_BYTES = 1 << 20
-_REMEMBERED = 2  # rows: the parts of one are asked for one after the other
 
 
 class Computer:
@@ -51,8 +50,7 @@ class Computer:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._call: grpc.Call | None = None
-        self._remembered: dict[int, list[MadeShard]] = {}
-        self.computed = 0  # rows
+        self._rows = RememberedRows(lambda row: making.make(row, self._stop.wait))
         self._thread = threading.Thread(target=self._run, name="tfquiver computes", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="tfquiver computes for", daemon=True)
 
@@ -131,15 +129,10 @@ class Computer:
         if not 0 <= shard < self._derivation.shards:
             raise errors.InvalidArgumentError(f"there is no shard {shard}")
         row, part = self._derivation.origin(shard)
-        if row not in self._remembered:
-            self._remembered[row] = self._making.make(row, self._stop.wait)
-            self.computed += 1
-            while len(self._remembered) > _REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
-        made = self._remembered[row]
-        if part >= len(made):
-            raise errors.StaleDigestError(f"shard {shard}: the function makes {len(made)} parts of its records by now")
-        return made[part].data
+        made = self._rows.part(row, part)
+        if made is None:
+            raise errors.StaleDigestError(f"shard {shard}: the function makes fewer parts of its records by now")
+        return made.data
 
 
 def _nothing() -> None:

@@ -27,10 +27,11 @@ class GraphHash:
     """Args:
     functions: name -> FunctionDef, of the graph's library.
     random_hint: what to do about a random op, for messages.
+    versioned: the user says a version, which stands for what ops of other libraries do.
     """
 
-    def __init__(self, functions: Mapping[str, Any], random_hint: str) -> None:
-        self._functions, self._random_hint = functions, random_hint
+    def __init__(self, functions: Mapping[str, Any], random_hint: str, versioned: bool = False) -> None:
+        self._functions, self._random_hint, self._versioned = functions, random_hint, versioned
         self._known: dict[str, bytes] = {}
         self._depth = 0
 
@@ -110,6 +111,12 @@ class GraphHash:
                 f"{where}: what it gives cannot be told from the graph, so nobody else could know what was kept; use "
                 "TensorFlow's own ops on the record, or do this behind materialize"
             )
+        if not self._versioned and not _of_tensorflow(node.op):
+            raise errors.InvalidArgumentError(
+                f"{where}, of another library than TensorFlow: its name does not tell what it computes, which may "
+                "change with the library. Give tfquiver.materialize a version= (the library's, say), and another one "
+                "whenever what the op computes changes"
+            )
         if definition.is_stateful:
             random = "Random" in node.op or node.op in ("Multinomial", "ParameterizedTruncatedNormal")
             raise errors.InvalidArgumentError(
@@ -117,6 +124,13 @@ class GraphHash:
                 if random or "Distort" in node.op
                 else f"{where}: it has a state that is not in the graph; do this behind materialize"
             )
+
+
+def _of_tensorflow(op: str) -> bool:
+    """TensorFlow's version says what these compute."""
+    import tensorflow as tf
+
+    return op.startswith(("_", "Xla")) or hasattr(tf.raw_ops, op)
 
 
 def _placed(name: str, places: Mapping[str, str]) -> str:

@@ -1,9 +1,12 @@
-"""A shard of the input through the function: what it becomes, wherever and however often it is computed."""
+"""A shard of the input through the function: what it becomes, wherever and however often it is computed.
+
+What it becomes may be many times as large, so it is made part by part: nobody need hold all of it.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
@@ -19,16 +22,18 @@ class Making:
         self.digest = digest
         self._raw, self._function, self._build_id = raw, function, build_id
 
-    def make(self, row: int, wait: Callable[[float], bool]) -> list[MadeShard]:
-        """`wait`: as in RawShards.get. Raises InvalidArgumentError naming the shard that the function cannot do."""
+    def make(self, row: int, wait: Callable[[float], bool]) -> Iterator[MadeShard]:
+        """Its parts, in order. `wait`: as in RawShards.get.
+
+        Raises InvalidArgumentError naming the shard that the function cannot do, also after some of its parts.
+        """
         ref = self.digest.shard(row)
         where = f"shard {row} ({ref.file.uri} at {ref.offset})"
         records = payloads(self._raw.get(row, wait), ref.records, where)
         try:
-            made = self._function.apply(records, self._seed(row))
+            yield from cut(self._function.apply(records, self._seed(row)))
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(f"{where}: {error}") from error
-        return list(cut(made))
 
     def close_mine(self) -> None:
         self._raw.close_mine()

@@ -1,0 +1,120 @@
+"""What is run is the graph that was traced for the fingerprint; a shard's records are done some at a time."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.support import materializing
+from tfquiver import errors
+from tfquiver.derived.function import Function
+
+RECORDS = [number.to_bytes(8, "little") + bytes(number % 7) for number in range(1000)]
+
+
+def test_it_is_traced_twice_and_run_as_it_was_traced() -> None:
+    traces = itertools.count()
+    seen = []
+
+    def fn(record: tf.Tensor) -> tf.Tensor:
+        seen.append(next(traces))
+        return tf.strings.length(record)
+
+    function = Function(fn, "", False)
+    made = [int.from_bytes(one, "little") for one in function.apply(RECORDS, 0)]
+    assert made == list(map(len, RECORDS))
+    assert list(function.apply(RECORDS[:3], 0)) == [(8 + n).to_bytes(4, "little") for n in range(3)]
+    assert seen == [0, 1], "the second is to be the same"
+
+
+def test_python_control_flow_over_tensors_works_as_in_map() -> None:
+    def fn(record: tf.Tensor) -> tf.Tensor:
+        total = 0
+        for step in tf.range(tf.strings.length(record)):
+            if step % 2 == 0:
+                total += step
+        return total
+
+    made = [int.from_bytes(one, "little") for one in Function(fn, "", False).apply(RECORDS, 0)]
+    data = tf.data.Dataset.from_tensor_slices(RECORDS).map(fn)
+    assert made == list(data.as_numpy_iterator())
+
+
+def test_what_is_large_is_made_some_records_at_a_time(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    counted = materializing.counted(calls)
+
+    def large(record: tf.Tensor) -> Any:
+        return counted(record), tf.zeros([1 << 20], tf.uint8)
+
+    made = Function(large, "", False).apply(RECORDS, 0)
+    for number in range(300):
+        assert next(made)[:8] == RECORDS[number][:8]
+        assert materializing.calls_in(calls) <= number + 64
+    made.close()
+
+
+def test_seeds_are_of_places_in_the_shard_however_it_is_cut() -> None:
+    def noise(record: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return tf.random.stateless_uniform([], seed, 0, 1 << 30, tf.int32)
+
+    made = [int.from_bytes(one, "little") for one in Function(noise, "", True).apply(RECORDS, 17)]
+    assert made == [int(noise(tf.constant(b""), tf.constant([17, place], tf.int64))) for place in range(len(RECORDS))]
+
+
+OP = """
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+REGISTER_OP("TestsTwice").Input("one: int32").Output("two: int32")
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      c->set_output(0, c->input(0));
+      return absl::OkStatus();
+    });
+class Twice : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* ctx) override {
+    tensorflow::Tensor* two;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, ctx->input(0).shape(), &two));
+    two->scalar<int32_t>()() = 2 * ctx->input(0).scalar<int32_t>()();
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("TestsTwice").Device(tensorflow::DEVICE_CPU), Twice);
+"""
+
+
+def test_an_op_of_another_library_takes_a_version(tmp_path: Path) -> None:
+    (tmp_path / "op.cc").write_text(OP)
+    flags = [*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags()]
+    command = [
+        "g++",
+        "-w",
+        "-O0",
+        "-shared",
+        "-fPIC",
+        "-DNDEBUG",
+        str(tmp_path / "op.cc"),
+        "-o",
+        str(tmp_path / "op.so"),
+    ]
+    subprocess.run([*command, *flags], check=True)
+    library = tf.load_op_library(str(tmp_path / "op.so"))
+
+    def fn(record: tf.Tensor) -> tf.Tensor:
+        return library.tests_twice(one=tf.strings.length(record))
+
+    def inner(record: tf.Tensor) -> tf.Tensor:
+        return tf.cond(tf.strings.length(record) > 3, lambda: fn(record), lambda: 0)
+
+    for one in (fn, inner):
+        with pytest.raises(errors.InvalidArgumentError, match=r"TestsTwice.*another library.*version="):
+            Function(one, "", False)
+        assert Function(one, "1.0", False).fingerprint != Function(one, "1.1", False).fingerprint
+    made = [int.from_bytes(one, "little") for one in Function(fn, "1.0", False).apply(RECORDS, 0)]
+    assert made == [2 * len(record) for record in RECORDS]
