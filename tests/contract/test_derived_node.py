@@ -201,3 +201,27 @@ async def test_what_no_trainer_here_can_compute_one_at_another_node_does() -> No
         await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False, ask_others=False)
     assert nodes.asked == []
     await fetcher.close()
+
+
+@on_loop
+async def test_where_nobody_can_compute_few_are_asked_though_many_shards_are_missing() -> None:
+    nodes = Nodes(**{f"n{number}": errors.UnavailableError("there is none") for number in range(10)})
+    elsewhere = Elsewhere(nodes)
+
+    async def wanted(times: int) -> list[object]:
+        some = (elsewhere.compute(DIGEST, DIGEST.shard(0)) for _ in range(times))
+        return await asyncio.gather(*some, return_exceptions=True)
+
+    assert all(isinstance(one, errors.UnavailableError) for one in await wanted(50))
+    assert len(nodes.asked) == 10, "each once"
+    nodes.bodies["n7"] = BODY
+    assert isinstance((await wanted(1))[0], errors.UnavailableError), "not yet"
+    elsewhere = Elsewhere(nodes, again_s=0)
+    nodes.asked.clear()
+    assert {one.raw for one in await wanted(50) if isinstance(one, VerifiedShard)} == {BODY}
+    assert (len(nodes.asked), nodes.asked.count("n7")) == (8 + 49, 50), "who was found is asked by all"
+    nodes.bodies["n7"] = errors.UnavailableError("its trainer has ended")
+    nodes.asked.clear()
+    assert isinstance((await wanted(1))[0], errors.UnavailableError)
+    nodes.bodies["n3"] = BODY
+    assert isinstance((await wanted(1))[0], VerifiedShard), "at once: it may have been for that shard alone"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from absl import logging
 
@@ -18,7 +19,9 @@ from tfquiver.service.node.derived.computers import COMPUTE_S
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
 
+SEARCH_AGAIN_S = 5.0
 _MOST_REMEMBERED = 64  # data sets
+T = TypeVar("T")
 
 
 class Peers(Protocol):
@@ -30,11 +33,17 @@ class Peers(Protocol):
 
 
 class Elsewhere:
-    """Lives on one loop."""
+    """Lives on one loop.
 
-    def __init__(self, peers: Peers | None) -> None:
-        self._peers = peers
+    A cluster may have a thousand nodes and a data set a thousand missing shards: one search at a time for a data set,
+    and where nobody could, none for `again_s`.
+    """
+
+    def __init__(self, peers: Peers | None, again_s: float = SEARCH_AGAIN_S) -> None:
+        self._peers, self._again_s = peers, again_s
         self._able: dict[bytes, str] = {}  # digest id -> the node that could the last time
+        self._in_vain_until_s: dict[bytes, float] = {}  # by digest id
+        self._searches: dict[bytes, _Search] = {}
 
     async def compute(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
         """Asks the other nodes, one after the other, for what they have or can have computed themselves.
@@ -43,28 +52,70 @@ class Elsewhere:
         """
         if self._peers is not None:
             able = self._able.get(digest.digest_id)
-            for name in sorted(self._peers.others(), key=lambda name: name != able):
-                try:
-                    async with asyncio.timeout(COMPUTE_S):
-                        ready = await self._peers.get_of_its_own(name, digest, ref)
-                    shard = await asyncio.to_thread(_taken, ref, ready)
-                except (errors.TfquiverError, TimeoutError) as error:
-                    logging.log_every_n_seconds(
-                        logging.INFO, "shard %d of %s from node %s: %s", 30, ref.index, digest.name, name, error
-                    )
-                    continue
-                self._remember(digest.digest_id, name)
+            shard = None if able is None else await self._ask(self._peers, able, digest, ref)
+            if shard is None:
+                shard = await self._searched(self._peers, digest, ref, able)
+            if shard is not None:
                 return shard
         raise errors.UnavailableError(
             "nor could one of another node: workers of tf.data service can read it where a trainer that called "
             "tfquiver.materialize is there"
         )
 
-    def _remember(self, digest_id: bytes, name: str) -> None:
-        self._able.pop(digest_id, None)
-        self._able[digest_id] = name
-        if len(self._able) > _MOST_REMEMBERED:
-            del self._able[next(iter(self._able))]
+    async def _searched(self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None) -> VerifiedShard | None:
+        key = digest.digest_id
+        search = self._searches.setdefault(key, _Search())
+        search.waiting += 1
+        try:
+            async with search.lock:
+                found = self._able.get(key)  # by the search before this one
+                if found in (None, tried):
+                    return await self._search(peers, digest, ref, tried)
+            assert found is not None
+            return await self._ask(peers, found, digest, ref)
+        finally:
+            search.waiting -= 1
+            if not search.waiting:
+                del self._searches[key]
+
+    async def _search(self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None) -> VerifiedShard | None:
+        key, now_s = digest.digest_id, asyncio.get_running_loop().time
+        if now_s() < self._in_vain_until_s.get(key, 0.0):
+            return None
+        for name in peers.others():
+            if name == tried:
+                continue
+            if (shard := await self._ask(peers, name, digest, ref)) is not None:
+                _remember(self._able, key, name)
+                return shard
+        if self._able.pop(key, None) is None:
+            _remember(self._in_vain_until_s, key, now_s() + self._again_s)
+        # Else it may be this shard alone that cannot be had: the next one is searched for once more.
+        return None
+
+    async def _ask(self, peers: Peers, name: str, digest: Digest, ref: ShardRef) -> VerifiedShard | None:
+        try:
+            async with asyncio.timeout(COMPUTE_S):
+                ready = await peers.get_of_its_own(name, digest, ref)
+            return await asyncio.to_thread(_taken, ref, ready)
+        except (errors.TfquiverError, TimeoutError) as error:
+            logging.log_every_n_seconds(
+                logging.INFO, "shard %d of %s from node %s: %s", 30, ref.index, digest.name, name, error
+            )
+            return None
+
+
+@dataclass
+class _Search:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+def _remember(known: dict[bytes, T], digest_id: bytes, what: T) -> None:
+    known.pop(digest_id, None)
+    known[digest_id] = what
+    if len(known) > _MOST_REMEMBERED:
+        del known[next(iter(known))]
 
 
 def _taken(ref: ShardRef, ready: ReadyShard) -> VerifiedShard:
