@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.ops.library import build, interface, own_build, tensorflows
+from tfquiver.ops.library import interface, tensorflows
 
 try:
     import tensorflow as tf
@@ -146,6 +146,8 @@ def _load(lib_dir: Path) -> Library:
     else:
         brought = sorted(path.name for path in lib_dir.glob("libtfquiver_tf*.so"))
         why = f"{lib_dir} has no {name}, only {', '.join(brought)}" if brought else f"{lib_dir} has no libraries"
+    from tfquiver.ops.library import build, own_build  # mostly of no use
+
     try:
         return Library(own_build.library(tensorflows.installed()))
     except build.BuildError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from pathlib import Path
 
 # What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
@@ -44,9 +43,11 @@ def unpacked(folder: Path) -> TensorFlow:
 
     Raises FileNotFoundError when there is none.
     """
+    from email.parser import HeaderParser
+
     package = folder / "tensorflow"
     library = package / "libtensorflow_framework.so.2"
-    found = [path for path in folder.glob("*.dist-info/METADATA") if _NAME.match(path.parent.name)]
+    found = [path for path in folder.glob("*.dist-info/METADATA") if re.match(_NAME, path.parent.name)]
     if not library.is_file() or len(found) != 1:
         raise FileNotFoundError(f"{folder}: not one unpacked wheel of TensorFlow")
     version = HeaderParser().parsestr(found[0].read_text())["Version"]
@@ -55,7 +56,7 @@ def unpacked(folder: Path) -> TensorFlow:
     return TensorFlow(version, flags, (f"-L{package}", f"-l:{library.name}"))
 
 
-_NAME = re.compile(r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d")
+_NAME = r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d"
 
 
 def library_name(version: str) -> str:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    # A trainer may be waiting, and nothing of what is made until it serves is garbage (`_collect_garbage`).
+    gc.disable()
+
 import asyncio
 import contextlib
 import dataclasses
@@ -177,6 +183,7 @@ async def _serve_in(
                 "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
                 control=node.control, coordinator=node.coordinator, metrics=where,
             )  # fmt: skip
+            _collect_garbage()
             async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
                 await stop.wait()
                 last_resort.within(FLAGS.drain_s + _STOP_S)
@@ -184,6 +191,13 @@ async def _serve_in(
                 last_resort.within(_STOP_S)
     finally:
         await node.stop()
+
+
+def _collect_garbage() -> None:
+    """What there is by now stays: collections never look at it."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from tests.support import numbered, sampled
 from tests.support.cluster import Cluster, wait_until
 from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 
 pytestmark = pytest.mark.long
 

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster
 from tests.support.coordinator_client import NODE, CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator import samplings
 from tfquiver.service.coordinator.sampling import registry

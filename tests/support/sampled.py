@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tests.support.numbered import Numbers
 from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import DrawnShards
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.sampling import picking, registry
 from tfquiver.service.coordinator.sampling.drawing import drawn

@@ -10,7 +10,7 @@ from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.registering.registration import file_parts
+from tfquiver.registering.scans import file_parts
 from tfquiver.service.node.datasets import ensure
 from tfquiver.wire import rpc
 

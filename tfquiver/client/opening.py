@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfquiver.client import resumption, watched_servers
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.lifetimes import user_of
 from tfquiver.client.step_times import made_datasets
-from tfquiver.client.watched_servers import Watched
 from tfquiver.cluster_address import naming
 from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-from tfquiver.registering import store_access
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
-from tfquiver.stores.credentials.resolved import Access
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfquiver.client.parsing import Parsing
+    from tfquiver.registering.store_access import StoreAccess
+    from tfquiver.stores.credentials.resolved import Access
 
 _WITHOUT_COORDINATOR = (
     "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
@@ -86,12 +83,15 @@ def opened(
     parsing = opening.parsing
     where, service, token = way.cache_dir, way.service, way.token
     endpoint_name, control, coordinator, node_id = "", None, service, ""
-    reaching: store_access.StoreAccess | None = None
+    reaching: StoreAccess | None = None
     if where is not None:
         endpoint_name = endpoints.name_of(where)
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
-        reaching = store_access.of(endpoint_name, token) if way.accesses else None
+        if way.accesses:
+            from tfquiver.registering import store_access
+
+            reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")
     session_key = alone if stream is None else naming.stream_key(stream)
     try:
@@ -107,6 +107,8 @@ def opened(
             if token:
                 registrar.claim(session_key, registered.digest_id)
             if sampled:
+                from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
+
                 given = sampled.record_weights()
                 drawn = registrar.ask_sampling(
                     AskSamplingRequest(
@@ -121,6 +123,8 @@ def opened(
             reaching.reads(registered.digest_id)
         resumable = None
         if opening.resume:
+            from tfquiver.client import resumption
+
             resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
             resumption.resume(resumable)
         options = options.of_data(registered.records, registered.size_bytes)
@@ -136,6 +140,9 @@ def opened(
     made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
     weakref.finalize(user_of(made), made_datasets.forget, session_key)
     if service:
+        from tfquiver.client import watched_servers
+        from tfquiver.client.watched_servers import Watched
+
         watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
     if parsing is not None:
         made = parsing.put_together(made, options.with_position)

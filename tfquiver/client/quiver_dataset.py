@@ -15,10 +15,9 @@ from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import checked_options
-from tfquiver.dataset_arguments.fixed_length import FixedLength
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.described import describe
 from tfquiver.registering.registration import Registrar
@@ -27,6 +26,8 @@ from tfquiver.trust import own_token
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from tfquiver.dataset_arguments.fixed_length import FixedLength
 
 
 @raised_as_both()

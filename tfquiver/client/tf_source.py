@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfquiver.client.parsing import Parsing
+if TYPE_CHECKING:
+    from tfquiver.client.parsing import Parsing
 
 
 class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types

@@ -9,7 +9,7 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, check_name, size
 from tfquiver.dataset_arguments.option_groups import Connection, Reading, check_group
 from tfquiver.dataset_arguments.orders import FILES, Deterministic, Order, Replay, Shuffled
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none

@@ -9,7 +9,7 @@ from typing import Literal
 from tfquiver import errors
 from tfquiver.dataset_arguments.checks import absolute, check_flag, check_integer, size
 from tfquiver.dataset_arguments.option_groups import OptionGroup
-from tfquiver.dataset_arguments.samplings import Sampled
+from tfquiver.dataset_arguments.sampled import Sampled
 
 _MAX_SEED = (1 << 63) - 1
 

@@ -5,7 +5,6 @@ What each draws, and when it is refused, says service/coordinator/sampling; here
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,53 +14,14 @@ from typing import Any
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.checks import check_flag, check_integer, check_name, size
+from tfquiver.dataset_arguments.checks import check_flag, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import OptionGroup
+from tfquiver.dataset_arguments.sampled import Arguments, Sampled
 from tfquiver.dataset_arguments.user_weights import UserWeights, user_weights
 
-_MAX_SEED = (1 << 63) - 1
 _MAX_RECORDS = 1 << 53
-_MOST_ARGUMENT_BYTES = 1 << 20
 _MOST_EPOCH_SHARE = 100.0
 _MOST_COPIES = 64
-
-Arguments = dict[str, object]  # as JSON takes them
-
-
-class Sampled(OptionGroup):
-    """Of all schemes."""
-
-    __slots__ = ()
-    shuffle_bytes: int | str
-    seed: int
-
-    def asked(self) -> tuple[str, Arguments]:
-        """The scheme's name and its arguments."""
-        raise NotImplementedError
-
-    def record_weights(self) -> UserWeights | None:
-        """What the scheme draws records by, if the user gave any."""
-        return None
-
-    def arguments_text(self) -> str:
-        """Raises InvalidArgumentError: they cannot be sent."""
-        name, arguments = self.asked()
-        try:
-            text = json.dumps(arguments, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise errors.InvalidArgumentError(
-                f"order: the arguments of {name} are not plain values: {error}"
-            ) from error
-        if (size_bytes := len(text.encode())) > _MOST_ARGUMENT_BYTES:
-            raise errors.InvalidArgumentError(
-                f"order: the arguments of {name} take {size_bytes} bytes; the limit is {_MOST_ARGUMENT_BYTES}"
-            )
-        return text
-
-    def _check_common(self) -> None:
-        size("shuffle_bytes", self.shuffle_bytes, 0)
-        check_integer("seed", self.seed, 0, _MAX_SEED)
-        self.arguments_text()
 
 
 @dataclass(frozen=True, slots=True, repr=False)

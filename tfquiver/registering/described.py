@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.listed import accesses_of, listed
@@ -34,6 +33,8 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
             raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
         if not path.is_file():
             raise errors.NotFoundError(f"no digest file at {path}")
+        from tfquiver.content.digest import Digest
+
         uris = (file.uri for file in Digest.open(path).files)
         return lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris)
     if isinstance(only, str) and may_be_name(only):

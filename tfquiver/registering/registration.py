@@ -4,56 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
-import numpy as np
-from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.record_weights import RecordWeights
 from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.placement import rendezvous
-from tfquiver.proto.tfquiver.v1 import (
-    coordinator_pb2,
-    coordinator_pb2_grpc,
-    named_datasets_pb2,
-    named_datasets_pb2_grpc,
-    node_pb2,
-    node_pb2_grpc,
-    types_pb2,
-)
-from tfquiver.rare_lines import every_n_seconds
-from tfquiver.registering import named
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.wire import addresses, rpc
+from tfquiver.wire import rpc
 from tfquiver.wire.patient_calls import until_answered
 
+if TYPE_CHECKING:
+    from tfquiver.content.record_weights import RecordWeights
+
 T = TypeVar("T")
-_SAY_EVERY_S = 5
-_FILES_BYTES = 256 << 10  # of a message: little enough that the node is not held up by one
-_FILE_BYTES = 32  # of a file in it, beside its names
 CALL_S = 10.0
 _PART_BYTES = 1 << 20
 _PUTS = 2
 _SLOWEST_BYTES_PER_S = 1 << 20
 _PAUSE_S = 0.1
 _NAMED_WAIT_MS = 1000
-_COMPRESSIONS = {
-    "none": types_pb2.COMPRESSION_NONE,
-    "gzip": types_pb2.COMPRESSION_GZIP,
-    "zlib": types_pb2.COMPRESSION_ZLIB,
-}
 
 
 class Registrar:
     """Calls on one coordinator, and on the node that scans. Blocking; use as a context manager.
+
+    What few calls need is imported by these: a data set that is known is to be there at once.
 
     Args:
       coordinator: host:port or unix:/path.
@@ -96,9 +77,15 @@ class Registrar:
         found = self.find(coordinator_pb2.FindDatasetRequest(listing_key=key))
         if found is not None:
             return found
-        header = node_pb2.EnsureDatasetRequest(name=name, listing_key=key, terms=terms.message(), client_id=client_id)
-        control = self._control or self._some_node(key)
-        scanned = self._scan(control, header, files, progress)
+        from tfquiver.registering import scans  # not for data sets that are known
+
+        control = self._control or scans.scanning_node(key, self._nodes())
+        if not control:
+            raise errors.UnavailableError(
+                f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
+            )
+        header = scans.header(name, key, terms, client_id)
+        scanned = scans.scan(control, header, files, progress, self._metadata, self._deadline_s)
         # A node has registered it; who shows the listing that it was scanned from owns it.
         return self.find(coordinator_pb2.FindDatasetRequest(listing_key=key)) or scanned
 
@@ -107,6 +94,8 @@ class Registrar:
 
         `terms`: what it was built with; it is then found by its files, too, and nobody scans them any more.
         """
+        from tfquiver.content.digest import Digest
+
         digest = Digest.open(path)
         key = terms.key_of(digest) if terms else b""
         request = coordinator_pb2.FindDatasetRequest
@@ -148,6 +137,9 @@ class Registrar:
         Raises NotFoundError (none is called so: names near ones), InUseError (it is being deleted, or could not be
         scanned), UnavailableError.
         """
+        from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, named_datasets_pb2_grpc
+        from tfquiver.registering import named
+
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
         seen = 0
         while True:
@@ -176,6 +168,8 @@ class Registrar:
 
     def node_quota_bytes(self) -> int:
         """Of the node that scans. Raises UnavailableError."""
+        from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+
         assert self._control is not None
         with rpc.channel(self._control) as channel:
             stub = node_pb2_grpc.NodeStub(channel)
@@ -264,123 +258,6 @@ class Registrar:
         )
         return reply.nodes
 
-    def _some_node(self, key: bytes) -> str:
-        """The same one for everybody who asks for this listing, so that they join one scan; another for another one."""
-        control = scanning_node(key, self._nodes())
-        if not control:
-            raise errors.UnavailableError(
-                f"the coordinator at {self._address} knows no node that caches; start a tfquiver-node with a --quota"
-            )
-        return control
-
-    def _scan(
-        self,
-        control: str,
-        header: node_pb2.EnsureDatasetRequest,
-        files: Sequence[FileEntry],
-        progress: Progress | None,
-    ) -> types_pb2.Dataset:
-        """Asks again while the scan gets further: what is done of it is not done again."""
-        what = f"scanning on the node at {control}"
-        patience = ScanPatience(self._deadline_s, time.monotonic())
-        while True:
-            try:
-                for reply in self._ensure(control, header, files):
-                    patience.seen(reply.done_bytes, time.monotonic())
-                    if reply.trouble:
-                        every_n_seconds(logging.WARNING, "%s: %s", _SAY_EVERY_S, what, reply.trouble)
-                    if progress is not None and reply.total_bytes:
-                        progress(reply.done_bytes, reply.total_bytes)
-                    if reply.HasField("dataset"):
-                        return reply.dataset
-                raise errors.ProtocolError(f"the node at {control} ended its scan without a data set")
-            except grpc.RpcError as error:
-                if error.code() not in rpc.RETRYABLE or patience.is_over(time.monotonic()):
-                    raise rpc.from_rpc_error(error, what) from error
-                every_n_seconds(logging.WARNING, "%s: %s; trying again", _SAY_EVERY_S, what, error.details())
-                time.sleep(_PAUSE_S)
-
-    def _ensure(
-        self, control: str, header: node_pb2.EnsureDatasetRequest, files: Sequence[FileEntry]
-    ) -> Iterator[node_pb2.EnsureDatasetProgress]:
-        """One call: the header first, the files if the node asks for them."""
-        wanted = threading.Event()
-        over = threading.Event()
-
-        def requests() -> Iterator[node_pb2.EnsureDatasetRequest]:
-            yield header
-            wanted.wait()
-            if over.is_set():
-                return
-            for part in file_parts(files):
-                yield node_pb2.EnsureDatasetRequest(files=part)
-
-        with rpc.channel(control) as channel:
-            call = node_pb2_grpc.NodeStub(channel).EnsureDataset(requests(), metadata=self._metadata)
-            try:
-                for reply in call:
-                    if reply.need_files:
-                        wanted.set()
-                    else:
-                        yield reply
-            finally:
-                over.set()
-                wanted.set()
-                call.cancel()
-
     def _retry(self, start: Callable[[], grpc.Future[T]], what: str, address: str = "") -> T:
         """`address`: of whom it asks; "": of the coordinator."""
         return until_answered(start, what, address or self._address, self._deadline_s)
-
-
-def file_parts(files: Sequence[FileEntry]) -> Iterator[list[types_pb2.FileInfo]]:
-    """The files in messages that are small enough, however many there are."""
-    part: list[types_pb2.FileInfo] = []
-    room = _FILES_BYTES
-    for file in files:
-        part.append(
-            types_pb2.FileInfo(
-                uri=file.uri,
-                size_bytes=file.size_bytes,
-                generation=file.generation,
-                compression=_COMPRESSIONS.get(file.compression, types_pb2.COMPRESSION_UNSPECIFIED),
-            )
-        )
-        room -= _FILE_BYTES + len(file.uri.encode()) + len(file.generation.encode())
-        if room <= 0:
-            yield part
-            part, room = [], _FILES_BYTES
-    if part:
-        yield part
-
-
-def scanning_node(key: bytes, nodes: Iterable[types_pb2.NodeInfo]) -> str:
-    """The control address of the node that scans a listing (its key); "": none caches.
-
-    Listings are spread over the nodes, and whoever asks for one comes to the same node and joins its scan.
-    """
-    all_caching = {node.node_id: node.control_address for node in nodes if node.quota_bytes}
-    if not all_caching:
-        return ""
-    # Where some can be reached from other machines, one that says `localhost` would be somebody else for each caller.
-    caching = {node_id: at for node_id, at in all_caching.items() if addresses.leads_elsewhere(at)} or all_caching
-    ids = sorted(caching)
-    row = np.frombuffer(key, np.uint8).reshape(1, 32)
-    return caching[ids[int(rendezvous.owners(row, ids)[0])]]
-
-
-class ScanPatience:
-    """How long a scan that fails is asked for again: `deadline_s` since it last got further than ever before."""
-
-    def __init__(self, deadline_s: float, now_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._give_up_at = now_s + deadline_s
-        self._furthest = 0
-
-    def seen(self, done_bytes: int, now_s: float) -> None:
-        if done_bytes > self._furthest:
-            self._furthest = done_bytes
-            self._give_up_at = now_s + self._deadline_s
-
-    def is_over(self, now_s: float) -> bool:
-        return now_s > self._give_up_at

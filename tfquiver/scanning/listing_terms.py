@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfquiver import errors
 from tfquiver.content import formats
-from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+
+if TYPE_CHECKING:
+    from tfquiver.content.digest import Digest
 
 _MAX_PLACE = 4096
 _FORMATS = {

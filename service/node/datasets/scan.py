@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import digest_build, streams
+from tfquiver.scanning import streams
 from tfquiver.scanning.file_cut import cut_file, settled
 from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.listing_terms import ListingTerms
@@ -79,6 +79,8 @@ class Scanner:
         finally:
             state.stop.set()
         done = [file for file in scanned if file is not None]
+        from tfquiver.scanning import digest_build  # not for nodes that have nothing to scan
+
         return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
 
     def remember(self, before: Digest, files: Sequence[FileEntry], terms: ListingTerms) -> None:
