@@ -82,6 +82,7 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         wait_until(lambda: missed <= prometheus.firing(), "alerts fire", 60)
         assert prometheus.values("count(up == 0)") == [2.0]
         wait_until(lambda: "TfquiverWorkerSilent" in prometheus.firing(), "the worker's alert fires", 60)
+        cluster.node.restart()  # through which the worker reads
         cluster.workers[0].restart()
         wait_until(lambda: "TfquiverWorkerSilent" not in prometheus.firing(), "and is resolved", 60)
     finally:
