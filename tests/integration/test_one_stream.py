@@ -183,6 +183,7 @@ def test_a_pipeline_that_fails_is_named_in_the_first_line_and_the_last(paths: li
     with pytest.raises(tf.errors.OpError) as passed:
         list(data.map(lambda record: record))
     first, *_, last, _ = [line for line in str(passed.value).splitlines() if line.strip()]  # TensorFlow's node ends it
+    said = said.replace("epoch 0", "epoch 1")  # of the second iterator
     assert said in first and last.endswith(said)
     assert str(passed.value).count("File ") <= 5 and "maker.py" not in str(passed.value)
 
