@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfquiver.content.record_picks import MOST_PICK_BYTES
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
-from tfquiver.wire import frame_header, greeting_frames, mount_frames, stream_frames
+from tfquiver.wire import frame_header, greeting_frames, mount_frames, pick_frames, stream_frames
 from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
 from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
 from tfquiver.wire.frame_fields import Fields, clipped, text
@@ -27,9 +26,10 @@ from tfquiver.wire.mount_frames import Get as Get
 from tfquiver.wire.mount_frames import Got as Got
 from tfquiver.wire.mount_frames import These as These
 from tfquiver.wire.mount_frames import Which as Which
+from tfquiver.wire.pick_frames import Picks as Picks
+from tfquiver.wire.pick_frames import picks_of as picks_of
 
 MAX_BYTES = 1 << 62
-_PICKS_PART_BYTES = 60_000
 
 ROLE_TICKETS = 1
 ROLE_DELIVERIES = 2
@@ -206,16 +206,6 @@ class Pong:
 
 
 @dataclass(frozen=True, slots=True)
-class Picks:
-    """A part of which records of the shard that comes next are emitted, and how often (docs/protocol.md)."""
-
-    shard: int
-    all_bytes: int
-    at: int  # bytes that came before
-    part: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """What the reader has given to the pipeline behind it, and how long that waited; all since its first draw."""
 
@@ -293,10 +283,7 @@ _READ: dict[type[Frame], Callable[[Fields], Frame]] = {
     Failed: mount_frames.failed,
     Which: mount_frames.which,
     These: mount_frames.these,
-    Picks: lambda f: Picks(
-        f.u32("shard"), f.u64("bytes of all parts", MOST_PICK_BYTES), f.u64("bytes before", MOST_PICK_BYTES),
-        f.blob("picks"),
-    ),
+    Picks: pick_frames.read,
 }  # fmt: skip
 
 
@@ -353,7 +340,7 @@ def _payload(frame: Frame) -> bytes:
         case Report():
             return struct.pack("<QQQQ", frame.records, frame.size_bytes, frame.waited_us, frame.elapsed_us)
         case Picks():
-            return struct.pack("<IQQI", frame.shard, frame.all_bytes, frame.at, len(frame.part)) + frame.part
+            return pick_frames.payload(frame)
         case Get() | Got() | Failed() | Which() | These():
             return mount_frames.payload(frame)
         case stream_frames.Follow() | stream_frames.Next() | stream_frames.Batch() | stream_frames.Behind():
@@ -364,12 +351,6 @@ def _payload(frame: Frame) -> bytes:
             return stream_frames.payload(frame)
         case End() | Ping() | Leaving():
             return b""
-
-
-def picks_of(shard: int, picks: bytes) -> Iterator[Picks]:
-    """The frames that say it."""
-    for at in range(0, len(picks), _PICKS_PART_BYTES):
-        yield Picks(shard, len(picks), at, picks[at : at + _PICKS_PART_BYTES])
 
 
 def error(error: TfquiverError, fatal: bool) -> Error:
