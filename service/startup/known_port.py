@@ -39,7 +39,7 @@ def held(port: int) -> Iterator[HeldPort]:
     """
     (everywhere,) = addresses.everywhere()
     family = socket.AF_INET6 if ":" in everywhere else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
+    with _alone(port), socket.socket(family, socket.SOCK_STREAM) as sock:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # Only where it is asked for by number: what is left of the connections of the server before is no obstacle.
@@ -55,3 +55,19 @@ def held(port: int) -> Iterator[HeldPort]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         yield HeldPort(sock)
+
+
+@contextmanager
+def _alone(port: int) -> Iterator[None]:
+    """No other process is about to take `port` by this way: between two options below, two might."""
+    if not port:
+        yield
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        try:
+            lock.bind(f"\0tfquiver-port-{port}")  # goes with the process; of this network namespace
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise errors.UnavailableError(f"--port={port}: another server is starting with it") from error
+            raise
+        yield

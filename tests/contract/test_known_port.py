@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import grpc.aio
@@ -82,6 +84,22 @@ async def test_a_port_that_a_server_has_is_refused_also_where_it_would_be_shared
     with pytest.raises(errors.UnavailableError, match=f"--port={port}"), known_port.held(port):
         raise AssertionError("two servers would share it")
     await server.stop(None)
+
+
+def test_two_who_start_with_one_number_at_one_time_do_not_share_it() -> None:
+    """One is between two options of its socket, where the other one's would be let in."""
+    port = 47_123
+    code = (
+        "import sys; from tfquiver.service.startup import known_port\n"
+        f"with known_port._alone({port}): print('there', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"there\n"
+        with pytest.raises(errors.UnavailableError, match=f"--port={port}: another server"), known_port.held(port):
+            raise AssertionError("two hold it")
+    with known_port.held(port) as held:
+        assert held.number == port
 
 
 def test_what_is_left_of_connections_of_the_server_before_is_no_obstacle() -> None:

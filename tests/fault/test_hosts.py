@@ -26,6 +26,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import digest_build, listing
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.origin.ranges.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.wire import rpc
 
@@ -162,9 +163,11 @@ def cold(world: World) -> None:
         assert job.finish() == [world.records]
     fetched = world.fetched()
     assert set(fetched) == set(range(SHARDS))
-    # Seen of the node that joins last only: presumably others that have not heard of it yet read its shards themselves.
+    # Seen of the node that joins last: presumably others that have not heard of it yet read its shards themselves. Of
+    # another owner that is late so many: one in a hundred that each node asks for, and the one that it may begin with.
     owner = world.owners()
-    assert {owner[shard] for shard, times in fetched.items() if times > 1} <= {"c"}
+    late = [shard for shard, times in fetched.items() if times > 1 and owner[shard] != "c"]
+    assert len(late) <= len(NODES) * (1 + SHARE * SHARDS)
     assert fetched.total() <= 1.05 * SHARDS
     told, owned = world.told(), Counter(owner)
     for host in NODES:

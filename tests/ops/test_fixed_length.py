@@ -173,12 +173,12 @@ def test_workers_read_numbers(make_node: MakeNode) -> None:
 
 
 def test_what_cannot_be_is_an_error_that_names_it() -> None:
-    for wrong in (7, "12", [0], [-1], [1.5], [True], [None], [1 << 20, 1 << 20]):
+    for wrong in (7, "12", [0], [-1], [1.5], [True], [None], [1 << 20, 1 << 20], [1] * 254):
         with pytest.raises(errors.InvalidArgumentError, match="FixedLength: shape="):
             FixedLength(wrong, "uint8")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="little_endian"):
         FixedLength([], "uint8", "big")  # type: ignore[arg-type]
-    for dtype in ("string", "nonsense", None, tf.variant, tf.qint8):
+    for dtype in ("string", "nonsense", None, tf.variant, tf.qint8, True, 3, np.dtype(">i4")):
         with pytest.raises(errors.InvalidArgumentError, match="parse: n: dtype="):
             FixedParsing({"n": FixedLength([], dtype)})
     with pytest.raises(errors.InvalidArgumentError, match="the limit is"):
@@ -203,6 +203,7 @@ def test_what_cannot_be_is_an_error_that_names_it() -> None:
         {"field_shapes": [[0]]},
         {"field_shapes": [[None]]},
         {"field_shapes": [[1 << 62]]},
+        {"field_shapes": [[1] * 254]},
         {"dense_keys": ["i"], "dense_shapes": [[]], "parse_defaults": [tf.constant([], tf.int64)]},
     ],
     ids=str,

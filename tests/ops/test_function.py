@@ -45,6 +45,22 @@ def test_python_control_flow_over_tensors_works_as_in_map() -> None:
     assert made == list(data.as_numpy_iterator())
 
 
+@pytest.mark.timeout(60)
+def test_a_loop_over_rows_of_any_number_ends() -> None:
+    def fn(record: tf.Tensor) -> tf.Tensor:
+        total = 0
+        rows = tf.strings.split(tf.strings.split(record, "|"), ",")
+        for row in rows.with_row_splits_dtype(tf.int32):
+            total += tf.size(row)
+        return total
+
+    made = [int.from_bytes(one, "little") for one in Function(fn, "", False).apply([b"a,b|c", b"d"], 0)]
+    assert made == [3, 1]
+    rows = tf.ragged.constant([[1], [2, 3]])
+    assert [row.shape[0] for row in rows] == [1, 2], "TensorFlow's own way is as it was"
+    assert "__iter__" not in tf.RaggedTensor.__dict__
+
+
 def test_what_is_large_is_made_some_records_at_a_time(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     counted = materializing.counted(calls)

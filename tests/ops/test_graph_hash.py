@@ -106,3 +106,13 @@ def test_a_table_is_a_state() -> None:
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), 0)
     with pytest.raises(errors.InvalidArgumentError, match=r"state|captures"):
         known(lambda record: table.lookup(record))
+
+
+def test_what_lies_in_files_is_refused_or_takes_a_version() -> None:
+    def decoded(source: str) -> Callable[[tf.Tensor], Any]:
+        return lambda record: tf.io.decode_proto(record, "a.B", ["c"], [tf.int32], descriptor_source=source)[1]
+
+    with pytest.raises(errors.InvalidArgumentError, match=r"DecodeProtoV2.*/tmp/a\.desc.*version="):
+        known(decoded("/tmp/a.desc"))
+    assert known(decoded("bytes://x")) != known(decoded("bytes://y"))
+    assert known(decoded("/tmp/a.desc"), "1") != known(decoded("/tmp/a.desc"), "2")

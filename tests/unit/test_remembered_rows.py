@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfquiver import errors
-from tfquiver.derived.remembered_rows import MOST_BYTES, MOST_ROWS, RememberedRows
+from tfquiver.derived.remembered_rows import MOST_BYTES, MOST_STANDING, RememberedRows
 from tfquiver.derived.shard_cut import MadeShard
 
 PARTS = 40
@@ -61,7 +61,7 @@ def test_what_was_gone_by_is_remembered_and_what_is_not_any_more_is_made_anew() 
     asked(rows, 1, PARTS - 1)
     asked(rows, 1, 0)
     assert makes.begun == [1, 1]
-    for row in range(2, 2 + MOST_ROWS):
+    for row in range(2, 2 + MOST_STANDING):
         asked(rows, row, 0)
     asked(rows, 1, 1)
     assert makes.begun.count(1) == 3, "its place was another's"
@@ -76,3 +76,14 @@ def test_what_failed_begins_anew() -> None:
     makes.trouble = None
     asked(rows, 1, 5)
     assert makes.begun == [1, 1]
+
+
+def test_readers_of_one_row_who_are_far_apart_do_not_make_each_other_begin_anew() -> None:
+    makes = Rows()
+    rows = RememberedRows(makes)
+    for part in range(PARTS + 10):
+        for place in (part, part - 10):
+            if 0 <= place < PARTS:
+                asked(rows, 1, place)
+    assert makes.begun == [1, 1]
+    assert len(makes.made) <= 2 * PARTS

@@ -11,6 +11,7 @@ from typing import Any
 from tfquiver import errors
 
 _MOST_VALUES = 1 << 32
+_MOST_DIMENSIONS = 253  # of a tensor 254, one of which is the batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class FixedLength:
         whole = all(isinstance(one, numbers.Integral) and not isinstance(one, bool) and one > 0 for one in shape)
         if not whole or math.prod(map(int, shape)) > _MOST_VALUES:
             raise self._wrong("shape", f"must be a sequence of positive integers, of at most {_MOST_VALUES} values")
+        if len(shape) > _MOST_DIMENSIONS:
+            raise self._wrong("shape", f"has {len(shape)} dimensions: at most {_MOST_DIMENSIONS}")
         object.__setattr__(self, "shape", tuple(map(int, shape)))
         if not isinstance(self.little_endian, bool):
             raise self._wrong("little_endian", "must be True or False")

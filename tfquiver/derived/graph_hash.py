@@ -18,7 +18,11 @@ _CALLS = frozenset(
     {"StatefulPartitionedCall", "PartitionedCall", "If", "While", "Case", "SymbolicGradient", "Assert", "PrintV2",
      "StatelessIf", "StatelessWhile", "StatelessCase", "CheckNumerics", "Print"}
 )  # fmt: skip
-_OUTSIDE = frozenset({"ReadFile", "MatchingFiles", "Timestamp", "PyFunc", "PyFuncStateless", "EagerPyFunc"})
+_OUTSIDE = frozenset(
+    {"ReadFile", "MatchingFiles", "Timestamp", "PyFunc", "PyFuncStateless", "EagerPyFunc", "GenerateVocabRemapping",
+     "ImmutableConst"}
+)  # fmt: skip
+_OF_DESCRIPTORS = frozenset({"DecodeProtoV2", "EncodeProto"})
 _HOW_IT_RUNS = frozenset({"config", "config_proto", "executor_type", "shared_name", "container"})
 _MOST_DEPTH = 64
 
@@ -111,6 +115,13 @@ class GraphHash:
                 f"{where}: what it gives cannot be told from the graph, so nobody else could know what was kept; use "
                 "TensorFlow's own ops on the record, or do this behind materialize"
             )
+        if node.op in _OF_DESCRIPTORS and not self._versioned:
+            source = node.attr["descriptor_source"].s
+            if not source.startswith(b"bytes://"):
+                raise errors.InvalidArgumentError(
+                    f"{where}: its descriptors lie in {source.decode(errors='replace')!r}, whose content the graph "
+                    "does not have. Give them as bytes://, or give tfquiver.materialize a version= that stands for them"
+                )
         if not self._versioned and not _of_tensorflow(node.op):
             raise errors.InvalidArgumentError(
                 f"{where}, of another library than TensorFlow: its name does not tell what it computes, which may "

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 from tfquiver.derived.shard_cut import MadeShard
 
-MOST_ROWS = 2  # of different readers
+MOST_STANDING = 4  # of different readers, of one row or of several
 MOST_BYTES = 64 << 20  # of parts that somebody else may ask for yet
 
 
-class _Row:
-    def __init__(self, parts: Iterator[MadeShard]) -> None:
-        self.parts = parts
+class _Standing:
+    def __init__(self, row: int, parts: Iterator[MadeShard]) -> None:
+        self.row, self.parts = row, parts
         self.gone_by = 0
 
 
@@ -27,7 +27,7 @@ class RememberedRows:
 
     def __init__(self, make: Callable[[int], Iterator[MadeShard]]) -> None:
         self._make = make
-        self._rows: dict[int, _Row] = {}
+        self._standing: list[_Standing] = []  # the last that was used last
         self._kept: dict[tuple[int, int], MadeShard] = {}  # the oldest first
         self._kept_bytes = 0
 
@@ -39,16 +39,19 @@ class RememberedRows:
         """None: the row has fewer. Raises what making does; it begins anew then."""
         if (kept := self._kept.get((row, part))) is not None:
             return kept
-        at = self._rows.pop(row, None)
-        if at is None or at.gone_by > part:
-            at = _Row(self._make(row))
+        nearest = max(
+            (one for one in self._standing if one.row == row and one.gone_by <= part),
+            key=lambda one: one.gone_by,
+            default=None,
+        )
+        if nearest is not None:
+            self._standing.remove(nearest)
+        at = nearest or _Standing(row, self._make(row))
         while (made := next(at.parts, None)) is not None:
             self._keep((row, at.gone_by), made)
             at.gone_by += 1
             if at.gone_by > part:
-                self._rows[row] = at
-                while len(self._rows) > MOST_ROWS:
-                    del self._rows[next(iter(self._rows))]
+                self._standing = [*self._standing, at][-MOST_STANDING:]
                 return made
         return None
 

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tfquiver import errors
+
+_patching = threading.RLock()
+
+
+@contextmanager
+def _no_endless_rows() -> Iterator[None]:
+    """A loop over a ragged tensor fails, as over a tensor. TensorFlow gives it no `__iter__`; without AutoGraph Python
+    would ask for one row after the other, and in a graph, of unknown length, there is always one more."""
+    import tensorflow as tf
+
+    def rows(ragged: Any) -> Iterator[Any]:
+        if not tf.executing_eagerly():
+            raise TypeError("a loop over a ragged tensor takes AutoGraph")
+        return (ragged[row] for row in range(int(ragged.nrows())))
+
+    with _patching:
+        if "__iter__" in tf.RaggedTensor.__dict__:
+            yield
+            return
+        tf.RaggedTensor.__iter__ = rows
+        try:
+            yield
+        finally:
+            del tf.RaggedTensor.__iter__
 
 
 class Traced:
@@ -48,7 +74,8 @@ class Traced:
         try:
             if self._plain:
                 try:
-                    self._structured = self._mapped(tf.autograph.experimental.do_not_convert(self._fn))
+                    with _no_endless_rows():
+                        self._structured = self._mapped(tf.autograph.experimental.do_not_convert(self._fn))
                     return
                 except errors.TfquiverError:
                     raise

@@ -83,6 +83,7 @@ Status ElementClient::Greet(StreamSocket* socket, Clock::time_point deadline) {
   if (!socket->Send(Framed(EncodeIntroduction(introduction), crc_)) ||
       !socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, crc_, &message) ||
       message.empty()) {
+    if (Clock::now() >= deadline) return silent;  // it is slow, or stopped: it may answer yet
     // As workers of the first version do: there may be one now that was started in its stead.
     return ++unanswered_ < kMostUnanswered
                ? silent

@@ -55,11 +55,14 @@ absl::Status FixedFields::Make(FieldAttributes attributes, const std::string& di
     const int64_t offset = attributes.offsets[i];
     const int64_t left = kMostRecordBytes - offset;
     TensorShape shape;
-    if (!attributes.shapes[i].AsTensorShape(&shape) || shape.num_elements() < 1 || offset < 0 ||
+    // With the batch there is one dimension more, and TensorFlow ends the process where that is too
+    // many.
+    if (!attributes.shapes[i].AsTensorShape(&shape) ||
+        shape.dims() >= TensorShape::MaxDimensions() || shape.num_elements() < 1 || offset < 0 ||
         left < 0 || shape.num_elements() > left / tensorflow::DataTypeSize(type)) {
       return absl::InvalidArgumentError(
           "tfquiver: parse: field " + std::to_string(i) +
-          " has no fixed shape, is empty, or lies where no record is");
+          " has no fixed shape or too many dimensions, is empty, or lies where no record is");
     }
     const auto bytes = static_cast<size_t>(shape.num_elements() * tensorflow::DataTypeSize(type));
     const bool as_here = attributes.little_endian[i] == tensorflow::port::kLittleEndian;

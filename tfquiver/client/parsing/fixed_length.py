@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfquiver import errors
@@ -67,11 +68,16 @@ class FixedParsing(Parsing):
 
 
 def _dtype(key: str, field: FixedLength) -> tf.DType:
+    said = f"parse: {key or 'FixedLength'}: dtype={field.dtype!r}"
+    if isinstance(field.dtype, np.dtype) and not field.dtype.isnative:  # TensorFlow would leave that out
+        raise errors.InvalidArgumentError(f"{said}: give the type alone; the order of bytes is little_endian=False")
+    if isinstance(field.dtype, int):  # which TensorFlow takes for a number of a type
+        raise errors.InvalidArgumentError(f"{said}: must be a tf.DType, its name, or NumPy's")
     try:
         dtype = tf.as_dtype(field.dtype)
     except TypeError as error:
-        raise errors.InvalidArgumentError(f"parse: {key or 'FixedLength'}: dtype={field.dtype!r}: {error}") from error
+        raise errors.InvalidArgumentError(f"{said}: {error}") from error
     if dtype in _TYPES:
         return dtype
     types = ", ".join(sorted(one.name for one in _TYPES))
-    raise errors.InvalidArgumentError(f"parse: {key or 'FixedLength'}: dtype={field.dtype!r}: must be one of {types}")
+    raise errors.InvalidArgumentError(f"{said}: must be one of {types}")

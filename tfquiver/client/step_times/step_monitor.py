@@ -22,7 +22,7 @@ from tfquiver.dataset_arguments.checks import absolute, check_integer, check_nam
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
 from tfquiver.trust import own_token
 
-_LAST_WORD_S = 2.0
+_LAST_WORD_S = 4.0  # two heartbeats of a node
 _IN_PROGRESS = ("hit_ratio", "stall_ms")  # scalars that the progress line of `fit` shows, too
 
 

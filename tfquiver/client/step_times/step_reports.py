@@ -29,6 +29,7 @@ _LEAST_S, _MOST_S = 1.0, 60.0  # of what a coordinator asks for
 _OLD_S = 600.0  # until a coordinator that does not know the call is asked again: it may be another one by then
 _IDLE_S = 600.0
 _LOOK_S = 0.5
+_ASK_AGAIN_S = 0.25
 _AGAIN_S = 5.0  # until it is looked again whether there is somebody to tell
 _CALL_S = 3.0
 _END_S = 1.0
@@ -101,6 +102,7 @@ class Reporter:
         self._thread: threading.Thread | None = None
         self._subjects: list[Subject] = []
         self._closing = False
+        self._ended = threading.Event()  # with _closing
         self._call: Any = None
         self._channels: dict[str, grpc.Channel] = {}
 
@@ -125,16 +127,23 @@ class Reporter:
                     self._leave(subject)
 
     def tell_once_more(self, subject: Subject, timeout_s: float) -> None:
-        """Waits until it has been told, but not for long, and not for a coordinator that was away the last time."""
-        if not subject.watched or subject.failing or self._closing:
-            return
-        subject.asked = asked = threading.Event()
-        self._wake.set()
-        asked.wait(timeout_s)
+        """Waits until it has been told and knows the job, but not for long, and not for a coordinator that was away the
+        last time. Of a short run the coordinator hears from the node first what was read, with its next heartbeat."""
+        until = time.monotonic() + timeout_s
+        while subject.watched and not subject.failing and not self._closing:
+            subject.asked = asked = threading.Event()
+            self._wake.set()
+            asked.wait(max(until - time.monotonic(), 0.0))
+            told = subject.told
+            left_s = until - time.monotonic()
+            if left_s <= 0 or (told is not None and told.reply is not None and told.reply.read_bytes):
+                return
+            self._ended.wait(min(_ASK_AGAIN_S, left_s))
 
     def close(self) -> None:
         with self._lock:
             self._closing = True
+            self._ended.set()
             thread, call = self._thread, self._call
         self._wake.set()
         if call is not None:
@@ -159,6 +168,7 @@ class Reporter:
         except Exception:  # noqa: BLE001 - the thread's boundary: the training goes on
             logging.exception("step times are told no more")
             self._closing = True  # nobody waits for it
+            self._ended.set()
         finally:
             for channel in channels.values():
                 channel.close()
