@@ -209,8 +209,8 @@ def one_cut_off(world: World) -> None:
         f"c had read {read_by_c}, read {read.total() - SHARDS} twice; "
         f"after: {(healed - away).total()} while it came back, {(world.fetched() - healed).total()} in the next epoch"
     )
-    # Until it counts as lost, the two may each fetch what they do not get from it.
-    assert max(away.values(), default=1) <= 2
+    # Until it counts as lost, the two may each fetch what they do not get from it; one of them twice where it was late.
+    assert max(away.values(), default=1) <= 3
     back = healed - away
     assert not set(back) & held_by_c, "what c holds was there all the time"
     # What c had been leased when it was cut off, and asked the store for in vain since it did not reach the owner.

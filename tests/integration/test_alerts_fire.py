@@ -131,12 +131,12 @@ def test_alerts_fire_when_there_is_a_cause_and_end_with_it(world: World, tmp_pat
                 others.write(bytes(64 << 10))
         world.read(world.small, "new")
         decide_on_a_frozen_disk(world)
-        wait_until(lambda: prometheus.fired() >= CAUSES, "all have fired", 60)
+        wait_until(lambda: prometheus.fired() >= CAUSES, "all have fired", 150)
         assert {"TfquiverServerDown", "TfquiverNodeLost"} <= prometheus.firing(), "whose cause lasts"
 
         world.killed.restart()
         (world.small_disk / "others").unlink()
-        wait_until(lambda: not CAUSES & prometheus.firing(), "all are over", 60)
+        wait_until(lambda: not CAUSES & prometheus.firing(), "all are over", 90)
         assert prometheus.values("sum(up)") == [4.0], "and are asked for still"
     finally:
         prometheus.close()

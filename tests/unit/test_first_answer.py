@@ -113,6 +113,20 @@ async def test_what_both_bring_is_given_up_once() -> None:
 
 
 @on_loop
+async def test_the_store_waits_longer_than_another_owner() -> None:
+    some = Some()
+    late = first_answer(
+        [some.ask("a")], some.ask("s"), some.hedges, lambda *_: None, some.let_go.append, 100 * USUAL_S
+    )  # fmt: skip
+    first = asyncio.create_task(late)
+    began_s = asyncio.get_running_loop().time()
+    await some.until("s")
+    assert asyncio.get_running_loop().time() - began_s >= 100 * USUAL_S
+    some.answers["s"].set_result("from s")
+    assert await first == "from s"
+
+
+@on_loop
 async def test_no_more_than_a_hundredth_are_joined() -> None:
     """All are late: of two hundred two, and the one that was saved."""
     some = Some()

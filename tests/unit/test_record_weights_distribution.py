@@ -188,3 +188,11 @@ def test_what_is_picked_is_the_same_in_every_version() -> None:
     )
     picks = RecordPicks(b"w" * 32, 5, 2, 0.0, 0)
     assert picking.planes(picks, values, 17, 100).hex() == "1111"
+
+
+def test_a_negative_zero_is_a_weight_of_0() -> None:
+    """-log(1) is one."""
+    values = np.where(np.arange(1000) % 10, np.float32(-0.0), np.float32(1.0)).astype(np.float32)
+    found = picking.keys(7, values, 0)
+    assert np.isinf(found[values == 0]).all()
+    assert (found[values == 0] > 0).all()

@@ -33,7 +33,11 @@ class MoveReports:
             self._forget(digest_id)
         for digest_id, report in said.items():
             if _has_moved(before.get(digest_id), report):
-                self._from[digest_id] = {its.node_id: its.report.idle_looks + _LOOKS for its in self.of(digest_id)}
+                self._from[digest_id] = {
+                    name: reports[digest_id].idle_looks + _LOOKS
+                    for name, reports in self._of.items()
+                    if digest_id in reports
+                }
 
     def gone(self, node_id: str) -> None:
         for digest_id in self._of.pop(node_id, {}):

@@ -46,7 +46,8 @@ def keys(seed: int, values: Values, first: int) -> npt.NDArray[np.float64]:
     a sample as if one after the other was drawn by weight, and not put back (Efraimidis and Spirakis, Information
     Processing Letters 97, 2006: u ** (1 / weight), largest first)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: npt.NDArray[np.float64] = -np.log(_uniform(seed, len(values), first) + 2.0**-54) / values
+        # -0.0 is a weight of 0 as well: its key is to be infinite, and not below all others.
+        found: npt.NDArray[np.float64] = -np.log(_uniform(seed, len(values), first) + 2.0**-54) / np.abs(values)
     return found
 
 

@@ -97,7 +97,10 @@ class Elsewhere:
         try:
             async with asyncio.timeout(COMPUTE_S):
                 ready = await peers.get_of_its_own(name, digest, ref)
-            return await asyncio.to_thread(_taken, ref, ready)
+            # Who is cancelled before a thread is free does not keep it from being closed there.
+            taking = asyncio.get_running_loop().run_in_executor(None, _taken, ref, ready)
+            taking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await asyncio.shield(taking)
         except (errors.TfquiverError, TimeoutError) as error:
             logging.log_every_n_seconds(
                 logging.INFO, "shard %d of %s from node %s: %s", 30, ref.index, digest.name, name, error

@@ -235,6 +235,7 @@ class Moves:
                 if not self._disk.has_room(hash, entry.disk_bytes(entry.HEADER_BYTES + size_bytes)):
                     report.no_room_shards += 1  # it would be sent in vain, again and again
                     continue
+                report.idle_looks = 0  # who was told before that nothing moves any more hears of it at once
                 if self._bucket and (wait_s := self._bucket.take(size_bytes, self._clock.now())):
                     await asyncio.sleep(wait_s)
                 try:

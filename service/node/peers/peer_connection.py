@@ -41,18 +41,13 @@ class LyingPeerError(errors.UnavailableError):
     """It sent other bytes than those it was asked for."""
 
 
-class GonePeerError(errors.UnavailableError):
-    """It has closed the connection, or knows nothing of it: it may have been restarted."""
-
-
 class OlderPeerError(errors.UnavailableError):
     """It does not know the frame that asks within a reach: ask it without one."""
 
 
 class PeerConnection:
     """Raises UnavailableError naming the peer when it cannot be reached, does not answer, breaks the protocol or is
-    another than was dialled (GonePeerError, one of those: it has closed the connection); NoMemoryError when it is this
-    process that is at its end.
+    another than was dialled; NoMemoryError when it is this process that is at its end.
 
     Args:
       peer: node id of the one that is dialled.
@@ -184,9 +179,7 @@ class PeerConnection:
             raise
         except (LyingPeerError, OlderPeerError) as error:
             raise type(error)(f"{self._peer}: {error}") from error
-        except (ConnectionError, EOFError) as error:
-            raise GonePeerError(f"{self._peer}: {error}") from error
-        except (OSError, errors.TfquiverError) as error:
+        except (OSError, EOFError, errors.TfquiverError) as error:
             raise errors.UnavailableError(f"{self._peer}: {error}") from error
 
 

@@ -22,14 +22,7 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
-from tfquiver.service.node.peers.peer_connection import (
-    GonePeerError,
-    LyingPeerError,
-    OlderPeerError,
-    Outcome,
-    PeerConnection,
-    Want,
-)
+from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.shards.reach import ANYWHERE, STORE
 
@@ -271,13 +264,13 @@ class PeerClient:
                 connection, fresh = None, True
             except errors.UnavailableError as error:
                 self._let_go(peer, connection, broken=True)
-                # A connection that was idle may have been closed since, by a peer that was restarted: once more. One
-                # that is open and silent is as silent again.
-                if fresh or not isinstance(error, GonePeerError) or self._address(peer.node_id) is None:
+                if fresh or self._address(peer.node_id) is None:
                     with self._lock:
                         self._standing(peer.node_id).unreachable(time.monotonic())
                     logging.warning("%s", error, extra=about(node=peer.node_id))
                     raise
+                # It may have been closed since, by a peer that was restarted; and a network that was cut for a while
+                # leaves it silent, though the peer is there again. Once more, with a new one.
                 connection, fresh = None, True
             except BaseException:
                 self._let_go(peer, connection, broken=False)

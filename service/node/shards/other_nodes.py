@@ -21,6 +21,9 @@ from tfquiver.service.node.stats import Stats
 
 _MAX_SUSPECTS = 4096
 _ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other
+# A peer that works says so each second. One that is only slower than usual has the shard, which the store would be
+# asked for, and paid for, in vain.
+STORE_AFTER_S = 1.5
 
 
 class Peers(Protocol):
@@ -108,7 +111,7 @@ class OtherNodes:
         asks: list[Ask[ReadyShard | VerifiedShard]] = [
             functools.partial(self._ask, name, digest, ref, its_reach) for name, its_reach in asked
         ]
-        return await first_answer(asks, instead, self._hedges, failed, _let_go)
+        return await first_answer(asks, instead, self._hedges, failed, _let_go, STORE_AFTER_S)
 
     async def _ask(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
         async with asyncio.timeout(_ASK_S if reach != ANYWHERE else None):
@@ -119,8 +122,8 @@ class OtherNodes:
         if self._peers is None:
             raise errors.UnavailableError(f"node {name}: this one has no peers")
         suspect = ref.hash in self._suspects
-        self._suspects.discard(ref.hash)
         ready = await self._peers.get(name, digest, ref, suspect, reach)
+        self._suspects.discard(ref.hash)  # not before: who is asked as well, or next, is checked, too
         if self._owners and self._owners.is_far(name):
             self._stats.cross_rack_bytes += ref.length_bytes
         return ready
