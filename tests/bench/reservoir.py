@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish
+from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.misses import LATENCY_S, PIECE_BYTES, opened, plain, put
 from tests.support import node_calls
 from tests.support.cluster import Server
@@ -131,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(main)

@@ -27,7 +27,7 @@ READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@
 NODE = f"""
 import os, sys
 from tfquiver.service.node import main
-import tfquiver.service.node.node, encodings.idna, multiprocessing
+import tfquiver.service.node.node, tfquiver.scanning.scan_pool, encodings.idna, multiprocessing
 os.setgroups([{GROUP}]); os.setresgid({GROUP}, {GROUP}, {GROUP}); os.setresuid(*[{NODE_USER}] * 3)
 sys.argv = ["node", *sys.argv[1:]]
 main.run()
