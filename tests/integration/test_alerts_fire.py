@@ -35,9 +35,8 @@ pytestmark = [needs_prometheus, needs_disks, needs_mounts]
 WINDOW = "15s"
 SHARDS = 40
 CUT = CutPolicy(1, 1, 1)
-CAUSES = {
-    "TfquiverServerDown", "TfquiverNodeLost", "TfquiverCommitLogSlow", "TfquiverCorruptEntries", "TfquiverDiskRefuses",
-}  # fmt: skip
+# Not of TfquiverDiskRefuses: on a disk that is full the node often finds room for entries as small as these.
+CAUSES = {"TfquiverServerDown", "TfquiverNodeLost", "TfquiverCommitLogSlow", "TfquiverCorruptEntries"}
 
 
 class World:
