@@ -94,12 +94,15 @@ class Samplings:
         # Of threads that are in the interpreter together the loop has to wait for each.
         async with AsyncExitStack() as turn:
             await turn.enter_async_context(self._one_at_a_time)
+            # Before what is remembered: where they are gone, the client is to send them again.
+            weights = await self._weights.get(asked.weights_id) if asked.weights_id else None
             if key in self._made:
                 return self._made[key]
             if asked.scheme in self._stuck:
                 raise _endless(asked.scheme)
             digest = await self._registry.digest(asked.digest_id)
-            weights = await self._weights.get(asked.weights_id) if asked.weights_id else None
+            if weights and weights.content_root != digest.content_root:
+                raise errors.InvalidArgumentError(f"weights_id: weights of other data than {digest.name!r} has")
             draw = functools.partial(_drawn, asked, digest, weights, epoch)
             drawing = asyncio.get_running_loop().create_task(self._in_turn(turn.pop_all(), key, draw))
         self._drawing = drawing

@@ -18,6 +18,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -137,21 +138,28 @@ def warmed(control: str, store: EmulatedStore, digest: Digest) -> dict[str, floa
         }
 
 
+@contextlib.contextmanager
+def filled(bytes_per_s: float, size_bytes: int) -> Iterator[tuple[Path, StoreClient, Digest]]:
+    """A directory, and a store of that rate with so much data in front of it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base,
+        EmulatedStore.start(bytes_per_s, PIECE_BYTES, LATENCY_S, keeps=True) as store,
+    ):
+        digest = put(store, size_bytes)
+        with contextlib.closing(opened(store.url)) as direct:
+            for file in digest.files:  # the store has it in front of the emulator then
+                direct.read(file.uri, 0, 1, file.generation, 120.0)
+        yield Path(base), store, digest
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
-    with (
-        tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base,
-        EmulatedStore.start(BYTES_PER_S, PIECE_BYTES, LATENCY_S, keeps=True) as store,
-    ):
-        digest = put(store, QUICK_BYTES if quick else FULL_BYTES)
-        with contextlib.closing(opened(store.url)) as direct:
-            for file in digest.files:  # the store has it in front of the emulator then
-                direct.read(file.uri, 0, 1, file.generation, 120.0)
+    with filled(BYTES_PER_S, QUICK_BYTES if quick else FULL_BYTES) as (base, store, digest):
         rounds = []
         for number in range(1 if quick else ROUNDS):
-            rounds.append({"plain": plain(store, digest), **cold(Path(base) / str(number), store, digest)})
+            rounds.append({"plain": plain(store, digest), **cold(base / str(number), store, digest)})
             print(json.dumps(rounds[-1]))
     limit = min(BYTES_PER_S, max(each["plain"] for each in rounds))
     best = max(rounds, key=lambda each: each["bytes_per_s"])

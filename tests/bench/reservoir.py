@@ -14,10 +14,8 @@ late request that is sent twice counts twice; and that each part was the shards 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tests.bench.bars import Bar, finish, run_bench
-from tests.bench.misses import LATENCY_S, PIECE_BYTES, opened, plain, put
+from tests.bench.misses import filled, plain
 from tests.support import node_calls
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
@@ -103,18 +101,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
-    with (
-        tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base,
-        EmulatedStore.start(BYTES_PER_S, PIECE_BYTES, LATENCY_S, keeps=True) as store,
-    ):
-        digest = put(store, QUICK_BYTES if quick else FULL_BYTES)
-        with contextlib.closing(opened(store.url)) as direct:
-            for file in digest.files:  # the store has it in front of the emulator then
-                direct.read(file.uri, 0, 1, file.generation, 120.0)
+    with filled(BYTES_PER_S, QUICK_BYTES if quick else FULL_BYTES) as (base, store, digest):
         rounds, parts = list[dict[str, Any]](), QUICK_PARTS if quick else PARTS
         for number in range(1 if quick else ROUNDS):
             sequential = plain(store, digest)
-            found = [sampled(Path(base) / f"{number}-{part}", store, digest, part) for part in parts]
+            found = [sampled(base / f"{number}-{part}", store, digest, part) for part in parts]
             rounds.append({"sequential_bytes_per_s": sequential, "parts": found})
             print(json.dumps(rounds[-1]))
     limit = min(BYTES_PER_S, max(each["sequential_bytes_per_s"] for each in rounds))

@@ -8,7 +8,7 @@ import gzip
 import os
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -88,31 +88,29 @@ async def ended(tasks: list[asyncio.Task[VerifiedShard | None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@on_loop
-async def test_buckets_that_hang_keep_nobody_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with stores(monkeypatch) as here:
-        dead = [here.put(bucket, "f", DATA) for bucket in DEAD]
-        good = here.put(GOOD, "f", DATA)
+@pytest.mark.parametrize(
+    ("name", "stored", "dead", "shards", "under_way"),
+    [
         # Every other shard: each a request of its own.
-        waiting = [here.fetch(digest, index) for digest in dead for index in range(0, RECORDS, 2)]
-        await until_downloads(here.emulator, 64)
-        async with asyncio.timeout(SOON_S):
-            shard = await here.fetch(good, 3)
-        assert shard is not None
-        assert shard.hash == good.shard(3).hash
-        here.let_go.set()
-        await ended(waiting)
-
-
+        ("f", DATA, [(bucket, "f") for bucket in DEAD], range(0, RECORDS, 2), 64),
+        ("f.gz", gzip.compress(DATA), [("dead-0", f"{number}.gz") for number in range(6)], [0], 4),
+    ],
+    ids=["ranges of buckets", "passes over files of a bucket"],
+)
 @on_loop
-async def test_compressed_files_of_a_bucket_that_hangs_keep_nobody_from_anothers(
+async def test_a_bucket_that_hangs_keeps_nobody_from_another(
     monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    stored: bytes,
+    dead: list[tuple[str, str]],
+    shards: Sequence[int],
+    under_way: int,
 ) -> None:
     async with stores(monkeypatch) as here:
-        dead = [here.put("dead-0", f"{number}.gz", gzip.compress(DATA)) for number in range(6)]
-        good = here.put(GOOD, "f.gz", gzip.compress(DATA))
-        waiting = [here.fetch(digest, 0) for digest in dead]
-        await until_downloads(here.emulator, 4)
+        digests = [here.put(bucket, file, stored) for bucket, file in dead]
+        good = here.put(GOOD, name, stored)
+        waiting = [here.fetch(digest, index) for digest in digests for index in shards]
+        await until_downloads(here.emulator, under_way)
         async with asyncio.timeout(SOON_S):
             shard = await here.fetch(good, 3)
         assert shard is not None

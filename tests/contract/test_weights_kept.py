@@ -104,6 +104,18 @@ async def test_what_was_not_used_for_longest_goes_and_never_what_is_in_use(tmp_p
 
 
 @on_loop
+async def test_what_has_gone_is_not_remembered(tmp_path: Path) -> None:
+    one, other = weights(1), weights(2)
+    files = kept(tmp_path, most_bytes=len(one.to_bytes()) + 10)
+    await files.put(parts_of(one.to_bytes()), DIGEST)
+    await files.put(parts_of(other.to_bytes()), DIGEST)
+    with pytest.raises(errors.NotFoundError):
+        await files.get(one.weights_id)
+    async with files._one_at_a_time:  # as while others are sent
+        assert (await asyncio.wait_for(files.get(other.weights_id), 10)).weights_id == other.weights_id
+
+
+@on_loop
 async def test_a_file_that_was_damaged_is_named_and_gone(tmp_path: Path) -> None:
     given = await kept(tmp_path).put(parts_of(weights().to_bytes()), DIGEST)
     path = tmp_path / "weights" / f"{given.weights_id.hex()}.tfqw"
@@ -157,6 +169,12 @@ async def test_nodes_are_told_which_records_and_told_the_same_after_a_restart(tm
         with pytest.raises(errors.NotFoundError, match=weights().weights_id.hex()):
             await client.call("AskSampling", asking(weights().weights_id))
         assert await put(client, weights().to_bytes()) == weights().weights_id
+        other = numbered_digest(20, "other")
+        await client.upload([other.to_bytes()])
+        asked = asking(weights().weights_id)
+        asked.digest_id, asked.session_key = other.digest_id, "other~weighted"
+        with pytest.raises(errors.InvalidArgumentError, match="weights of other data than 'other' has"):
+            await client.call("AskSampling", asked)
         reply = await client.call("AskSampling", asking(weights().weights_id))
         assert reply.picked == 3 * reply.records  # of one record a shard, each is the heaviest
         with pytest.raises(errors.InvalidArgumentError, match=f"node {NODE} is too old for that"):

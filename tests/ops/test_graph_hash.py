@@ -112,7 +112,7 @@ def test_what_lies_in_files_is_refused_or_takes_a_version() -> None:
     def decoded(source: str) -> Callable[[tf.Tensor], Any]:
         return lambda record: tf.io.decode_proto(record, "a.B", ["c"], [tf.int32], descriptor_source=source)[1]
 
-    with pytest.raises(errors.InvalidArgumentError, match=r"DecodeProtoV2.*/tmp/a\.desc.*version="):
-        known(decoded("/tmp/a.desc"))
+    with pytest.raises(errors.InvalidArgumentError, match=r"DecodeProtoV2.*/descriptors/a\.desc.*version="):
+        known(decoded("/descriptors/a.desc"))
     assert known(decoded("bytes://x")) != known(decoded("bytes://y"))
-    assert known(decoded("/tmp/a.desc"), "1") != known(decoded("/tmp/a.desc"), "2")
+    assert known(decoded("/descriptors/a.desc"), "1") != known(decoded("/descriptors/a.desc"), "2")

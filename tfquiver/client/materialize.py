@@ -126,11 +126,6 @@ def _origin(dataset: tf.data.Dataset) -> tuple[Opening, types_pb2.Dataset]:
             "tfquiver.materialize needs the node on this machine, which keeps what is computed: add cache_dir= to "
             "tfquiver.dataset(...)"
         )
-    if opening.parsing is not None:
-        raise errors.InvalidArgumentError(
-            "parse=: tfquiver.materialize keeps what fn makes of the records themselves: leave parse= away, and put "
-            "tf.io.parse_single_example into fn"
-        )
     if not tf.executing_eagerly():
         raise errors.InvalidArgumentError("tfquiver.materialize computes when it is called: not in a tf.function")
     return opening, dataset._tfquiver_origin.registered

@@ -38,16 +38,17 @@ class WeightFiles:
 
     async def get(self, weights_id: bytes) -> RecordWeights:
         """Raises NotFoundError, DataLossError naming the file: it is damaged, and gone now."""
-        async with self._one_at_a_time:
-            if weights_id not in self._open:
-                path = self._path(weights_id)
-                try:
-                    self._keep(await asyncio.to_thread(_read, path, weights_id))
-                except errors.DataLossError:
-                    await asyncio.to_thread(path.unlink, missing_ok=True)
-                    raise
-            self._open.move_to_end(weights_id)
-            return self._open[weights_id]
+        if weights_id not in self._open:
+            async with self._one_at_a_time:
+                if weights_id not in self._open:
+                    path = self._path(weights_id)
+                    try:
+                        self._keep(await asyncio.to_thread(_read, path, weights_id))
+                    except errors.DataLossError:
+                        await asyncio.to_thread(path.unlink, missing_ok=True)
+                        raise
+        self._open.move_to_end(weights_id)
+        return self._open[weights_id]
 
     async def put(self, parts: AsyncIterable[bytes], digest: Digest) -> RecordWeights:
         """Checks and keeps weights of this data set. Durable when it returns.
@@ -67,7 +68,12 @@ class WeightFiles:
                 f"part: weights of {len(weights.values)} records, of other data than {digest.name!r} has"
             )
         async with self._one_at_a_time:
-            await asyncio.to_thread(_make_room, self._root, len(data), self._most_bytes, self._in_use())
+            gone = list[str]()
+            try:
+                await asyncio.to_thread(_make_room, self._root, len(data), self._most_bytes, self._in_use(), gone)
+            finally:
+                for name in gone:
+                    self._open.pop(bytes.fromhex(name), None)
             path = self._path(weights.weights_id)
             try:
                 await asyncio.to_thread(durable.write, path, [data])
@@ -107,14 +113,14 @@ def _read(path: Path, weights_id: bytes) -> RecordWeights:
     if weights.weights_id != weights_id:
         raise errors.DataLossError(f"{path}: it holds weights {weights.weights_id.hex()}")
     try:
-        os.utime(path)  # it was used now
+        os.utime(path)  # it was loaded now
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error
     return weights
 
 
-def _make_room(root: Path, size_bytes: int, most_bytes: int, in_use: set[bytes]) -> None:
-    """Deletes what was not used for longest. Raises ResourceExhaustedError."""
+def _make_room(root: Path, size_bytes: int, most_bytes: int, in_use: set[bytes], gone: list[str]) -> None:
+    """Deletes what was not loaded for longest, and adds its names to `gone`. Raises ResourceExhaustedError."""
     try:
         files = [(path, path.stat()) for path in root.glob("*.tfqw")]
         kept_bytes = sum(status.st_size for _, status in files)
@@ -123,7 +129,8 @@ def _make_room(root: Path, size_bytes: int, most_bytes: int, in_use: set[bytes])
                 return
             if path.stem not in {one.hex() for one in in_use}:
                 path.unlink()
-                logging.info("%s: not used for longest; gone to make room for others", path)
+                gone.append(path.stem)
+                logging.info("%s: not loaded for longest; gone to make room for others", path)
                 kept_bytes -= status.st_size
     except OSError as error:
         raise errors.from_os_error(error, str(root)) from error

@@ -62,7 +62,6 @@ class Fetcher:
         self._deadline_s = deadline_s
         self._store_for, self._compute, self._elsewhere, self._place = store_for, compute, elsewhere, place
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
-        limit_s = 2 * deadline_s + _GRACE_S
         limit_s, wait_s = 2 * deadline_s + _GRACE_S, deadline_s + _GRACE_S
 
         def reads(parallel: int, most: int | None = None) -> Callable[[str], BoundedReads]:
