@@ -1,4 +1,4 @@
-"""For every test: one printed seed, and nothing left behind: threads, descriptors and processes.
+"""For every test: one printed seed, and nothing left behind: threads, descriptors, processes and mounts.
 
 What a fixture of a wider scope holds is there before a test of its users begins, and so is not that test's leak.
 
@@ -23,7 +23,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import examples, leaks, turns
+from tests.support import examples, leaks, own_mounts, turns
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)
@@ -50,6 +50,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    own_mounts.begin()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="tfquiver-turns-")
         config.add_cleanup(lambda: shutil.rmtree(folder))

@@ -82,6 +82,16 @@ class UnavailableError(TfquiverError):
     code = grpc.StatusCode.UNAVAILABLE
 
 
+class NobodyComputesError(UnavailableError):
+    """Of derived data: who was asked knows of no process that could compute it. One may come yet, and soon if at all.
+
+    `everywhere`: all nodes were asked, just now.
+    """
+
+    code = grpc.StatusCode.NOT_FOUND
+    everywhere = False
+
+
 class DeadlineError(TfquiverError):
     code = grpc.StatusCode.DEADLINE_EXCEEDED
 

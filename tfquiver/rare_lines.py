@@ -14,7 +14,10 @@ from tfquiver.logs import KEY
 
 
 class _Rarely:
-    """By place in the code: when it may speak again, and how often it was silent since. Threads may share it."""
+    """By place in the code, and what is told apart there: when it may speak again, how often it was silent since.
+
+    Threads may share it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,6 +42,7 @@ def every_n_seconds(
     *args: object,
     extra: Mapping[str, Any] | None = None,
     exc_info: bool = False,
+    apart: str = "",
 ) -> None:
     """As absl's `log_every_n_seconds`: a line from one place in the code at most every `n_seconds`.
 
@@ -46,9 +50,10 @@ def every_n_seconds(
 
     Args:
       extra: what `about` gives.
+      apart: lines of which this differs are told apart; one of a few.
     """
     caller = sys._getframe(1)
-    silent = _rarely.asked((caller.f_code.co_filename, caller.f_lineno), n_seconds, time.monotonic())
+    silent = _rarely.asked((f"{caller.f_code.co_filename} {apart}", caller.f_lineno), n_seconds, time.monotonic())
     if silent is None:
         return
     fields = dict(extra[KEY]) if extra else {}

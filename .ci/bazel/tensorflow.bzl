@@ -14,7 +14,7 @@ cc_library(
     name = "headers",
     hdrs = glob(["include/**"]),
     includes = ["include", "include/external/zlib"],
-    defines = ['TFQUIVER_TF_VERSION=\\\\"{version}\\\\"'],
+    defines = ['TFQUIVER_TF_VERSION=\\\\"{version}\\\\"', "TFQUIVER_TF_TUNER"],
 )
 
 cc_import(

@@ -19,7 +19,7 @@ from tfquiver.service.coordinator import metrics as of_coordinator
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.metrics.exposition import Build
-from tfquiver.service.metrics.instruments import CALLS, LOOP_LAG, TOLD_BY
+from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG, TOLD_BY
 from tfquiver.service.node import metrics as of_node
 
 _ABOUT = """# Metrics
@@ -31,7 +31,7 @@ and of Python what Prometheus' client knows (`process_*`, `python_*`).
 
 
 def page() -> str:
-    lines = [_ABOUT, "## All servers", "", *_table([Build("any"), LOOP_LAG, CALLS])]
+    lines = [_ABOUT, "## All servers", "", *_table([Build("any"), LOOP_LAG, CALLS, FAULTS])]
     for server, instruments in TOLD_BY.items():
         told = [*_families(server), *_collected(instruments)]
         lines += [f"## tfquiver-{server}", "", *(_rows(told) if told else ["Nothing beside these.", ""])]
@@ -40,7 +40,7 @@ def page() -> str:
 
 def names(server: str) -> set[str]:
     """The families that this server tells, without those that the client library has."""
-    told = [*_families(server), *_collected([Build(server), LOOP_LAG, CALLS, *TOLD_BY[server]])]
+    told = [*_families(server), *_collected([Build(server), LOOP_LAG, CALLS, FAULTS, *TOLD_BY[server]])]
     return {"tfquiver_build_info" if family.name == "tfquiver_build" else family.name for family in told}
 
 
@@ -71,7 +71,7 @@ def _table(collectors: Sequence[Collector]) -> list[str]:
 
 def _rows(families: Iterable[Metric]) -> list[str]:
     labels = {"tfquiver_build": "server, version"}
-    for one in (CALLS, *(instrument for told in TOLD_BY.values() for instrument in told)):
+    for one in (CALLS, FAULTS, *(instrument for told in TOLD_BY.values() for instrument in told)):
         labels[one._name] = ", ".join(one._labelnames)
     lines = ["| name | is a | labels | meaning |", "|---|---|---|---|"]
     for family in families:

@@ -17,9 +17,9 @@ struct TfqBatch {
 
 namespace tfquiver {
 
-// Of what was drawn, which is then good for nothing: blobs become the batch's own, small records
-// are copied into one buffer, in which `contiguous` puts all.
-TfqBatch MakeBatch(const Drawn& drawn, bool contiguous);
+// Of what was drawn, which is then good for nothing but its release: blocks of one record become
+// the batch's own, small records are copied into one buffer, in which `contiguous` puts all.
+TfqBatch MakeBatch(Drawn* drawn, bool contiguous);
 void FreeBatch(void* owner);
 
 }  // namespace tfquiver

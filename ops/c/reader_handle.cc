@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/c/memory_blobs.h"
 #include "ops/c/python_zlib.h"
 #include "ops/core/clock.h"
 #include "ops/core/process/process.h"
@@ -37,9 +36,6 @@ ReaderHandle::ReaderHandle(Options options, SessionOptions session, Sharing shar
 ReaderHandle::~ReaderHandle() {
   Stop();
   if (thread_.joinable()) thread_.join();
-  for (const Record& record : drawn_.records) {
-    if (record.blob != nullptr) MemoryBlobs()->Delete(record.blob);
-  }
   if (reader_ != nullptr) reader_->pool().Release(&drawn_);
 }
 
@@ -65,13 +61,7 @@ Status ReaderHandle::Next(milliseconds wait, bool contiguous, TfqBatch* batch, b
   if (!drew.ok()) return drew;
   ended_ = over && (drawn_.records.empty() || options_.drop_remainder);
   *end = ended_;
-  if (ended_) {
-    for (const Record& record : drawn_.records) {
-      if (record.blob != nullptr) MemoryBlobs()->Delete(record.blob);
-    }
-  } else {
-    *batch = MakeBatch(drawn_, contiguous);
-  }
+  if (!ended_) *batch = MakeBatch(&drawn_, contiguous);
   reader_->pool().Release(&drawn_);
   return Status();
 }
@@ -164,7 +154,6 @@ std::unique_ptr<Reader> ReaderHandle::MakeReader(std::string session_id) {
   ReaderParts parts;
   parts.crc = FastestCrc32c(&PortableCrc32c);
   parts.zlib = PythonZlibCodec();
-  parts.blobs = MemoryBlobs();
   parts.warn = [this](const std::string& message) { Warn(message); };
   parts.socket_path = [endpoint = options_.endpoint] {
     return Process::Get().SocketPath(endpoint);

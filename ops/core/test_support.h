@@ -51,6 +51,7 @@ class StringBlobs : public BlobFactory {
     std::atomic<int> holders{1};
   };
 
+  explicit StringBlobs(bool shares = true) : shares_(shares) {}
   ~StringBlobs() override { EXPECT_EQ(alive_, 0); }
   void* New(size_t size, char** data) override {
     ++alive_;
@@ -62,7 +63,7 @@ class StringBlobs : public BlobFactory {
     --alive_;
     delete static_cast<std::string*>(blob);
   }
-  bool shares() const override { return true; }
+  bool shares() const override { return shares_; }
   void* Share(std::unique_ptr<HeldMemory> memory) override {
     ++alive_;
     auto* owner = new Owner;
@@ -86,6 +87,7 @@ class StringBlobs : public BlobFactory {
   }
 
  private:
+  const bool shares_;
   std::atomic<int> alive_{0};
 };
 

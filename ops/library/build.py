@@ -37,21 +37,25 @@ def sources(half: str) -> list[Path]:
 
 
 def _units(half: str, scratch: Path) -> list[Path]:
-    """What is compiled: the sources of "core" and "c"; of others, for each folder a file that includes all its sources.
+    """What is compiled: for each of `_groups` a file that includes its sources.
 
-    Most of compiling those is reading TensorFlow's headers, which is so done once a folder. (Bazel does each alone.)
+    Most of compiling them is reading headers, which is so done once for all of them. (Bazel has the core's one by one.)
     """
-    units, by_folder = [], dict[Path, list[Path]]()
-    for source in sources(half):
-        if half in ("core", "c") or source.parent == OPS / "tf":
-            units.append(source)
-        else:
-            by_folder.setdefault(source.parent.relative_to(OPS), []).append(source)
-    for folder, found in by_folder.items():
-        unit = scratch / f"{'_'.join(folder.parts)}.cc"
-        unit.write_text("".join(f'#include "ops/{source.relative_to(OPS)}"\n' for source in found))
+    units = []
+    for name, group in _groups(half).items():
+        unit = scratch / f"{name}.cc"
+        unit.write_text("".join(f'#include "ops/{source.relative_to(OPS)}"\n' for source in group))
         units.append(unit)
     return units
+
+
+def _groups(half: str) -> dict[str, list[Path]]:
+    """The sources of a part, by folder; those of "tf" are one group: TensorFlow's headers take longest."""
+    found: dict[str, list[Path]] = {}
+    for source in sources(half):
+        folder = source.parent.relative_to(OPS)
+        found.setdefault(half if half == "tf" else "_".join(folder.parts), []).append(source)
+    return found
 
 
 def compiler() -> list[str]:
@@ -85,24 +89,29 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
                 ]
             return started[key]
 
+        def transport(target: TensorFlow) -> list[Future[str]]:
+            has_one = tensorflows.transport_name(target.version)
+            return objects("transport", _tf_flags(target)) if has_one else []
+
         try:
+            # The largest first: the others fill the processors beside them.
             halves = [
-                (objects("core", _core_flags(target)), objects("tf", _tf_flags(target)), target) for target in targets
-            ]
-            transports = [
-                (_transport_core(core) + objects("transport", _tf_flags(target)), target)
-                for core, _tf, target in halves
-                if tensorflows.transport_name(target.version)
+                (objects("tf", _tf_flags(target)), transport(target), objects("core", _core_flags(target)), target)
+                for target in targets
             ]
             plain = objects("core", _CORE_FLAGS) + objects("c", _CORE_FLAGS) if reader else []
             linked = [
                 _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
-                for core, tf, target in halves
+                for tf, _transport, core, target in halves
             ]
             linked += [
-                _link(parts, tensorflows.transport_name(target.version), _with_cc(target), Path(scratch), lib_dir)
-                for parts, target in transports
-            ]
+                _link(
+                    _transport_core(core) + parts, tensorflows.transport_name(target.version), _with_cc(target),
+                    Path(scratch), lib_dir,
+                )
+                for _tf, parts, core, target in halves
+                if parts
+            ]  # fmt: skip
             return [*linked, _link(plain, READER, (), Path(scratch), lib_dir)] if reader else linked
         finally:
             pool.shutdown(cancel_futures=True)
@@ -123,13 +132,15 @@ def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
     # TensorFlow's headers warn about themselves: -isystem keeps that quiet.
     quiet = [f"-isystem{folder}" for include in includes for folder in (include, f"{include}/external/zlib")]
     defines = [flag for flag in given if not flag.startswith("-I")]
+    if tensorflows.has_known_tuner(target.version):
+        defines.append("-DTFQUIVER_TF_TUNER")
     return (*FLAGS, *defines, *quiet, f"-I{OPS.parent}", f'-DTFQUIVER_TF_VERSION="{target.version}"')
 
 
 def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
     """Of the core's objects, those that the transport needs."""
-    folders = [OPS / "core" / name for name in ("record_format", "wire", "element_wire", "transport")]
-    return [compiled for compiled, source in zip(core, sources("core"), strict=True) if source.parent in folders]
+    needed = {f"core_{name}" for name in ("record_format", "wire", "element_wire", "transport")}
+    return [compiled for compiled, name in zip(core, _groups("core"), strict=True) if name in needed]
 
 
 def _with_cc(target: TensorFlow) -> tuple[str, ...]:

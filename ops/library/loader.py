@@ -75,6 +75,12 @@ class Library:
             **inputs, **{name: tf.constant(number, tf.int64) for name, number in numbers.items()}
         )
 
+    def ends_at_once_dataset(self, input_dataset: tf.Tensor, output_types: Any, output_shapes: Any) -> Any:
+        """The variant tensor, shape [], of the same elements."""
+        return self._ops.quiver_ends_at_once_dataset(
+            input_dataset=input_dataset, output_types=output_types, output_shapes=output_shapes
+        )
+
     def delivery_stats(self) -> tuple[int, ...]:
         """Counters of this process: epochs, then records delivered, dropped, mopped up; then takeovers."""
         counters = (ctypes.c_uint64 * 5)()
@@ -134,6 +140,11 @@ def load() -> Library:
     # The teardown of TensorFlow's objects waits for iterators that may be waiting for what will never come.
     atexit.register(library.stop_all)
     return library
+
+
+def loaded() -> Library | None:
+    """What `load` has given this process; None: nothing yet."""
+    return load() if load.cache_info().currsize else None
 
 
 def _load(lib_dir: Path) -> Library:

@@ -35,12 +35,16 @@ def library(target: TensorFlow | None, anew: bool = False) -> Path:
     if path.is_file() and not anew:
         return path
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # as long as another process compiles, whose compilers have deadlines
+        what = f"op for TensorFlow {target.version}: a few minutes" if target else "reader: a minute"
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logging.warning("another process compiles tfquiver's %s, once (in %s): waiting for it", what, folder)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # its compilers have deadlines
         if path.is_file() and not anew:
             return path
         for left_over in folder.glob("tmp*"):  # of a process that was killed
             shutil.rmtree(left_over, ignore_errors=True)
-        what = f"op for TensorFlow {target.version}: a few minutes" if target else "reader: a minute"
         logging.warning("compiling tfquiver's %s, once (kept in %s)", what, folder)
         return build.build([target] if target else [], folder, reader=target is None)[0]
 

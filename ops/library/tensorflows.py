@@ -16,6 +16,9 @@ MINORS = ("2.18", "2.19", "2.20", "2.21")
 # Those whose plug for tf.data service's transport is as ops/transport/data_transfer.h declares it.
 TRANSPORT_MINORS = ("2.21",)
 
+# Those whose tuning thread is woken by ops/tf/dataset/tuner_waking.cc: it names private members of theirs.
+TUNER_MINORS = MINORS
+
 
 @dataclass(frozen=True)
 class TensorFlow:
@@ -61,17 +64,24 @@ _NAME = r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d"
 
 def library_name(version: str) -> str:
     """The file name of the library for this version of TensorFlow."""
-    release = _RELEASE.fullmatch(version)
-    name = "_".join(release.groups()) if release else re.sub("[^0-9a-z]+", "_", version)
+    name = re.sub("[^0-9a-z]+", "_", _minor(version) or version)
     return f"libtfquiver_tf{name}.so"
 
 
 def transport_name(version: str) -> str:
     """The file name of the transport library for it; empty: it has none."""
+    minor = _minor(version)
+    return f"libtfquiver_transport_tf{minor.replace('.', '_')}.so" if minor in TRANSPORT_MINORS else ""
+
+
+def has_known_tuner(version: str) -> bool:
+    return _minor(version) in TUNER_MINORS
+
+
+def _minor(version: str) -> str:
+    """Empty: it is no release."""
     release = _RELEASE.fullmatch(version)
-    if release is None or ".".join(release.groups()) not in TRANSPORT_MINORS:
-        return ""
-    return f"libtfquiver_transport_tf{'_'.join(release.groups())}.so"
+    return ".".join(release.groups()) if release else ""
 
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+")

@@ -147,9 +147,11 @@ class Coordinator:
         self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
-        self.weights = WeightFiles(work_dir / "weights", lambda: weights_in_use(self.sessions))
+        self.weights = WeightFiles(
+            work_dir / "weights", lambda: weights_in_use(self.sessions) | self.samplings.awaited_weights()
+        )
         self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal, self.weights)
-        self.picking = Picking(self.registry, self.sessions, self.weights)
+        self.picking = Picking(self.registry, self.sessions, self.samplings, self.weights)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets, self.samplings)
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.keeping_past = KeepingPast(self.sessions, self.caching, self.registry, self.meters, self.store)
@@ -159,7 +161,7 @@ class Coordinator:
         sessions, caching, budgets = self.sessions, self.caching, self.budgets
         views = ClusterViews(
             clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s,
-            self.dispatchers.left,
+            self.dispatchers.left, self.deriving.recipes.cost_of,
         )  # fmt: skip
         planner = Planner(options.policy)
         return Replanning(
@@ -234,6 +236,7 @@ class Coordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.reading.stop()
+        await asyncio.to_thread(self.picking.close)
         await self.claims.close()
         await self.registry.close()
         await self._log.close()

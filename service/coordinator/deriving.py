@@ -20,6 +20,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.derived import build as builds
+from tfquiver.service.coordinator.derived import costs
 from tfquiver.service.coordinator.derived.build import Build
 from tfquiver.service.coordinator.derived.recipes import IDLE_S, Recipe, Recipes, recipe_id
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
@@ -100,7 +101,10 @@ class Deriving:
             records = self._records[build]
             for row in request.rows:
                 builds.check(row, records)
-            self.recipes.report(recipe, list(request.rows))
+            cost = request.cost if request.HasField("cost") else None
+            if cost is not None:
+                costs.check(cost, len(request.rows))
+            self.recipes.report(recipe, list(request.rows), cost)
         await self._log.synced()
         return await self._state(recipe, who)
 

@@ -13,14 +13,13 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.past import heat
 from tfquiver.service.coordinator.past.past import Past
 from tfquiver.service.coordinator.past.series import COARSE, STEP_S
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-
-_AT_A_TIME = 32  # sessions or jobs: others want to be served between
 
 
 class KeepingPast:
@@ -46,18 +45,16 @@ class KeepingPast:
                 logging.exception("what there was is not kept for people this time")
 
     async def _look(self) -> None:
-        read = []
-        for at, session in enumerate(list(self._sessions), 1):
+        read, parts = [], InParts()
+        for session in list(self._sessions):
             if session.readers:
                 done = session.acked_shards / session.shards if session.shards else 1.0
                 read.append((session.number, session.job, self._name(session.digest_id), session.epoch, done))
-            if at % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await parts.rest()
         jobs: dict[str, dict[str, float]] = {}
         rate = stalled = 0.0
-        for at, (key, _) in enumerate(list(self._meters), 1):
-            if at % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+        for key, _ in self._meters:
+            await parts.rest()
             if (measured := self._meters.measured_of(key)) is None:
                 continue
             rate += measured.bytes_per_s
@@ -76,10 +73,9 @@ class KeepingPast:
         }
         now = time.time()
         self._past.look(now, cluster, read)
-        for at, (name, its) in enumerate(jobs.items(), 1):
+        for name, its in jobs.items():
             self._past.job(now, name, its)
-            if at % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await parts.rest()
 
     async def _look_at_chunks(self) -> None:
         residency = self._caching.residency

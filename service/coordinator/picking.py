@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +17,40 @@ from tfquiver.content.record_weights import RecordWeights
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling.picking import planes
+from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 MOST_REPLY_BYTES = 4 << 20
 _KEPT = 4  # data sets: 8 bytes a shard of each
+THREADS = 2  # the others of the loop's pool are for who waits for the disk, such as the commit log
+BETWEEN_S = 600.0  # so long after an epoch has ended its job may be about to begin the next
 
 
 def weights_in_use(sessions: Sessions) -> set[bytes]:
-    return {session.drawn.picks.weights_id for session in sessions if not session.ended and session.sampled}
+    """Of sessions that have not ended, or have just now."""
+    sampled = (session for session in sessions if session.sampled)
+    needed = (one for one in sampled if not one.ended or sessions.idle_s(one) < BETWEEN_S)
+    return {session.drawn.picks.weights_id for session in needed} - {b""}
 
 
 class Picking:
     """Lives on the coordinator's loop."""
 
-    def __init__(self, registry: Registry, sessions: Sessions, weights: WeightFiles) -> None:
-        self._registry, self._sessions, self._weights = registry, sessions, weights
+    def __init__(self, registry: Registry, sessions: Sessions, samplings: Samplings, weights: WeightFiles) -> None:
+        self._registry, self._sessions, self._samplings, self._weights = registry, sessions, samplings, weights
         self._before: OrderedDict[bytes, npt.NDArray[np.int64]] = OrderedDict()
+        self._threads = ThreadPoolExecutor(THREADS, "picks")
+
+    def close(self) -> None:
+        """Those under way are finished; nobody asks any more."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def pick(self, session_id: str, draws: Sequence[int]) -> list[bytes]:
         """As PickRecordsReply. Raises NotFoundError, InvalidArgumentError, DataLossError (the weights are gone)."""
         session = self._sessions.session(session_id)
         if not session.sampled or not session.drawn.HasField("picks"):
             raise errors.InvalidArgumentError(f"session_id: {session_id} is of whole shards")
-        digest_id, shards = session.digest_id, self._registry.find(session.digest_id).shards
-        drawn = session.draws_of(shards)
+        digest_id, drawn = session.digest_id, await self._samplings.draws_of(session)
         assert drawn.picks is not None
         if max(draws) >= len(drawn.shards):
             raise errors.InvalidArgumentError(f"draws: {max(draws)}; the session has {len(drawn.shards)}")
@@ -53,16 +64,21 @@ class Picking:
             weights = await self._weights.get(drawn.picks.weights_id)
         except (errors.NotFoundError, errors.DataLossError) as error:
             raise errors.DataLossError(f"session {session_id}: the weights of its records are gone: {error}") from error
-        return await asyncio.to_thread(_planes, drawn, drawn.picks, weights, before, draws)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _planes, drawn, drawn.picks, weights, before, draws)
 
     async def _records_before(self, digest_id: bytes) -> npt.NDArray[np.int64]:
         if digest_id not in self._before:
             digest = await self._registry.digest(digest_id)
-            self._before[digest_id] = np.concatenate(([0], np.cumsum(digest.records, dtype=np.int64)))
+            self._before[digest_id] = await asyncio.to_thread(_summed, digest.records)
         self._before.move_to_end(digest_id)
         while len(self._before) > _KEPT:
             self._before.popitem(last=False)
         return self._before[digest_id]
+
+
+def _summed(records: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(records, dtype=np.int64)))
 
 
 def _planes(

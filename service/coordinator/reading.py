@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence, Set
 
 from tfquiver import errors
+from tfquiver.content import drawn_shards
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
@@ -19,9 +20,10 @@ from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.resumptions import position_of
-from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 # Calls of all readers together that bring acknowledgements only: each takes about half a millisecond of a core.
@@ -118,6 +120,14 @@ class Reading:
                 f"session {session_id} is of records by weight, and node {request.node_id} is too old for that: start "
                 "it again with this version"
             )
+        most_draws = request.most_draws or drawn_shards.MOST_DRAWS_EARLIER
+        if joined.drawn.draws > most_draws:
+            raise errors.InvalidArgumentError(
+                f"session {session_id} has {joined.drawn.draws} draws, and node {request.node_id} is too old for more "
+                f"than {most_draws}: start it again with this version"
+            )
+        if joined.sampled and joined.settled_acked is None:  # else it gives nothing out any more
+            await self._samplings.draws_of(joined)
         who = ReaderRequest(request.reader_id, request.node_id, request.incarnation, request.label, request.in_turn)
         live = self._membership.is_live(request.node_id, request.incarnation)
         opened = self._sessions.readers.open(session_id, who, request.held, live)
@@ -134,6 +144,8 @@ class Reading:
         reader = self._sessions.readers.find(request.session_id, request.reader_id)
         session = self._sessions.session(request.session_id)
         digest_id, job = session.digest_id, session.job
+        if session.sampled and not session.draws_known and session.settled_acked is None:
+            await self._samplings.draws_of(session)
         if request.acked:
             await self._log.writable()
             self._sessions.readers.ack(request.session_id, request.reader_id, request.acked)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.content.record_weights import RecordWeights
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -24,9 +24,11 @@ from tfquiver.service.coordinator.sampling.asked import AskedSamplings, argument
 from tfquiver.service.coordinator.sampling.drawing import drawn
 from tfquiver.service.coordinator.sampling.interface import Population
 from tfquiver.service.coordinator.sessions.admission import Drawn, Epoch
+from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 DRAW_S = 8.0  # the call that waits for it has 10
+AWAITED_S = 600.0  # between a data set's making and its first epoch: a model is made meanwhile
 _KEPT = 8  # epochs that others may ask for at once: of a sweep, or again after a reply that was lost
 _Made = tuple[DrawnShards, types_pb2.DrawnShards]
 _Key = tuple[str, str, bytes, bytes, int, int]  # scheme, arguments, data set, weights, seed, epoch
@@ -48,6 +50,9 @@ class Samplings:
         self._log, self._registry, self._sessions = log, registry, sessions
         self._made: dict[_Key, _Made] = {}  # oldest first
         self._stuck: set[str] = set()  # schemes of which a thread draws that cannot be ended
+        self._asked_s: dict[str, float] = {}  # by session key; those asked last come last
+        self._decoding: dict[str, asyncio.Task[DrawnShards]] = {}  # by session id
+        self._one_decodes = asyncio.Lock()  # each takes memory
         self._one_at_a_time = asyncio.Lock()
         self._drawing: asyncio.Task[_Made] | None = None  # whose turn it is
 
@@ -62,9 +67,37 @@ class Samplings:
             raise errors.InvalidArgumentError("seed: a sampled data set needs one")
         self._registry.find(request.digest_id)
         first, _ = await self._draw(asked, Epoch(0, request.seed))
+        self._asked_s[asked.session_key] = asyncio.get_running_loop().time()
         self.asked.ask(asked)
         await self._log.synced()
         return first
+
+    def awaited_weights(self) -> set[bytes]:
+        """Of keys that were asked for of late: whoever did so is about to read. Of those of an earlier process only
+        the last use of their weights is known."""
+        now_s, weights = asyncio.get_running_loop().time(), self.asked.weights()
+        self._asked_s = {key: at_s for key, at_s in self._asked_s.items() if key in weights}
+        asked_s = ((one, self._asked_s.get(key, self._weights.used_s(one))) for key, one in weights.items())
+        return {one for one, at_s in asked_s if now_s - at_s < AWAITED_S}
+
+    async def draws_of(self, session: Session) -> DrawnShards:
+        """Of one that is sampled. Of millions of draws the loop is not held up: they are decoded beside it, once for
+        all who ask; of one that has settled they are not kept. Raises ProtocolError."""
+        shards = self._registry.find(session.digest_id).shards
+        if session.draws_known:
+            return session.draws_of(shards)
+        session_id = session.session_id
+        decoding = self._decoding.get(session_id)
+        if decoding is None:
+            decoding = self._decoding[session_id] = asyncio.create_task(self._decode(session, shards))
+            decoding.add_done_callback(lambda _: self._decoding.pop(session_id))
+        return await asyncio.shield(decoding)
+
+    async def _decode(self, session: Session, shards: int) -> DrawnShards:
+        async with self._one_decodes:
+            drawn = await asyncio.to_thread(drawn_shards, session.drawn, shards)
+        session.know_draws(drawn)
+        return drawn
 
     async def drawn(self, request: pb2.TicketRequest | pb2.OpenReaderRequest) -> Drawn | None:
         """What the session is to read that this request makes, if it makes one; None: each record once, or what another

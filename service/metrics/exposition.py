@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from tfquiver import errors
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.metrics.instruments import CALLS, LOOP_LAG
+from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag
 from tfquiver.version import VERSION
 from tfquiver.wire import addresses, rpc
@@ -124,9 +124,11 @@ def exposed(address: str, server: str, families: Families, instruments: Iterable
     registry = CollectorRegistry()
     for make in (ProcessCollector, PlatformCollector, GCCollector):
         make(registry=registry)
-    for one in (Build(server), LOOP_LAG, CALLS, *instruments, OnLoop(asyncio.get_running_loop(), families)):
+    for one in (Build(server), LOOP_LAG, CALLS, FAULTS, *instruments, OnLoop(asyncio.get_running_loop(), families)):
         registry.register(one)
-    rpc.on_served(lambda method, code, took_s: CALLS.labels(method, code).observe(took_s))
+    for method in rpc.handled_methods():
+        FAULTS.labels(method)  # what begins with the first fault does not rise by it
+    rpc.on_served(_count)
     listening.set_app(make_wsgi_app(registry))
     # The thread is a daemon: one that hangs does not keep the process.
     threading.Thread(target=listening.serve_forever, name="metrics", daemon=True).start()
@@ -138,6 +140,12 @@ def exposed(address: str, server: str, families: Families, instruments: Iterable
         rpc.on_served(None)
         listening.shutdown()
         listening.server_close()
+
+
+def _count(method: str, code: str, took_s: float) -> None:
+    CALLS.labels(method, code).observe(took_s)
+    if code == "INTERNAL":
+        FAULTS.labels(method).inc()
 
 
 def _listen(address: str) -> _Server:

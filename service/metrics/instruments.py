@@ -26,6 +26,12 @@ CALLS = Histogram(
     buckets=_WAITS_S,
     registry=None,
 )
+FAULTS = Counter(
+    "tfquiver_rpc_faults",
+    "gRPC calls that failed for a fault of this server (INTERNAL), by method; 0 from the start, so that one is seen.",
+    ["method"],
+    registry=None,
+)
 LOG_SYNC = Histogram(
     "tfquiver_commit_log_sync_seconds",
     "One write of the commit log, until it is durable.",
@@ -49,7 +55,7 @@ REAPED = Counter(
     "tfquiver_dispatcher_finished_tasks", "Tasks of lost workers that the reaper has finished.", registry=None
 )
 
-# Beside these all tell LOOP_LAG and CALLS.
+# Beside these all tell LOOP_LAG, CALLS and FAULTS.
 TOLD_BY = {
     "coordinator": (LOG_SYNC,),
     "node": (LEASE, FETCH, LOG_SYNC),

@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.cache_directory import cluster_file
 from tfquiver.placement import labels
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
@@ -81,6 +82,10 @@ def define_flags() -> None:
         "Most bytes a second taken over from other nodes when a data set's placement changes; 0: no limit.",
     )  # fmt: skip
     flags.DEFINE_string(
+        "scan_share_bytes", "16GiB",
+        "Other nodes help this one to scan a data set that has a name, one for so many bytes of it; 0: none does.",
+    )  # fmt: skip
+    flags.DEFINE_string(
         "reader_group", "", "Group whose members may read through this node, too, and change nothing. Empty: nobody's."
     )
     flags.DEFINE_float(
@@ -100,6 +105,7 @@ def define_flags() -> None:
         ("lease_ahead", sizes.is_size, "must be a size, as 32MiB"),
         ("refill_bytes_per_s", sizes.is_size, "must be a size, as 50MiB"),
         ("move_bytes_per_s", sizes.is_size, "must be a size, as 64MiB"),
+        ("scan_share_bytes", sizes.is_size, "must be a size, as 16GiB"),
         ("labels", _is_labels, "must be key=value pairs, as rack=r1,disk=nvme"),
         ("quota", lambda text: not text or sizes.is_size(text), "must be a size, as 10GiB"),
         ("coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"),
@@ -162,6 +168,7 @@ async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
         raise
     last_resort.directory = directory
     try:
+        await asyncio.to_thread(cluster_file.write, directory.path, FLAGS.coordinator)
         with exporting.shard_spans(FLAGS.trace_endpoint, FLAGS.trace_share, directory.node_id) as spans:
             await _serve_in(directory, stop, last_resort, spans)
     finally:
@@ -240,6 +247,7 @@ async def _options() -> Options:
         incarnation=uuid.uuid4().hex,
         labels=labels.parse(FLAGS.labels), move_bytes_per_s=sizes.parse_bytes(FLAGS.move_bytes_per_s),
         reader_group=ReaderGroup.of(FLAGS.reader_group) if FLAGS.reader_group else None,
+        scan_share_bytes=sizes.parse_bytes(FLAGS.scan_share_bytes),
         trust_peers=FLAGS.trust_peers_with_node_credential,
     )  # fmt: skip
 

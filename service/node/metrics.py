@@ -23,6 +23,7 @@ _COUNTERS = {
     "loaded_bytes": ("node_loaded_bytes", "Raw bytes of the loads."),
     "evictions": ("node_evictions", "Entries that went for a setting, an order, or to make room."),
     "evicted_bytes": ("node_evicted_bytes", "Bytes on the disk of the evictions."),
+    "written_bytes": ("node_written_bytes", "Bytes of entries written onto the disk."),
     "corrupt_entries": ("node_corrupt_entries", "Entries dropped because they failed a check."),
     "refused_inserts": ("node_refused_inserts", "Inserts without room, or of bytes that did not have their hash."),
     "cross_rack_bytes": ("node_cross_rack_bytes", "Raw bytes from nodes of other racks, as their labels say."),

@@ -22,6 +22,9 @@ from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.named_access import NamedAccess
 from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.sharing.asking import Asking
+from tfquiver.service.node.sharing.helping import Helping
+from tfquiver.service.node.sharing.shared_scans import SharedScans
 
 
 def wired(
@@ -35,15 +38,21 @@ def wired(
     access: NamedAccess,
     fetcher: Fetcher,
     leftovers: Leftovers,
-) -> NamedOrders:
+    token: str,
+    scan_share_bytes: int,
+) -> tuple[NamedOrders, Helping]:
     """To be closed before what it is given. It is told from now on what is ordered."""
-    sources = NamedSources(scans, scanner, digests.get, access)
+    helping, asking = Helping(scanner, access), Asking(node_id, token)
+    shared = SharedScans(node_id, scanner, asking, link.members, scan_share_bytes)
+    sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
     work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
-    made = NamedOrders(tasks, digests.here, digests.get, removals.told, access.use, link.report_stale)
+    made = NamedOrders(
+        tasks, digests.here, digests.get, removals.told, access.use, link.report_stale, helping.ordered
+    )  # fmt: skip
     link.on_named, fetcher.on_stale = made.receive, made.stale
-    link.scans = lambda: len(scans.works())
-    return made
+    link.scans = lambda: len(scans.works()) + len(helping.works())
+    return made, helping
 
 
 async def cleaners(

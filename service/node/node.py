@@ -58,6 +58,7 @@ from tfquiver.wire.health import HealthService
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
+_MOST_WORKS = 128
 _CALLS_STOP_S = 0.5
 _COORDINATOR_SILENT_S = 15.0  # then this node is not ready; its readers wait much longer
 _ANNOUNCING_BYTES = 1 << 20
@@ -143,7 +144,7 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        return self._sessions.connections > 0 or self._scans.busy or self._named.tasks.busy
+        return self._sessions.connections > 0 or self._scans.busy or self._helping.busy or self._named.tasks.busy
 
     async def _start(self) -> None:
         options, directory = self._options, self._directory
@@ -184,13 +185,14 @@ class Node:
         peers = self._peer_client = self._peers()
         self._link.digest_of = self._digests.get
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
-        client_stores = ClientStores(named=(named_access := NamedAccess()).of_digest)
+        named_access = NamedAccess()
+        client_stores = ClientStores(named=named_access.of_digest, named_place=named_access.place_of)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
         self._derived = DerivedShards(placer.place, peers)
         fetcher = Fetcher(
             meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),
-            store_for=client_stores.of_dataset, compute=self._derived.computers.compute,
-            elsewhere=self._derived.elsewhere.compute,
+            store_for=client_stores.of_dataset, store_place=client_stores.place_of,
+            compute=self._derived.computers.compute, elsewhere=self._derived.elsewhere.compute,
         )  # fmt: skip
         self._link.store_reads = lambda: fetcher.watch.reads().message()
         self._hot = HotSet(options.hot_bytes, _hot_shards())
@@ -219,9 +221,9 @@ class Node:
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
-        self._named = named.wired(
+        self._named, self._helping = named.wired(
             directory.node_id, self._link, self._digests, removals, self._scans, scanner, self._warm, named_access,
-            fetcher, leftovers,
+            fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
         )  # fmt: skip
         self._undo.append(self._named.close)
         streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))
@@ -293,8 +295,9 @@ class Node:
         options = self._options
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(
-            self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived
-        )
+            self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived,
+            self._helping.scan,
+        )  # fmt: skip
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)
         listened = [self.control]
@@ -360,7 +363,8 @@ class Node:
         stats = self._source.stats()
         served_bytes = self._sessions.served_bytes
         return Totals(
-            self._began_s, served_bytes, stats.hits, stats.misses, stats.store_bytes, stats.store_requests
+            self._began_s, served_bytes, stats.hits, stats.misses, stats.store_bytes, stats.store_requests,
+            stats.written_bytes, self._began_s,
         )  # fmt: skip
 
     def _info(self) -> types_pb2.NodeInfo:
@@ -382,7 +386,8 @@ class Node:
             served_bytes=self._sessions.served_bytes,
             totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()),
-            version=VERSION, now_ms=int(1000 * time.time()), works=[*self._scans.works(), *self._warming.works()],
+            version=VERSION, now_ms=int(1000 * time.time()),
+            works=[*self._scans.works(), *self._warming.works(), *self._helping.works()][:_MOST_WORKS],
         )  # fmt: skip
 
     def _coordinator_is_new(self) -> None:

@@ -30,5 +30,6 @@ class Options:
     reader_group: ReaderGroup | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     move_bytes_per_s: int = 0  # 0: no limit
+    scan_share_bytes: int = 0  # 0: one node scans a data set
     spans: ShardSpans | None = None  # None: nothing is traced
     trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here

@@ -34,6 +34,7 @@ class Stats:
     moved: int = 0
     computed: int = 0
     computed_bytes: int = 0
+    written_bytes: int = 0
 
     def count(self, ready: ReadyShard) -> None:
         """A reader has been given it, who was the first to ask."""

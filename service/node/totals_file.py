@@ -13,6 +13,8 @@ from tfquiver import durable
 
 TOTALS_FILE = "totals.json"
 _MOST = (1 << 64) - 1
+_BEGINNINGS = ("since_s", "written_since_s")
+_LATER = ("written_bytes", "written_since_s")  # older files lack them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,20 @@ class Totals:
     misses: int = 0
     store_bytes: int = 0
     store_requests: int = 0
+    written_bytes: int = 0
+    written_since_s: int = 0
 
     def plus(self, later: Totals) -> Totals:
         mine, its = asdict(self), asdict(later)
-        added = {name: min(mine[name] + its[name], _MOST) for name in mine if name != "since_s"}
-        return Totals(since_s=self.since_s or later.since_s, **added)
+        added = {name: min(mine[name] + its[name], _MOST) for name in mine if name not in _BEGINNINGS}
+        return Totals(**added, **{name: mine[name] or its[name] for name in _BEGINNINGS})
 
 
 def read(directory: Path) -> Totals:
     """None yet where the file is not there, or says nothing that could be right."""
     try:
         fields = json.loads((directory / TOTALS_FILE).read_bytes())
-        values = {name: int(fields[name]) for name in asdict(Totals())}
+        values = {name: int(fields[name] if name not in _LATER else fields.get(name, 0)) for name in asdict(Totals())}
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Totals()
     return Totals(**values) if all(0 <= value <= _MOST for value in values.values()) else Totals()

@@ -1,8 +1,11 @@
 """How much memory node and trainer take while they read data sets that are larger than what they may keep.
 
-Two data sets, each read for two epochs by one trainer, a process of its own: one that is stored compressed, so that the
-node unpacks every shard into sealed memory and keeps what `--hot` lets it; and one that does not fit the node's
-`--quota`, so that shards come from the store all the time. The trainer's pool is `shuffle_bytes` and `readahead_bytes`.
+Three data sets, each read by one trainer, a process of its own: one that is stored compressed, so that the node unpacks
+every shard into sealed memory and keeps what `--hot` lets it; one that does not fit the node's `--quota`, so that
+shards come from the store all the time; both of small records, for three epochs. And one of large records, for seven,
+because what an epoch leaves behind comes on top of the epochs before. The trainer's pool is `shuffle_bytes` and
+`readahead_bytes`. In the first epoch it does nothing but read, which is when a node has most to do; in the others each
+step takes 10 ms, because a trainer that is faster than its source never has its pool full.
 
 Looked at every 20 ms: a process's own pages (RssAnon), and sealed memory that it maps or holds a descriptor of. What it
 had before the first record came (the interpreter, TensorFlow, code) is taken off. Configured are, for the node, `--hot`
@@ -34,25 +37,48 @@ from tests.support.records import stream
 
 MIB = 1 << 20
 BAR_MIB = 64.0
-FILES, RECORD_BYTES, BATCH, EPOCHS = 8, 16_000, 64, 2
+FILES = 8
 HOT, LEASE_AHEAD, SHUFFLE, READAHEAD = 64 * MIB, 32 * MIB, 64 * MIB, 32 * MIB
 FULL_BYTES, QUICK_BYTES = 1024 * MIB, 320 * MIB
-LOOK_S = 0.02
+LOOK_S, STEP_S = 0.02, 0.01
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A data set, and how it is read. `quota_share`: of its bytes, what the node may keep."""
+
+    name: str
+    record_bytes: int
+    batch: int
+    epochs: int
+    compressible: bool
+    quota_share: float
+
+
+KINDS = (
+    Kind("compressed", 16_000, 64, 3, compressible=True, quota_share=2),
+    Kind("larger than the quota", 16_000, 64, 3, compressible=False, quota_share=0.25),
+    Kind("large records", 110_000, 16, 7, compressible=False, quota_share=2),
+)
 
 # Says "ready" when all is there but records, and reads when it is told to.
 TRAINER = f"""
 import sys
+import time
 import tensorflow as tf
 import tfquiver
+def step(batch, takes_s):
+    time.sleep(takes_s)
+    return int(tf.shape(batch)[0])
 list(tf.data.Dataset.from_tensor_slices([b"record"] * 100).batch(10).prefetch(1))
 data = tfquiver.dataset(
-    sys.argv[1], cache_dir=sys.argv[2], batch_size={BATCH}, order=tfquiver.Shuffled(shuffle_bytes={SHUFFLE}),
+    sys.argv[1], cache_dir=sys.argv[2], batch_size=int(sys.argv[4]), order=tfquiver.Shuffled(shuffle_bytes={SHUFFLE}),
     reading=tfquiver.Reading(readahead_bytes={READAHEAD}),
 )
 print("ready", flush=True)
 input()
-for _ in range({EPOCHS}):
-    count = sum(int(tf.shape(batch)[0]) for batch in data)
+for epoch in range(int(sys.argv[5])):
+    count = sum(step(batch, {STEP_S} if epoch else 0) for batch in data)
     assert count == int(sys.argv[3]), count
 print("read", flush=True)
 input()
@@ -87,14 +113,14 @@ def memory_bytes(pid: int) -> int:
     return own + max(mapped, sum(held.values()))
 
 
-def write_files(folder: Path, size_bytes: int, compressible: bool) -> int:
+def write_files(folder: Path, size_bytes: int, kind: Kind) -> int:
     """The number of records in the files made."""
     folder.mkdir()
     rng = random.Random(1)
-    random_bytes = RECORD_BYTES // 4 if compressible else RECORD_BYTES
-    per_file = size_bytes // FILES // RECORD_BYTES
+    random_bytes = kind.record_bytes // 4 if kind.compressible else kind.record_bytes
+    per_file = size_bytes // FILES // kind.record_bytes
     for number in range(FILES):
-        payloads = (rng.randbytes(random_bytes).ljust(RECORD_BYTES, b"\0") for _ in range(per_file))
+        payloads = (rng.randbytes(random_bytes).ljust(kind.record_bytes, b"\0") for _ in range(per_file))
         (folder / f"part-{number}.tfrecord").write_bytes(stream(payloads))
     return per_file * FILES
 
@@ -116,14 +142,16 @@ def watched(peaks: list[Peak], work: Callable[[], None]) -> None:
         watcher.join()
 
 
-def measure(base: Path, size_bytes: int, compressible: bool, quota_bytes: int) -> dict[str, float]:
+def measure(base: Path, size_bytes: int, kind: Kind) -> dict[str, float]:
     """The most that each process took, in MiB, beyond what it had before."""
     base.mkdir()
     cache_dir = base / "cache"
-    records = write_files(base / "data", size_bytes, compressible)
+    records = write_files(base / "data", size_bytes, kind)
+    quota_bytes = int(size_bytes * kind.quota_share)
     flags = [f"--cache_dir={cache_dir}", f"--quota={quota_bytes}", f"--hot={HOT}", f"--lease_ahead={LEASE_AHEAD}"]
     node = Server("tfquiver.service.node.main", flags, base / "node.log").start()
-    command = [sys.executable, "-c", TRAINER, f"{base}/data/part-*", str(cache_dir), str(records)]
+    arguments = [f"{base}/data/part-*", str(cache_dir), *map(str, (records, kind.batch, kind.epochs))]
+    command = [sys.executable, "-c", TRAINER, *arguments]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     trainer = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=Path.cwd()
@@ -165,17 +193,16 @@ def main() -> None:
     quick = parser.parse_args().quick
     size_bytes = QUICK_BYTES if quick else FULL_BYTES
     configured = {"node": (HOT + LEASE_AHEAD) / MIB, "trainer": (SHUFFLE + READAHEAD) / MIB}
-    kinds = {"compressed": (True, 2 * size_bytes), "larger than the quota": (False, size_bytes // 4)}
     figures = {}
     bars = []
     with tempfile.TemporaryDirectory(prefix="tfquiver-memory-") as base:
-        for number, (kind, (compressible, quota_bytes)) in enumerate(kinds.items()):
-            took = measure(Path(base, str(number)), size_bytes, compressible, quota_bytes)
+        for number, kind in enumerate(KINDS):
+            took = measure(Path(base, str(number)), size_bytes, kind)
             for process, mib in took.items():
-                print(f"{kind:22} {process:8} {mib:7.1f} MiB, configured {configured[process]:g}", file=sys.stderr)
+                print(f"{kind.name:22} {process:8} {mib:7.1f} MiB, configured {configured[process]:g}", file=sys.stderr)
                 above = mib - configured[process]
-                bars.append(Bar(f"MiB above what is configured, {kind}, {process}", above, BAR_MIB, at_most=True))
-            figures[kind] = {process: round(mib, 1) for process, mib in took.items()}
+                bars.append(Bar(f"MiB above what is configured, {kind.name}, {process}", above, BAR_MIB, at_most=True))
+            figures[kind.name] = {process: round(mib, 1) for process, mib in took.items()}
     finish("memory", {"configured": configured, **figures}, bars, quick)
 
 

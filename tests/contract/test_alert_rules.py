@@ -81,11 +81,7 @@ CASES = {
     "TfquiverStoreSlow": Case(
         histogram(FETCH, 5, False, source="store"), histogram(FETCH, 5, True, source="store"), {"instance": "n"}
     ),
-    "TfquiverCallsFail": Case(
-        {'tfquiver_rpc_seconds_count{instance="n",method="Lease",code="OK"}': rising(60)},
-        {'tfquiver_rpc_seconds_count{instance="n",method="Lease",code="INTERNAL"}': rising(1)},
-        {"instance": "n", "method": "Lease"},
-    ),
+    "TfquiverCallsFail": alike("tfquiver_rpc_faults_total", steady(3), rising(1), instance="n", method="Lease"),
 }
 
 
@@ -109,6 +105,24 @@ def test_it_fires_when_somebody_should_look_and_not_before(name: str, tmp_path: 
         assert done.returncode == 0, f"fires={fires}: {done.stdout}{done.stderr}"
         done = _fires(name, series, case.labels, not fires, tmp_path)
         assert done.returncode != 0, "the tester would have found out"
+
+
+@needs_prometheus
+@pytest.mark.parametrize(
+    ("values", "fires"),
+    [
+        (f"0x{MINUTES - 4} 1x3", True),
+        (f"0x{MINUTES - 10} 1x9", False),
+        (f"5x3 _x{MINUTES - 8} 5x4", False),
+        (f"_x{MINUTES - 3} 5x3", False),
+    ],
+    ids=["now", "a while ago", "before a gap", "before Prometheus"],
+)
+def test_a_call_that_fails_once_is_told_of_for_a_while_and_once(values: str, fires: bool, tmp_path: Path) -> None:
+    labels = {"instance": "n", "method": "Lease"}
+    series = {'tfquiver_rpc_faults_total{instance="n",method="Lease"}': values}
+    done = _fires("TfquiverCallsFail", series, labels, fires, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _fires(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.s3_server import S3Server, s3_server
-from tfquiver import errors
+from tfquiver import errors, stores
 from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
@@ -153,6 +154,53 @@ def test_whatever_could_lead_elsewhere_is_part_of_the_place(scheme: str, options
     assert Access(scheme, elsewhere).place != place
     otherwise = json.dumps(options).replace("AccountKey=k", "AccountKey=l").replace('"p"', '"q"')
     assert Access(scheme, otherwise).place == place
+
+
+def test_nobody_waits_for_a_store_that_is_being_opened(servers: list[S3Server]) -> None:
+    """Its library may be imported for that. Clients say what they use on the node's loop."""
+    opening, go_on = threading.Event(), threading.Event()
+
+    def open_store(access: Access) -> ObjectStore:
+        opening.set()
+        assert go_on.wait(30)
+        return stores.open_with(access)
+
+    client_stores = ClientStores(opened=open_store)
+    right = way(servers[0], servers[0].key, servers[0].secret)
+    client_stores.use("a", [right], [MINE], 60)
+    found: list[bytes] = []
+    reading = threading.Thread(
+        target=lambda: found.append(client_stores.of_dataset(URI, MINE).read(URI, 0, 7, "", 20.0))
+    )
+    reading.start()
+    assert opening.wait(30)
+    others = threading.Thread(
+        target=lambda: (client_stores.use("b", [right], [THEIRS], 60), client_stores.place_of(URI, THEIRS)), daemon=True
+    )
+    others.start()
+    others.join(10)
+    waits = others.is_alive()
+    go_on.set()
+    reading.join(30)
+    others.join(30)
+    client_stores.close()
+    assert not waits
+    assert found == [b"content"]
+
+
+def test_where_a_data_set_is_read(world: World) -> None:
+    def at(endpoint: str) -> Access:
+        return Access("s3", json.dumps({"endpoint_url": endpoint, "key": "k", "secret": "s"}))
+
+    world.stores.use("a", [at("http://a")], [MINE], 60)
+    world.stores.use("b", [at("http://b")], [MINE, THEIRS], 60)
+    assert world.stores.place_of(URI, MINE) == "s3=http://a, s3=http://b"
+    assert world.stores.place_of(URI, THEIRS) == "s3=http://b"
+    assert world.stores.place_of(URI, b"x" * 32) == ""
+    assert world.stores.place_of("gs://data/f", MINE) == ""
+    named = ClientStores(named_place=lambda uri, digest_id: "s3=http://named")
+    named.use("a", [at("http://a")], [MINE], 60)
+    assert named.place_of(URI, MINE) == "s3=http://named"
 
 
 def test_a_client_whose_store_is_away_or_another_keeps_nobody_from_reading(

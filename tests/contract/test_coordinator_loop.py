@@ -23,7 +23,7 @@ from tfquiver.service.coordinator.datasets import digest_files
 from tfquiver.service.coordinator.order import made_orders
 from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.trust.identity import EVERYBODY
 

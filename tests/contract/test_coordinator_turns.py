@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.residency import residency
 from tfquiver.service.coordinator.residency.holdings import Holdings
 from tfquiver.service.coordinator.residency.residency import Table
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 
 
 class Turns:

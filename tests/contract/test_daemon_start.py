@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tfquiver import errors
+from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.daemon import daemon
 
 
@@ -51,3 +54,47 @@ def test_one_that_is_not_ready_in_time_is_left_alone(tmp_path: Path, monkeypatch
     slow = psutil.Process(int((tmp_path / "pid").read_text()))
     assert slow.is_running() and slow.parent() != psutil.Process()
     slow.kill()
+
+
+def test_where_a_clusters_node_is_down_none_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nobody/starts/this")
+    cluster_file.write(tmp_path, "head:5040")
+    with pytest.raises(errors.UnavailableError) as raised:
+        daemon.find_or_start(tmp_path, timeout_s=2.5)
+    assert "it is a node's of the cluster at head:5040, and that node does not run" in caplog.text
+    for words in (
+        f"tfquiver-node --coordinator=head:5040 --cache_dir={tmp_path}",
+        f"where that cluster is no more, delete {tmp_path}/cluster",
+    ):
+        assert words in str(raised.value)
+
+
+def test_all_who_wait_for_a_clusters_node_are_told_the_same(tmp_path: Path) -> None:
+    """And keep nobody from the directory meanwhile, such as who starts a cluster there."""
+    cluster_file.write(tmp_path, "head:5040")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(daemon.find_or_start, tmp_path, timeout_s=1.5) for _ in range(2)]
+        with daemon.only_one_starts(tmp_path, time.monotonic() + 1.0):
+            pass
+        for one in waiting:
+            with pytest.raises(errors.UnavailableError, match="of the cluster at head:5040"):
+                one.result(30)
+
+
+def test_what_up_ran_and_runs_no_more_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    up_file.write(tmp_path, up_file.Ports(coordinator=5041))
+    cluster_file.write(tmp_path, "localhost:5041")
+    with pytest.raises(errors.UnavailableError, match="said what no node says"):
+        daemon.find_or_start(tmp_path)
+    cluster_file.write(tmp_path, "localhost:5042")
+    with pytest.raises(errors.UnavailableError, match="of the cluster at localhost:5042"):
+        daemon.find_or_start(tmp_path, timeout_s=0.5)
+    cluster_file.write(tmp_path, "")
+    with pytest.raises(errors.UnavailableError, match="said what no node says"):
+        daemon.find_or_start(tmp_path)

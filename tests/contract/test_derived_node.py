@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.store_node import StoreNode
 from tfquiver import errors
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.derived.computers import MOST_COMPUTERS, Computers
 from tfquiver.service.node.derived.elsewhere import Elsewhere
 from tfquiver.service.node.derived.puts import MOST_BYTES, Puts
@@ -21,6 +24,7 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.peers import data_frames
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()
@@ -168,7 +172,7 @@ class Nodes:
     def __init__(self, **bodies: bytes | errors.TfquiverError) -> None:
         self.bodies, self.asked = bodies, []
 
-    def others(self) -> list[str]:
+    def others(self) -> list[str] | None:
         return list(self.bodies)
 
     async def get_of_its_own(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
@@ -197,10 +201,63 @@ async def test_what_no_trainer_here_can_compute_one_at_another_node_does() -> No
         await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False)
     assert sorted(nodes.asked) == ["able", "damaged", "none"]
     nodes.asked.clear()
-    with pytest.raises(errors.UnavailableError, match="there is none"):
+    with pytest.raises(errors.NobodyComputesError, match="there is none") as here:
         await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False, ask_others=False)
     assert nodes.asked == []
+    assert not here.value.everywhere
     await fetcher.close()
+
+
+def test_that_nobody_is_there_is_told_to_peers() -> None:
+    none, other = errors.NobodyComputesError("none"), errors.UnavailableError("nobody computes it, does it?")
+    for error in (none, other):
+        item = data_frames.no_item(1, 2, data_frames.NOT_HERE, error)
+        cls, _ = data_frames.decode_header(data_frames.encode(item)[: data_frames.HEADER_BYTES])
+        told = data_frames.decode_payload(cls, data_frames.encode(item)[data_frames.HEADER_BYTES :])
+        assert isinstance(told, data_frames.Item)
+        assert data_frames.trouble(told) is type(error)
+
+
+@on_loop
+async def test_that_nobody_can_is_known_only_where_all_have_said_so() -> None:
+    none, away = errors.NobodyComputesError("none"), errors.UnavailableError("away")
+    for others, known in (({}, True), ({"a": none, "b": none}, True), ({"a": none, "b": away}, False)):
+        fetcher = Fetcher(
+            Meter(), lambda shard: None, deadline_s=1, compute=Computers().compute,
+            elsewhere=Elsewhere(Nodes(**others)).compute,
+        )  # fmt: skip
+        for _ in range(2):  # the second one is answered from memory
+            with pytest.raises(errors.UnavailableError, match=r"has data set d from tfquiver\.materialize") as raised:
+                await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False)
+            assert (isinstance(raised.value, errors.NobodyComputesError) and raised.value.everywhere) == known
+        await fetcher.close()
+
+
+class NotYetKnown(Nodes):
+    def others(self) -> None:
+        return None
+
+
+@on_loop
+async def test_what_was_said_a_while_ago_or_by_nobody_yet_does_not_decide_that_nobody_can() -> None:
+    none, away = errors.NobodyComputesError("none"), errors.UnavailableError("away")
+
+    async def everywhere(elsewhere: Elsewhere) -> bool:
+        fetcher = Fetcher(
+            Meter(), lambda shard: None, deadline_s=1, compute=Computers().compute, elsewhere=elsewhere.compute
+        )  # fmt: skip
+        with pytest.raises(errors.UnavailableError) as raised:
+            await fetcher.fetch(DIGEST, DIGEST.shard(0), keep=False)
+        await fetcher.close()
+        return isinstance(raised.value, errors.NobodyComputesError) and raised.value.everywhere
+
+    asked = Elsewhere(nodes := Nodes(a=none), as_new_s=0)
+    assert [await everywhere(asked) for _ in range(3)] == [True, False, False]
+    assert nodes.asked == ["a"]
+    with pytest.raises(errors.NobodyComputesError):  # but nothing else has been found since
+        await asked.compute(DIGEST, DIGEST.shard(0))
+    assert not await everywhere(Elsewhere(NotYetKnown()))
+    assert not await everywhere(Elsewhere(Nodes(a=away)))
 
 
 @on_loop
@@ -225,3 +282,18 @@ async def test_where_nobody_can_compute_few_are_asked_though_many_shards_are_mis
     assert isinstance((await wanted(1))[0], errors.UnavailableError)
     nodes.bodies["n3"] = BODY
     assert isinstance((await wanted(1))[0], VerifiedShard), "at once: it may have been for that shard alone"
+
+
+@on_loop
+async def test_nodes_that_ask_one_another_for_the_same_shard_do_not_wait_in_a_circle(tmp_path: Path) -> None:
+    """A reader's node asks the owner, and that asks back what the reader's node can compute itself."""
+    members: list[types_pb2.NodeInfo] = []
+    nodes = [StoreNode(tmp_path / name, [DIGEST], node_id=name, members=members) for name in ("a", "b")]
+    async with nodes[0] as reader, nodes[1]:
+        for node in nodes:
+            node.fetcher._compute = Computers().compute
+            node.fetcher._elsewhere = Elsewhere(node.peers).compute
+        async with asyncio.timeout(20):
+            with pytest.raises(errors.NobodyComputesError) as raised:
+                await reader.source.get(DIGEST, 0, owner="b")
+        assert raised.value.everywhere

@@ -16,7 +16,7 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.deriving import UNREAD_S
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 ROWS = DIGEST.num_shards

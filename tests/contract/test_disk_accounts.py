@@ -139,6 +139,7 @@ def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskCache) -> None:
     assert store.hashes() == [made[0].hash]
     assert put(store, made) == 1
     assert (store.refused_inserts, store.evictions) == (0, 3), "what is not wanted is no refusal"
+    assert store.written_bytes == 4 * ENTRY_BYTES, "also what has gone"
     store.check_room(made[5].hash, 1 << 40)
     assert not store.has_room(made[5].hash, 1)
     assert told == [(shard.hash, True) for shard in made[:4]] + [(made[at].hash, False) for at in (1, 2, 3)]

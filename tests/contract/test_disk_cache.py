@@ -334,3 +334,12 @@ def test_a_store_whose_directory_is_gone_does_not_make_it_again(root: Path) -> N
     with pytest.raises(errors.ResourceExhaustedError, match="No such file or directory"):
         store.insert(noise(10))
     assert not root.exists()
+
+
+def test_a_quota_that_there_is_no_room_for_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    DiskCache(tmp_path / "much", 1 << 60)
+    assert f"{tmp_path}/much: a quota of {1 << 60} bytes, and room for " in caplog.text
+    caplog.clear()
+    DiskCache(tmp_path / "little", 1 << 20)
+    DiskCache(tmp_path / "as it comes", None)
+    assert not caplog.records

@@ -50,7 +50,10 @@ def passes(before: Callable[[str], object]) -> FilePasses:
     def reads(origin: str) -> BoundedReads:
         return BoundedReads(origin, parallel=2, most_hung=8, limit_s=LIMIT_S, wait_s=10)
 
-    return FilePasses(lambda uri, digest_id: store, lambda shard: None, Attempts(), 10.0, reads)
+    async def origin(uri: str, digest_id: bytes) -> str:
+        return "one"
+
+    return FilePasses(lambda uri, digest_id: store, lambda shard: None, Attempts(), 10.0, reads, origin)
 
 
 @on_loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
+from tfquiver.content import derived_uris
 from tfquiver.content.digest import Digest
 from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
@@ -102,6 +104,22 @@ async def test_another_owner_is_asked_before_the_store(digest: Digest) -> None:
 
 
 @on_loop
+async def test_what_had_to_be_computed_says_nothing_of_when_others_are_late(digest: Digest) -> None:
+    with RoguePeer(right(digest), node_id="b") as peer:
+        peers = PeerClient("a", lambda: [peer.member], "")
+        others = OtherNodes("a", peers, None, Stats())
+        ref = digest.shard(0)
+        uri = derived_uris.uri_of(b"r" * 32, ref.file.uri)
+        derived = dataclasses.replace(ref, file=dataclasses.replace(ref.file, uri=uri))
+        for asked in (*[derived] * 64, ref):
+            found = await others.get(digest, asked, "b", True, None)
+            assert found is not None
+            assert is_shard(found, digest, 0)  # type: ignore[arg-type]
+        assert others._hedges.late_after_s() is None  # of one is too little known
+        await peers.close()
+
+
+@on_loop
 async def test_what_nobody_waits_for_any_more_is_not_asked_for(digest: Digest) -> None:
     silent = Silent()
     with RoguePeer(right(digest), send=silent) as rogue:
@@ -120,3 +138,26 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for(digest: Digest) -
             assert is_shard(await task, digest, index)
         assert sorted(rogue.asked) == [0, 1, 3]
         await peers.close()
+
+
+@on_loop
+async def test_what_a_peer_has_of_its_own_does_not_wait_for_what_it_asks_others_for(digest: Digest) -> None:
+    """All would wait for one another where the peer, too, has all its threads at such peers."""
+    silent = Silent()
+    with RoguePeer(right(digest), send=silent) as rogue:
+        peers = PeerClient("a", lambda: [rogue.member], "", threads=2)
+        gets = [asyncio.create_task(peers.get("rogue", digest, digest.shard(index))) for index in range(2)]
+        async with asyncio.timeout(10):
+            while len(rogue.asked) < 2:
+                await asyncio.sleep(0.01)
+        gets.append(asyncio.create_task(peers.get_of_its_own("rogue", digest, digest.shard(2))))
+        try:
+            async with asyncio.timeout(peer_socket.SILENCE_S / 2):
+                while len(rogue.asked) < 3:
+                    await asyncio.sleep(0.01)
+        finally:
+            silent.let_go.set()
+            found = await asyncio.gather(*gets, return_exceptions=True)
+            await peers.close()
+        for index, ready in enumerate(found):
+            assert is_shard(ready, digest, index)  # type: ignore[arg-type]

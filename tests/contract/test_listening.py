@@ -70,6 +70,18 @@ def test_a_port_asked_for_that_another_has_at_one_address_is_refused() -> None:
         assert not connects(BOTH[0], port), "at all or at none"
 
 
+@pytest.mark.parametrize("bind_host", ["127.0.0.1", "[::]"])
+def test_who_has_a_port_is_told_in_our_words(bind_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(errors.UnavailableError) as raised:
+            asyncio.run(listening(f"{bind_host}:{port}"))
+    said = str(raised.value)
+    assert f"cannot listen on {bind_host}:{port}: another program has that port" in said and "--port=0" in said
+    assert "GRPC" not in said
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_port_that_is_taken_at_one_address_is_not_free_everywhere(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

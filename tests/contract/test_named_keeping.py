@@ -11,6 +11,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
+from tests.support.named_here import OTHER, of, until_done
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.content.digest import Digest
@@ -23,25 +24,9 @@ from tfquiver.service.coordinator.datasets import named_requests
 from tfquiver.service.coordinator.named_datasets import specs
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.sessions.session import LeaseState
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 from tfquiver.wire import rpc
 from tfquiver.wire.rpc import MAX_MESSAGE_BYTES
-
-OTHER = numbered_digest(100)
-
-
-def of(name: str, digest: Digest = DIGEST, pin: bool = False) -> pb.DatasetSpec:
-    return pb.DatasetSpec(name=name, digest_id=digest.digest_id, pin=pin)
-
-
-async def until_done(coordinator: Coordinator, name: str) -> pb.NamedDataset:
-    """After the newest wish has been carried out as far as it goes without nodes."""
-    async with asyncio.timeout(20):
-        while not coordinator.caching.met:
-            await asyncio.sleep(0.01)
-    await coordinator.named.look()
-    return coordinator.named.find(EVERYBODY, name)
 
 
 @on_loop
@@ -112,40 +97,6 @@ async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Pat
         over.digest_id = DIGEST.digest_id
         assert await named.report(over)
         assert (await until_done(coordinator, "train")).version == 1
-
-
-async def scanned(coordinator: Coordinator, name: str, digest: Digest) -> pb.NamedDataset:
-    await until_done(coordinator, name)
-    [task] = coordinator.named.tasks
-    over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest.digest_id)
-    assert await coordinator.named.report(over)
-    return await until_done(coordinator, name)
-
-
-@on_loop
-async def test_a_job_keeps_its_version_while_it_builds_its_model_and_between_epochs(tmp_path: Path) -> None:
-    clock, hour_s = ManualClock(), CoordinatorOptions().session_ended_s
-    async with started(tmp_path, clock=clock) as coordinator:
-        await coordinator.catalogue.register("", b"", None, parts(OTHER))
-        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"], pin=True))
-        await scanned(coordinator, "train", DIGEST)
-        await coordinator.named.refresh(EVERYBODY, "train")
-        assert (await scanned(coordinator, "train", OTHER)).old_versions == 1, "its model may be under way"
-        assert set(coordinator.caching.placement.pins) == {OTHER.digest_id}, "the room is the newest one's"
-        clock.advance(hour_s - 1)
-        beat(coordinator)
-        for reader in ("first epoch", "second epoch"):
-            assert await read_first(coordinator, reader, DIGEST.digest_id) == LeaseState.LEASED
-            coordinator.sessions.node_lost("n")  # the epoch is over
-            assert (await until_done(coordinator, "train")).old_versions == 1
-        clock.advance(2.0)
-        beat(coordinator)
-        assert (await until_done(coordinator, "train")).old_versions == 1, "a session of it is remembered"
-        clock.advance(hour_s)
-        beat(coordinator)
-        coordinator.sessions.expire()
-        assert (await until_done(coordinator, "train")).old_versions == 0
-        assert DIGEST.digest_id not in coordinator.registry
 
 
 @on_loop
@@ -322,7 +273,7 @@ async def test_what_a_node_was_to_read_that_is_lost_others_read(tmp_path: Path) 
 
 @on_loop
 async def test_many_data_sets_that_are_kept_alike_fit_the_orders_of_a_thousand_nodes(tmp_path: Path) -> None:
-    async with started(tmp_path) as coordinator:
+    async with started(tmp_path, clock=ManualClock()) as coordinator:  # none beats again
         for number in range(1000):
             beat(coordinator, f"cache-node-{number:04}.rack-{number % 10}.example.com")
         async with asyncio.timeout(20):

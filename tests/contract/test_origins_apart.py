@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import json
 import os
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -16,17 +18,23 @@ import pytest
 
 from tests.support import records
 from tests.support.aio import on_loop
+from tests.support.disks import dead
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
+from tests.support.privileges import needs_dead_mounts
 from tests.support.store_node import build, write_files
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.scanning import digest_build, listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.origin.origins import origin_of_file
 from tfquiver.service.node.origin.ranges.parallelism import FIRST
+from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore
+from tfquiver.stores.mounts.mounts import Mounts
 
 DEAD, GOOD, RECORDS = ["dead-0", "dead-1", "dead-2", "dead-3", "dead-4"], "good", 40
 DATA = records.stream(bytes([number]) * 2_000 for number in range(RECORDS))
@@ -141,6 +149,45 @@ async def test_who_waits_behind_reads_that_bring_nothing_is_told_where(monkeypat
         await ended(waiting)
 
 
+@on_loop
+async def test_a_bucket_of_the_same_name_at_another_endpoint_is_another_one() -> None:
+    """With places, and a pace, of its own."""
+    with gcs_emulator() as dead_store, gcs_emulator() as good_store:
+        client_stores, let_go = ClientStores(), threading.Event()
+        digests = []
+        for emulator in (dead_store, good_store):
+            way = Access("gs", json.dumps({"endpoint": emulator.address}))
+            store = GcsStore(way.fields)
+            data = DATA + records.stream([emulator.address.encode()])
+            store._client.bucket("bucket").blob("f").upload_from_string(data)
+            digests.append(_built("gs://bucket/f", store))
+            store.close()
+            client_stores.use(emulator.address, [way], [digests[-1].digest_id], 60)
+        dead_store.weather = lambda: lambda _: not let_go.wait(60)
+        fetcher = Fetcher(
+            Meter(), lambda shard: None, deadline_s=DEADLINE_S, store_for=client_stores.of_dataset,
+            store_place=client_stores.place_of,
+        )  # fmt: skip
+        try:
+            ofs = [digests[0].shard(index) for index in range(0, RECORDS, 2)]
+            waiting = [asyncio.create_task(fetcher.fetch(digests[0], ref, keep=False)) for ref in ofs]
+            await until_downloads(dead_store, FIRST)
+            async with asyncio.timeout(SOON_S):
+                shard = await fetcher.fetch(digests[1], digests[1].shard(3), keep=False)
+            assert shard is not None
+            assert len(dead_store.downloads) == FIRST
+            let_go.set()
+            await ended(waiting)
+        finally:
+            let_go.set()
+            await fetcher.close()
+            await asyncio.to_thread(client_stores.close)
+
+
+def _built(pattern: str, store: GcsStore) -> Digest:
+    return digest_build.build(listing.expand(pattern, lambda _: store), ONE, store_for=lambda _: store)
+
+
 class Fifos:
     """Files of a mounted file system that become pipes nobody writes to: opening one hangs."""
 
@@ -190,6 +237,34 @@ async def test_a_mount_that_hangs_keeps_nobody_from_another(tmp_path: Path) -> N
             dead.let_go()
             await asyncio.sleep(0.05)
         await fetcher.close()
+
+
+@needs_dead_mounts
+@on_loop
+async def test_a_dead_mount_holds_one_thread_and_no_executor(tmp_path: Path) -> None:
+    """Whatever is asked of it: directories without end, for as long as it is dead."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    good = build(write_files(tmp_path / "good", files=1), ONE)
+    fetcher = Fetcher(Meter(), lambda shard: None, deadline_s=DEADLINE_S)
+    with dead(tmp_path / "mount") as mount:
+        (tmp_path / "link").symlink_to(mount)
+        now_s = 0.0
+        mounts = Mounts(clock=lambda: now_s)
+        for _ in range(3):
+            asked = [origin_of_file(f"{tmp_path}/link/{number}/file", mounts) for number in range(50)]
+            async with asyncio.timeout(SOON_S):
+                names = await asyncio.gather(*asked, origin_of_file(f"{tmp_path}/good/file", mounts))
+                shard = await fetcher.fetch(good, good.shard(0), False)
+                await asyncio.to_thread(lambda: None)
+            assert set(names[:-1]) == {str(mount)}
+            assert names[-1] != str(mount)
+            assert shard is not None
+            now_s += 61
+        async with asyncio.timeout(SOON_S):
+            while threads("look up a mount") > 1:  # those that were told not to enter end
+                await asyncio.sleep(0.01)
+        assert threads("look up a mount") == 1
+    await fetcher.close()
 
 
 def threads(name: str) -> int:

@@ -6,6 +6,7 @@ import concurrent.futures
 import logging
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,15 +24,21 @@ from tfquiver.wire.patient_calls import until_answered
 METHOD = "/a.Service/Call"
 
 
+Answers = Callable[[bytes, grpc.ServicerContext], bytes]
+
+
 class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, answer: Answers) -> None:
+        self._answer = answer
+
     def service(self, handler_call_details: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: request + b"!")
+        return grpc.unary_unary_rpc_method_handler(self._answer)
 
 
 @contextmanager
-def server(port: int) -> Iterator[None]:
+def server(port: int, answer: Answers = lambda request, context: request + b"!") -> Iterator[None]:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = grpc.server(pool, handlers=[_Handler()], options=[("grpc.so_reuseport", 0)])
+        running = grpc.server(pool, handlers=[_Handler(answer)], options=[("grpc.so_reuseport", 0)])
         running.add_insecure_port(f"localhost:{port}")
         running.start()
         try:
@@ -68,6 +75,23 @@ def test_a_server_that_is_just_starting_is_waited_for_and_the_wait_is_told(caplo
         assert len(caplog.records) == 1
         with server(port):
             assert waiting.result(20) == b"hello!"
+
+
+def test_who_is_busy_is_asked_again_after_as_long_as_it_took_to_say_so() -> None:
+    port = addresses.free_port(addresses.to_bind("localhost"))
+    asked_s: list[float] = []
+
+    def busy_twice(request: bytes, context: grpc.ServicerContext) -> bytes:
+        asked_s.append(time.monotonic())
+        if len(asked_s) < 3:
+            threading.Event().wait(0.5)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "too many large digests are being registered: try again later")
+        return request + b"!"
+
+    with server(port, busy_twice), rpc.channel(f"localhost:{port}") as channel:
+        assert until_answered(call(channel), "asking", f"localhost:{port}", 30.0) == b"hello!"
+    first_s, second_s, third_s = asked_s
+    assert min(second_s - first_s, third_s - second_s) > 0.9  # half a second of it to be refused
 
 
 def test_who_answers_at_once_hears_nothing(caplog: pytest.LogCaptureFixture) -> None:

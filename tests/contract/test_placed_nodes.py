@@ -18,6 +18,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.calls.warming import Warming
+from tfquiver.service.node.moves import look_again
 from tfquiver.service.node.moves import moves as moves_module
 from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.shards import reach
@@ -170,7 +171,7 @@ async def test_nothing_is_given_up_before_its_time_or_by_another_placement(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves_module, "GIVE_UP_AFTER_S", 1.5)
-    monkeypatch.setattr(moves_module, "FIRST_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(look_again, "FIRST_LOOK_AGAIN_S", 0.05)
     async with started(tmp_path, digest, "ab") as nodes:
         a, b = nodes.values()
         for i in range(digest.num_shards):
@@ -211,8 +212,8 @@ async def test_nothing_is_given_up_before_its_time_or_by_another_placement(
 async def test_what_finds_no_room_is_not_sent_again_and_again(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves_module, "FIRST_LOOK_AGAIN_S", 0.05)
-    monkeypatch.setattr(moves_module, "LONGEST_LOOK_AGAIN_S", 0.1)
+    monkeypatch.setattr(look_again, "FIRST_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(look_again, "LONGEST_LOOK_AGAIN_S", 0.1)
     members: Members = []
     async with (
         StoreNode(tmp_path / "a", [digest], node_id="a", members=members, quota_bytes=64 << 10) as a,

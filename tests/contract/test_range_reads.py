@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,11 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.origin.origins import MOST_IDLE
+from tfquiver.service.node.origin.ranges import range_reads
+from tfquiver.service.node.origin.ranges.one_range import Asked
 from tfquiver.service.node.origin.ranges.parallelism import FIRST
+from tfquiver.service.node.origin.ranges.range_plan import RangePlan
 from tfquiver.stores.gcs import GcsStore
 
 RECORDS, RECORD_BYTES = 12, 50_000
@@ -57,6 +62,8 @@ class Place:
 
 @asynccontextmanager
 async def place(monkeypatch: pytest.MonkeyPatch, deadline_s: float = 20.0) -> AsyncIterator[Place]:
+    # Neighbours that are asked for in one turn of the loop find one another, however slow the machine is.
+    monkeypatch.setattr(range_reads, "RangePlan", functools.partial(RangePlan, gather_s=0.1))
     with gcs_emulator() as emulator:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
         store = GcsStore()
@@ -71,6 +78,22 @@ async def place(monkeypatch: pytest.MonkeyPatch, deadline_s: float = 20.0) -> As
         finally:
             await fetcher.close()
             store.close()
+
+
+@on_loop
+async def test_a_bucket_of_which_a_shard_is_about_to_be_read_alone_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a read begins at the loop's next turn; whoever asks for another bucket before that must not end this one."""
+    async with place(monkeypatch) as its:
+        ranges, ref = its.fetcher._ranges, its.digest.shard(0)
+        bucket = ranges._places.at("gs://bucket")
+        asked = Asked(its.digest, ref, asyncio.get_running_loop().create_future())
+        ranges._read_alone(bucket, asked)
+        for number in range(2 * MOST_IDLE):
+            ranges._places.at(f"gs://{number}")
+        assert its.is_right(0, await asked.outcome)
+        assert bucket in list(ranges._places)
+        await asyncio.sleep(0)
+        assert bucket.idle
 
 
 def body(change: Callable[[bytes], bytes], claimed: bool = True) -> Fault:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 import socket
 import struct
@@ -12,10 +13,15 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.digests import numbered_digest
+from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.content.record_picks import RecordPicks
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.readers import session_server
 from tfquiver.service.node.readers.frame_socket import FrameSocket
 from tfquiver.service.node.readers.instructions import LeaseState, Send
+from tfquiver.service.node.readers.numbered_shards import NumberedShards
+from tfquiver.service.node.readers.reader_calls import ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.readers.reader_shell import REPORT_MS, ReaderShell
 from tfquiver.service.node.readers.session_server import SessionServer
@@ -70,6 +76,88 @@ async def test_credit_for_a_reader_that_is_being_closed_sends_nothing() -> None:
     reader._closing = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     reader.on_frame(frames.Credit(1 << 20), [])
     await reader._closing
+
+
+@on_loop
+async def test_a_shard_of_records_by_weight_without_picks_ends_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing leads there. All of the shard's records would come in place of some."""
+    unused = cast(Any, None)
+    digest = numbered_digest(3)
+    picks = RecordPicks(b"w" * 32, 1, 1, 0.0, 3)
+    drawn = DrawnShards("weighted", np.array([0, 1, 1], np.uint32), (3,), False, 3, picks)
+    reader = ReaderShell("", unused, unused, unused, unused, ("node", "1"), ReaderLimits())
+    told: list[tuple[str, bool]] = []
+    monkeypatch.setattr(reader, "tell", lambda error, fatal: told.append((str(error), fatal)))
+    reader._shards = NumberedShards(digest, drawn)
+    opening = frames.Open("", "k", digest.digest_id, "", "r", 1, frames.Wish(), False)
+    reader._calls = ReaderCalls(unused, ("node", "1"), "", opening)
+    reader._fetches = ShardFetches(unused, unused, unused, unused)
+    reader._calls.picks[1] = b"\x01"
+    reader._send(2)
+    assert len(told) == 1
+    assert told[0][1]
+    assert re.search("shard 1 .*: which of its records draw 2 is of is not known", told[0][0])
+
+
+class _Picking:
+    """A coordinator of a session of three draws of records by weight."""
+
+    def __init__(self, drawn: DrawnShards) -> None:
+        self.drawn, self.picked, self.opened = drawn, list[list[int]](), list[pb.OpenReaderRequest]()
+        self.got = asyncio.Event()
+
+    async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
+        self.opened.append(pb.OpenReaderRequest.FromString(request.SerializeToString()))
+        return pb.OpenReaderReply(session_id="s", shards=3, records=3, drawn=self.drawn.message())
+
+    async def pick_records(self, request: pb.PickRecordsRequest) -> pb.PickRecordsReply:
+        self.picked.append(list(request.draws))
+        return pb.PickRecordsReply(picks=[b"\x01"] * len(request.draws))
+
+    async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def close_reader(self, request: pb.CloseReaderRequest) -> None:
+        pass
+
+    async def drop(self, hash: bytes, reason: str) -> None:
+        pass
+
+    async def get(self, *asked: object) -> None:
+        self.got.set()
+        await asyncio.Event().wait()
+
+
+@on_loop
+async def test_of_what_a_reader_held_only_what_is_sent_again_has_its_picks_asked_for(tmp_path: Path) -> None:
+    digest = numbered_digest(3)
+    drawn = DrawnShards(
+        "weighted", np.array([0, 1, 2], np.uint32), (3,), False, 3, RecordPicks(b"w" * 32, 1, 1, 0.0, 3)
+    )
+
+    async def digests(_: bytes) -> Any:
+        return digest
+
+    there = cast(Any, _Picking(drawn))
+    server = SessionServer(("node", "1"), there, cast(Any, None), there, digests, ReaderLimits())
+    server.start(tmp_path / "socket")
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as reader:
+        reader.connect(str(tmp_path / "socket"))
+        reader.setblocking(False)
+        opening = frames.Open("", "k~", digest.digest_id, "", "r", 1, frames.Wish(), False)
+        for frame in (frames.Hello(frames.ROLE_READER, 1, ""), frames.Held((0, 1, 2)), opening):
+            await loop.sock_sendall(reader, frames.encode(frame))
+        async with asyncio.timeout(10):
+            while not isinstance(frames.decode(await loop.sock_recv(reader, 1000)), frames.Opened):
+                pass
+            assert list(there.opened[0].held) == [0, 1, 2]
+            assert there.picked == []
+            await loop.sock_sendall(reader, frames.encode(frames.Bad(1)))
+            await there.got.wait()
+        assert there.picked == [[1]]
+    await server.stop(1.0)
 
 
 @on_loop

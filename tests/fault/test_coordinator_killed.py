@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.support.aio import on_loop
 from tests.support.cluster import Server
 from tests.support.coordinator_client import CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
+from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -129,11 +129,8 @@ async def test_a_log_damaged_in_its_middle_is_refused_by_name_and_offset(tmp_pat
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", mounted], check=True)
-    yield mounted
-    subprocess.run(["umount", mounted], check=True)
+    with tmpfs(tmp_path / "disk", 1 << 20) as mounted:
+        yield mounted
 
 
 async def _ack_until_refused(client: CoordinatorClient, session_id: str, shards: list[int]) -> list[int]:

@@ -110,7 +110,7 @@ def test_kills_at_random_times(cluster: Cluster, workers: list[Worker], paths: l
 
 def after_the_end(cluster: Cluster, workers: list[Worker], shared: tf.data.Dataset) -> None:
     """What workers had emitted and not delivered when END came is beyond the source's sight (I-8)."""
-    reader = numbered.EpochReader(shared, step_s=0.02)
+    reader = numbered.EpochReader(shared, step_s=0.05)
     reader.reached(1)
     wait_until(lambda: shared_session(cluster).ended, "the end of the session")
     assert reader.reached(1) < TOTAL, "the trainer is behind its workers"

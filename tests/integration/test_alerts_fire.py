@@ -1,9 +1,7 @@
 """Shipped alerts on a running cluster, each with its real cause: it fires while that is there, and ends with it.
 
-The rules are the shipped ones with other durations (tests/support/prometheus_server.py). Not here: TfquiverWorkerSilent
-(test_prometheus.py has workers); TfquiverCallsFail, whose cause is a fault of a server; TfquiverPeerMismatches, whose
-cause is a node that lies; TfquiverJobStarved and TfquiverStoreSlow, which take a store that stays slow for longer than
-a test may. Those have Prometheus' own rule tester alone (tests/contract/test_alert_rules.py).
+The rules are the shipped ones with other durations (tests/support/prometheus_server.py). Those of reading are in
+test_alerts_of_reading.py, TfquiverWorkerSilent is in test_prometheus.py, which has workers.
 """
 
 from __future__ import annotations
@@ -20,73 +18,48 @@ from typing import Any
 
 import pytest
 
-from tests.support import node_calls, rotating
+from tests.support.alert_world import AlertWorld, damage_entries
 from tests.support.cluster import Server, wait_until
-from tests.support.disks import Disk, ext4, tmpfs
-from tests.support.privileges import needs_disks, needs_mounts
+from tests.support.disks import Disk, ext4
+from tests.support.privileges import needs_disks
 from tests.support.prometheus_server import CONFIGS, Prometheus, quick_rules
 from tests.support.promtool import needs_prometheus
-from tests.support.reader_client import ReaderClient
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import addresses, rpc
+from tfquiver.wire import rpc
 
-pytestmark = [needs_prometheus, needs_disks, needs_mounts]
+pytestmark = [needs_prometheus, needs_disks]
 WINDOW = "15s"
-SHARDS = 40
-CUT = CutPolicy(1, 1, 1)
-# Not of TfquiverDiskRefuses: on a disk that is full the node often finds room for entries as small as these.
 CAUSES = {"TfquiverServerDown", "TfquiverNodeLost", "TfquiverCommitLogSlow", "TfquiverCorruptEntries"}
 
 
-class World:
-    """A coordinator whose log is on a disk that can be frozen, a node, one on a small disk, and one that is killed."""
+class World(AlertWorld):
+    """A coordinator whose log is on a disk that can be frozen, a node, and one that is killed."""
 
-    def __init__(self, base: Path, log_disk: Disk, small_disk: Path) -> None:
-        self._base, self.log_disk, self.small_disk = base, log_disk, small_disk
-        self.servers: list[Server] = []
-        work_dir = f"--work_dir={log_disk.path / 'work'}"
-        self.coordinator = self._server("coordinator", "coordinator", work_dir, "--node_timeout_ms=3000")
-        self.node = self._node("node", base / "cache", "1GiB")
-        self.small = self._node("small", small_disk / "cache", "1GiB")
-        self.killed = self._node("killed", base / "killed", "64MiB")
+    def __init__(self, base: Path, log_disk: Disk) -> None:
+        super().__init__(base)
+        self.log_disk = log_disk
 
-    def _server(self, kind: str, name: str, *flags: str) -> Server:
-        metrics = f"--metrics_address=127.0.0.1:{addresses.free_port(['127.0.0.1'])}"  # the same when it comes again
-        module, log = f"tfquiver.service.{kind}.main", self._base / f"{name}.log"
-        server = Server(module, ["--port=0", metrics, *flags], log)
-        self.servers.append(server)
-        return server.start()
-
-    def _node(self, name: str, cache_dir: Path, quota: str) -> Server:
-        where = f"--coordinator={self.coordinator.address}"
-        return self._server("node", name, f"--cache_dir={cache_dir}", f"--quota={quota}", where)
-
-    def read(self, node: Server, name: str) -> None:
-        """An epoch of a data set that is scanned there first."""
-        if not (self._base / name).exists():
-            rotating.write(self._base / name, SHARDS)
-        dataset = node_calls.ensure(node.ready["control"], self._base / name / "part-*", CUT)
-        client = ReaderClient(node.ready["socket"], dataset.digest_id)
-        assert len(list(client.records())) == SHARDS
-        client.close()
+    def start(self) -> None:
+        self.decides = self.coordinator(self.log_disk.path / "work")
+        self.reads = self.node("node", self.base / "cache", "1GiB")
+        self.killed = self.node("killed", self.base / "killed", "64MiB")
+        self.await_ready()
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with ExitStack() as stack:
         log_disk = stack.enter_context(ext4(tmp_path, 128 << 20))
-        small_disk = stack.enter_context(tmpfs(tmp_path / "small", 16 << 20))
-        made: list[World] = []
-        stack.callback(lambda: [server.kill() for one in made for server in reversed(one.servers)])
-        made.append(World(tmp_path, log_disk, small_disk))
-        yield made[0]
+        world = World(tmp_path, log_disk)
+        stack.callback(world.close)
+        world.start()
+        yield world
 
 
 def decide_on_a_frozen_disk(world: World) -> None:
     """The disk of the commit log answers a second and a half late."""
     request = coordinator_pb2.AllocateRemoteIORequest(job="j", bytes_per_s=1000)
-    with ThreadPoolExecutor(1) as pool, rpc.channel(world.coordinator.address) as channel:
+    with ThreadPoolExecutor(1) as pool, rpc.channel(world.decides.address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         world.log_disk.freeze()
         try:
@@ -98,45 +71,27 @@ def decide_on_a_frozen_disk(world: World) -> None:
         waiting.result()
 
 
-def damage_entries(node: Server, cache_dir: Path) -> None:
-    """A byte of each, while the node is not there to see it."""
-    assert node.stop(30) == 0
-    entries = [path for path in (cache_dir / "objects").rglob("*") if path.is_file()]
-    assert entries
-    for path in entries:
-        path.chmod(0o600)
-        with path.open("r+b") as file:
-            file.seek(-1, os.SEEK_END)
-            last = file.read(1)
-            file.seek(-1, os.SEEK_END)
-            file.write(bytes([last[0] ^ 1]))
-    node.restart()
-
-
 @pytest.mark.timeout(280)
 def test_alerts_fire_when_there_is_a_cause_and_end_with_it(world: World, tmp_path: Path) -> None:
-    world.read(world.node, "data")
-    damage_entries(world.node, tmp_path / "cache")
-    prometheus = Prometheus(tmp_path / "prometheus", [one.ready["metrics"] for one in world.servers], WINDOW)
+    world.read(world.reads, "data")
+    assert world.reads.stop(30) == 0
+    damage_entries(tmp_path / "cache")  # while nobody is there to see it
+    world.reads.restart()
+    prometheus = Prometheus(tmp_path / "prometheus", world.targets, WINDOW)
     try:
-        wait_until(lambda: prometheus.values("sum(up)") == [4.0], "all are scraped", 60)
+        wait_until(lambda: prometheus.values("sum(up)") == [3.0], "all are scraped", 60)
         wait_until(lambda: bool(prometheus.values("sum(tfquiver_node_corrupt_entries_total) == 0")), "and counted", 60)
         assert not CAUSES & prometheus.fired()
 
         world.killed.kill()
-        world.read(world.node, "data")
-        with (world.small_disk / "others").open("wb", buffering=0) as others, pytest.raises(OSError, match="No space"):
-            while True:
-                others.write(bytes(64 << 10))
-        world.read(world.small, "new")
+        world.read(world.reads, "data")
         decide_on_a_frozen_disk(world)
         wait_until(lambda: prometheus.fired() >= CAUSES, "all have fired", 150)
         assert {"TfquiverServerDown", "TfquiverNodeLost"} <= prometheus.firing(), "whose cause lasts"
 
         world.killed.restart()
-        (world.small_disk / "others").unlink()
         wait_until(lambda: not CAUSES & prometheus.firing(), "all are over", 90)
-        assert prometheus.values("sum(up)") == [4.0], "and are asked for still"
+        assert prometheus.values("sum(up)") == [3.0], "and are asked for still"
     finally:
         prometheus.close()
 
@@ -167,6 +122,6 @@ def test_the_rules_that_are_run_differ_from_those_shipped_in_durations_alone() -
     shipped, run = (CONFIGS / "alerts.yml").read_text().splitlines(), quick_rules(WINDOW).splitlines()
     assert len(shipped) == len(run)
     for was, becomes in zip(shipped, run, strict=True):
-        durations = re.compile(r"(for: |\[)\w+")
+        durations = re.compile(r"(for: |\[|offset )\w+")
         assert durations.sub("", was) == durations.sub("", becomes)
     assert sum(was != becomes for was, becomes in zip(shipped, run, strict=True)) >= len(CAUSES)

@@ -120,6 +120,9 @@ def test_no_way_tried_is_not_well(servicer: Lonely | None, why: str) -> None:
 def test_who_has_no_coordinator_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = told(capsys, "localhost:1")
     assert (code, found["coordinator localhost:1"]["verdict"]) == (1, "fail")
+    code, found = told(capsys, str(tmp_path))  # a disk may be looked at before there is a cache
+    assert (code, found["cluster"]["verdict"], found["room"]["verdict"]) == (0, "skip", "ok"), found
+    assert found["endurance"]["verdict"] in ("ok", "warn", "skip")
     code, found = told(capsys, str(tmp_path / "nowhere"))
     assert (code, found[f"cache directory {tmp_path / 'nowhere'}"]["verdict"]) == (1, "fail")
     (tmp_path / "file").touch()
@@ -147,8 +150,9 @@ def test_a_token_that_is_wrong_is_found(tmp_path: Path, capsys: pytest.CaptureFi
         assert (code, found["token"]["verdict"]) == (0, "ok")
 
 
-def test_as_a_person_sees_it_with_the_op() -> None:
-    done = subprocess.run([sys.executable, "-m", "tfquiver", "doctor"], capture_output=True, text=True, timeout=200)
+def test_as_a_person_sees_it_with_the_op(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tfquiver", "doctor", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "TensorFlow and the op: TensorFlow 2." in done.stdout
     assert done.stdout.strip().endswith("0 wrong")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import materializing, numbered
-from tests.support.cluster import Server
+from tests.support.cluster import Server, wait_until
 from tests.support.daemons import end_daemons
 from tests.support.trusted import Trusted
 from tfquiver import errors
@@ -60,6 +61,36 @@ def node_calls(cache_dir: Path) -> tuple[node_pb2_grpc.NodeStub, grpc.Channel]:
     assert endpoint is not None
     channel = grpc.insecure_channel(endpoint.control)
     return node_pb2_grpc.NodeStub(channel), channel
+
+
+def test_explain_says_what_computing_took(source: Callable[..., tf.data.Dataset], cache_dir: Path) -> None:
+    def busy(record: tf.Tensor) -> tf.Tensor:
+        matrix = tf.cast(tf.strings.length(record), tf.float32) * tf.ones([200, 200])
+        return number_of(record), tf.cast(tf.reduce_sum(tf.linalg.matmul(matrix, matrix)), tf.int64)
+
+    made = source().apply(tfquiver.materialize(busy, name="busy"))
+    iterator = made.as_numpy_iterator()
+    next(iterator)
+    endpoint = local.find(cache_dir)
+    assert endpoint is not None
+    with grpc.insecure_channel(endpoint.coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        wait_until(lambda: "of CPU, reading" in explained(stub), "a plan")
+        told = json.loads(explained(stub))
+    computed = told["computed"]
+    assert computed["pays"]
+    assert computed["cpu_s"] > computed["saved_cpu_s"] > 0.5 * computed["cpu_s"]
+    assert computed["made_bytes"] > TOTAL * 16
+    assert computed["input_bytes"] > TOTAL * 8
+    assert computed["shards"] > 5  # all of them
+    assert len([*iterator]) == TOTAL - 1
+
+
+def explained(stub: coordinator_pb2_grpc.CoordinatorStub) -> str:
+    try:
+        return str(stub.Explain(pb.ExplainRequest(name="busy"), timeout=10).json)
+    except grpc.RpcError:
+        return ""
 
 
 def test_epochs_jobs_and_processes_compute_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.cluster import Cluster
 from tests.support.op_source import drop_iterators
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.daemon import endpoints
+from tfquiver.derived import computer
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS = 3, 60
@@ -97,6 +99,21 @@ def test_what_nodes_have_lost_is_computed_for_workers(
     assert materializing.calls_in(calls) == 2 * TOTAL
     assert numbers_of(through) == ALL
     assert materializing.calls_in(calls) == 2 * TOTAL, "their owners keep them again"
+
+
+def test_what_nobody_can_compute_any_more_is_said_soon(
+    cluster: Cluster, derived: Callable[..., tf.data.Dataset], tmp_path: Path
+) -> None:
+    """A store that is away is tried for two minutes; here each node knows that nobody is there."""
+    data = derived(materializing.counted(tmp_path / "calls"), name="gone").apply(ours(cluster))
+    computer.close_all()
+    clear(cluster)
+    began_s = time.monotonic()
+    with pytest.raises(tf.errors.NotFoundError, match=r"has data set gone from tfquiver\.materialize"):
+        numbers_of(data)
+    took_s = time.monotonic() - began_s
+    print(f"said after {took_s:.1f} s")
+    assert took_s < 100
 
 
 def test_every_record_exactly_once(cluster: Cluster, derived: Callable[..., tf.data.Dataset], tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from tests.support.daemons import daemons, end_daemons
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
 from tfquiver import errors
-from tfquiver.mounting import mount_points
+from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.scanning import tfrecord
 
 pytestmark = [needs_fuse]
+BDI = "/sys/class/bdi/{}:{}/read_ahead_kb"
 
 
 @pytest.fixture
@@ -111,6 +112,27 @@ def test_random_reads_and_maps_are_the_files(tmp_path: Path, source: Path, seed:
 
 
 @needs_mounts
+def test_the_kernel_reads_more_of_the_mount_ahead_and_of_nothing_else(tmp_path: Path, source: Path) -> None:
+    below = tmp_path.stat().st_dev
+    before = of_bdi(below)
+    if before is None or not os.access(BDI.format(os.major(below), os.minor(below)), os.W_OK):
+        pytest.skip("needs root, a /sys that can be written, and a temporary directory that is not in memory")
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount:
+        device = mount.point.stat().st_dev
+        give_up_at = time.monotonic() + 30
+        while of_bdi(device) != kernel_read_ahead.KIB:
+            assert time.monotonic() < give_up_at, of_bdi(device)
+            time.sleep(0.02)
+    assert of_bdi(below) == before
+
+
+def of_bdi(device: int) -> int | None:
+    try:
+        return int(Path(BDI.format(os.major(device), os.minor(device))).read_text())
+    except FileNotFoundError:
+        return None
+
+
 def test_a_changed_source_is_an_io_error_with_a_reason(tmp_path: Path, source: Path) -> None:
     changed, gone = (Path(path) for path in every(source)[:2])
     cache_dir = tmp_path / "cache"

@@ -92,7 +92,9 @@ class TestOnOneMachine:
 
         [listed] = command("list")[1]["datasets"]
         assert (listed["name"], listed["state"], listed["size_bytes"]) == ("train", "ready", SIZE_BYTES)
-        assert command("delete", "train") == (0, {"name": "train", "removed": True})
+        code, said = command("delete", "train")
+        assert code == 1 and "may be between two epochs of train: --force" in said
+        assert command("delete", "train", "--force") == (0, {"name": "train", "removed": True})
         assert command("list")[1] == {"datasets": []}
         assert command("show", "train")[0] == 1
 

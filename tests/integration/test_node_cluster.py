@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
-from tests.support.reader_client import ReaderClient
+from tests.support.reader_client import ReaderClient, split_records
 from tfquiver.scanning.cutting import CutPolicy
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
@@ -74,6 +74,33 @@ def test_readers_of_one_session_on_two_nodes_share_its_records(cluster: TwoNodes
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(lambda node: cluster.read(node, dataset.digest_id, session), cluster.nodes))
     assert Counter(parts[0] + parts[1]) == Counter(cluster.made)
+    (info,) = node_calls.sessions(cluster.coordinator.address)
+    assert (info.ended, info.shortfall, info.reread) == (True, 0, 0)
+
+
+def test_what_a_node_that_is_replaced_had_leased_ahead_is_not_told_as_read_again(cluster: TwoNodes) -> None:
+    first, _ = cluster.nodes
+    dataset = node_calls.ensure(first.ready["control"], cluster.pattern, SMALL)
+    client = ReaderClient(first.ready["socket"], dataset.digest_id, credit_bytes=50_000)
+    seen, sent = Counter[bytes](), list[tuple[int, bytes]]()
+    while client.owed_bytes > 0:  # all that may be sent without more credit
+        sent.append(client.next_shard() or (0, b""))
+    wait_until(
+        lambda: node_calls.sessions(cluster.coordinator.address)[0].leased > len(sent),
+        "it has leased more than it sent",
+    )
+    assert first.stop() == 0
+    first.restart()
+    client.path = first.ready["socket"]
+    client.reconnect()
+    assert not client.dropped
+    while sent:
+        for shard, data in sent:
+            seen.update(split_records(data))
+            client.emitted(shard, len(data))
+        sent = [found] if (found := client.next_shard()) else []
+    client.close()
+    assert seen == Counter(cluster.made)
     (info,) = node_calls.sessions(cluster.coordinator.address)
     assert (info.ended, info.shortfall, info.reread) == (True, 0, 0)
 

@@ -164,6 +164,63 @@ def test_a_killed_pack_to_a_bucket_goes_on_to_the_same_objects(tmp_path: Path, m
         assert before.items() <= after.items(), "what was there has not been written again"
 
 
+def test_a_pack_that_is_killed_within_a_large_object_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is sent in two chunks; it is killed when the first one of the second object has come."""
+    source, out = tmp_path / "in" / "cat", "gs://bucket/large"
+    source.mkdir(parents=True)
+    for number in range(3):
+        (source / f"{number}.png").write_bytes(bytes([number]) * (targets._CHUNK_BYTES + (1 << 20)))
+    packed(source.parent, tmp_path / "whole", part_bytes=1)
+    whole = {f"large/{path.name}": path.read_bytes() for path in (tmp_path / "whole").glob("*.tfrecord")}
+    with gcs_emulator() as store:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
+        spans, half, killed = list[str](), threading.Event(), threading.Event()
+
+        def on_chunk(span: str) -> None:
+            spans.append(span)
+            if len(spans) == 3:
+                half.set()
+                assert killed.wait(60)
+
+        def there() -> dict[str, tuple[str, bytes]]:
+            objects = dict(store.storage.objects.get("bucket", {}))
+            return {
+                name: (its["generation"], store.storage.get_file("bucket", name))
+                for name, its in objects.items()
+                if name.endswith(".tfrecord")
+            }
+
+        store.on_chunk = on_chunk
+        child = multiprocessing.get_context("spawn").Process(target=_pack_slowly, args=(source.parent, out))
+        child.start()
+        came = half.wait(90)
+        child.kill()
+        child.join()
+        killed.set()
+        assert came
+        before = there()
+        starts = [int(span.removeprefix("bytes ").partition("-")[0]) for span in spans]
+        assert starts == [0, targets._CHUNK_BYTES, 0], "and the second one had no second chunk"
+        assert len(before) == 1
+        parts = sources.parts([source.parent], 1)
+        assert pack.pack(parts, targets.target(out), "data", 1) == 2
+        after = there()
+        assert {name: content for name, (_, content) in after.items()} == whole
+        assert before.items() <= after.items(), "what was there has not been written again"
+
+
+def test_an_object_that_another_packer_has_written_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be of another generation than it was listed with."""
+    with gcs_emulator() as store:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
+        targets.target("gs://bucket/p").write("a.tfrecord", [b"same"])
+        generations = {its["generation"] for its in store.storage.objects["bucket"].values()}
+        targets.target("gs://bucket/p").write("a.tfrecord", [b"same"])
+        assert {its["generation"] for its in store.storage.objects["bucket"].values()} == generations
+
+
 def test_another_source_is_not_mixed_in(tmp_path: Path) -> None:
     packed(images(tmp_path / "in"), tmp_path / "out")
     (tmp_path / "in" / "cat" / "1.png").write_bytes(b"other")

@@ -78,6 +78,11 @@ def test_large_records_lie_as_they_were_read(tmp_path: Path, cache_dir: Path) ->
     assert apart.data.tobytes() == b"".join(apart.to_list())
     assert together.data.ctypes.data == np.frombuffer(together[0], np.uint8).ctypes.data
     assert together.data.tobytes() == b"".join(together.to_list())
+    for batch in (apart, together):
+        own = batch.copied()
+        assert own.flags.writeable and own.tobytes() == batch.data.tobytes()
+        own[:] = 0
+        assert batch.data.any(), "memory of its own"
 
 
 @pytest.mark.parametrize("batches", [0, 1, 7, 20, TOTAL // 64 + 1])

@@ -117,7 +117,7 @@ def test_a_position_in_it_is_refused(paths: list[Path], cache_dir: Path) -> None
     "given",
     [
         {"order": "files"},
-        {"order": tfquiver.Shuffled(log_dir="/tmp/log")},
+        {"order": tfquiver.Shuffled(log_dir="log")},
         {"order": tfquiver.WithReplacement(seed=1)},
         {"resume": True, "job": "j"},
         {"cache_dir": None, "service": "localhost:1"},

@@ -20,6 +20,7 @@ import pytest
 from tests.support import status_schema
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
+from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.showing import status, words
@@ -101,6 +102,23 @@ def test_a_coordinator_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["status", "localhost:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("tfquiver: coordinator localhost:1 does not answer within 0.3 s: nobody listens there (conn")
+
+
+def test_explain_finds_the_cluster_that_runs_here_and_does_not_choose_among_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
+    here: list[Path] = []  # of all that run on this machine, those of this test
+    monkeypatch.setattr(running_nodes, "directories", lambda: here)
+    with Cluster(tmp_path / "a", workers=0) as one, Cluster(tmp_path / "b", workers=0) as other:
+        for found, said in (
+            ([], "no node of yours runs on this machine"),
+            ([one.cache_dir], "'nobody': no job of that name"),
+            ([one.cache_dir, other.cache_dir], f"give one as --service: {one.cache_dir}, {other.cache_dir}"),
+        ):
+            here[:] = found
+            assert main(["explain", "nobody"]) == 1
+            assert said in capsys.readouterr().err
 
 
 def test_who_waits_for_a_coordinator_is_told_before_the_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ SANITIZERS = {
 @dataclass(frozen=True)
 class Unit:
     """What one run of the compiler is given: a folder's sources, or its tests. Each by itself would take half as long
-    again; that each compiles by itself is seen where the op is built, and that tests do, by Bazel."""
+    again; that each compiles by itself is seen by Bazel."""
 
     folder: Path
     tests: bool

@@ -6,15 +6,18 @@ what a real one makes of the sources is what all other tests here load.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.support.cluster import wait_until
 from tfquiver import errors
 from tfquiver.ops.library import build, loader, own_build, tensorflows
 
@@ -60,6 +63,23 @@ def test_compiled_once_for_all_processes(empty: Path, tmp_path: Path) -> None:
     linked = (tmp_path / "log").read_text().split()
     assert len(linked) == len(set(linked)) and path.stem in linked
     assert not list(empty.iterdir()), "the package is not written to"
+
+
+def test_who_waits_for_another_process_says_so(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+    target = tensorflows.installed()
+    folder = own_build._directory() / own_build._key(target)
+    folder.mkdir(mode=0o700, parents=True)
+    with ThreadPoolExecutor(1) as pool, (folder / "lock").open("w") as others:
+        fcntl.flock(others, fcntl.LOCK_EX)
+        waiting = pool.submit(own_build.library, target)
+        try:
+            wait_until(lambda: "another process compiles tfquiver's op for TensorFlow" in caplog.text, "it says so")
+            assert not waiting.done()
+            shutil.copy(loader.load().path, folder / tensorflows.library_name(target.version))
+        finally:
+            fcntl.flock(others, fcntl.LOCK_UN)
+        assert waiting.result(30).parent == folder
+    assert "compiling" not in caplog.text
 
 
 def failure(lib: Path) -> str:

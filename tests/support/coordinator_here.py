@@ -13,7 +13,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 
 DIGEST = numbered_digest(200)
 COOPERATIVE = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, chunks=10)
@@ -38,16 +38,17 @@ async def parts(digest: Digest = DIGEST) -> AsyncIterator[bytes]:
     yield digest.to_bytes()
 
 
-def beat(coordinator: Coordinator, node: str = "n", scans: int = 0) -> None:
+def beat(coordinator: Coordinator, node: str = "n", scans: int = 0, quota_bytes: int = 1 << 40) -> None:
     request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1), scans=scans)
-    request.node.node_id, request.node.quota_bytes = node, 1 << 40
+    request.node.node_id, request.node.quota_bytes = node, quota_bytes
     coordinator.heartbeats.take(request)
 
 
 async def read_first(
-    coordinator: Coordinator, reader: str, digest_id: bytes = DIGEST.digest_id, **wish: bool
+    coordinator: Coordinator, reader: str, digest_id: bytes = DIGEST.digest_id, job: str = "", **wish: bool
 ) -> LeaseState:
     request = pb.OpenReaderRequest(reader_id=reader, node_id="n", incarnation="1", digest_id=digest_id, **wish)
+    request.job = job
     session, _ = await coordinator.reading.open_reader(request)
     lease = pb.LeaseRequest(session_id=session.session_id, reader_id=reader, sequence=1, max_shards=1, max_bytes=1)
     lease.wait_ms = 10_000

@@ -1,7 +1,9 @@
-"""Real file systems that fail as disks do: frozen, read-only, full, with sectors that are lost. They need root."""
+"""Real file systems that fail as disks do: frozen, read-only, full, with sectors that are lost; and as a file server
+does that is gone. They need root."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ class Disk:
 
     def __init__(self, image: Path, path: Path, size_bytes: int) -> None:
         self.path, self._image, self._size_bytes = path, image, size_bytes
-        self._frozen = False
+        self._freezer: subprocess.Popen[str] | None = None
         path.mkdir()
         with image.open("wb") as file:
             file.truncate(size_bytes)
@@ -26,14 +28,24 @@ class Disk:
         self._mount()
 
     def freeze(self) -> None:
-        """From now on whatever would change the file system waits, until `thaw`."""
-        subprocess.run(["fsfreeze", "-f", self.path], check=True)
-        self._frozen = True
+        """From now on whatever would change the file system waits, until `thaw`, or this process ends: nobody could
+        unmount it any more. Ctrl-C and `timeout` kill all processes of this one's group, but not the one that thaws."""
+        freezes = 'fsfreeze -f "$1" && echo frozen; read -r _; fsfreeze -u "$1"'
+        self._freezer = subprocess.Popen(
+            ["sh", "-c", freezes, "sh", self.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._freezer.stdout is not None
+        assert self._freezer.stdout.readline() == "frozen\n"
 
     def thaw(self) -> None:
-        if self._frozen:
-            subprocess.run(["fsfreeze", "-u", self.path], check=True)
-        self._frozen = False
+        freezer, self._freezer = self._freezer, None
+        if freezer is not None:
+            freezer.communicate()  # the end of its input
+            assert freezer.returncode == 0
 
     def read_only(self, yes: bool = True) -> None:
         subprocess.run(["mount", "-o", "remount,ro" if yes else "remount,rw", self.path], check=True)
@@ -51,8 +63,10 @@ class Disk:
         return len(data) - at
 
     def close(self) -> None:
-        self.thaw()
-        subprocess.run(["umount", self.path], check=True)
+        try:
+            self.thaw()
+        finally:
+            unmount(self.path)
 
     def _mount(self) -> None:
         subprocess.run(["mount", "-o", "loop,noatime", self._image, self.path], check=True)
@@ -68,10 +82,43 @@ def ext4(directory: Path, size_bytes: int = 16 << 20) -> Iterator[Disk]:
 
 
 @contextmanager
-def tmpfs(path: Path, size_bytes: int) -> Iterator[Path]:
+def tmpfs(path: Path, size_bytes: int, files: int = 0) -> Iterator[Path]:
+    """`files`: so many may be on it, directories too; 0: any number."""
     path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "none", path], check=True)
+    options = f"size={size_bytes},nr_inodes={files},mode=0700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", path], check=True)
     try:
         yield path
     finally:
+        unmount(path)
+
+
+def unmount(path: Path) -> None:
+    """Also where somebody still uses it: then it goes with them, and this raises CalledProcessError, that says so."""
+    try:
         subprocess.run(["umount", path], check=True)
+    except subprocess.CalledProcessError:
+        subprocess.run(["umount", "--lazy", path], check=True)
+        raise
+
+
+@contextmanager
+def dead(path: Path) -> Iterator[Path]:
+    """A mount whose server answers nothing, not even the first question: who looks up a name in it hangs until the
+    end of this."""
+    path.mkdir()
+    server = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mount(b"dead", bytes(path), b"fuse", 0, options):
+            raise OSError(ctypes.get_errno(), "mount", str(path))
+        try:
+            yield path
+        finally:
+            os.close(server)  # those who hang are told that it is gone
+            server = -1
+            subprocess.run(["umount", "-l", path], check=True)
+    finally:
+        if server >= 0:
+            os.close(server)

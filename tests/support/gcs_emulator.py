@@ -1,12 +1,16 @@
 """gcp-storage-emulator in this process, on a free port.
 
-The emulator ignores `generation` on downloads, keeps connections for one request only, and answers one request at a
-time. Here downloads check the generation as GCS does (404 for one that is not the live one), requests are served side
-by side, and a test can make downloads fail.
+The emulator ignores `generation` on downloads and `ifGenerationMatch` on uploads, keeps connections for one request
+only, and answers one request at a time. Here downloads check the generation as GCS does (404 for one that is not the
+live one), uploads of what must not be there are refused as GCS does (412, when they begin and with each chunk),
+requests are served side by side, and a test can make downloads fail and be told of chunks.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +32,7 @@ class GcsEmulator:
         self.faults: list[Fault] = []  # one for each download to come
         self.weather: Callable[[], Fault | None] = lambda: None  # asked for each download that is not in `faults`
         self.downloads: list[str] = []
+        self.on_chunk: Callable[[str], None] = lambda span: None  # told the Content-Range, before it is answered
         self.connections: set[socket.socket] = set()
         listener = listener or socket.create_server(("127.0.0.1", 0))
         self._server = _Server(listener, partial(_Handler, self.storage, self))
@@ -77,6 +82,41 @@ class _Handler(RequestHandler):
     def finish(self) -> None:
         super().finish()
         self.emulator.connections.discard(self.request)
+
+    def do_POST(self) -> None:
+        body = self._body()
+        named = re.search(rb'"name": ("[^"]+")', body)
+        if not named or not self._refused(json.loads(named[1])):
+            self._with(body, super().do_POST)
+
+    def do_PUT(self) -> None:
+        upload = parse_qs(urlparse(self.path).query).get("upload_id", [""])[0]
+        body = self._body()
+        self.emulator.on_chunk(self.headers.get("Content-Range", ""))
+        if not self._refused(self.storage.resumable.get(upload, {}).get("name", "")):
+            self._with(body, super().do_PUT)
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def _with(self, body: bytes, deal: Callable[[], object]) -> None:
+        connection, self.rfile = self.rfile, io.BytesIO(body)
+        try:
+            deal()
+        except ConnectionError:  # who asked is gone
+            self.close_connection = True
+        finally:
+            self.rfile = connection
+
+    def _refused(self, name: str) -> bool:
+        """Whether an object is there that must not be: it is told so."""
+        url = urlparse(self.path)
+        bucket = url.path.partition("/b/")[2].partition("/")[0]
+        there = name in self.storage.objects.get(bucket, {})
+        if parse_qs(url.query).get("ifGenerationMatch") != ["0"] or not there:
+            return False
+        answer(self, 412, b"conditionNotMet")
+        return True
 
     def do_GET(self) -> None:
         url = urlparse(self.path)

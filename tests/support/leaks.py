@@ -1,4 +1,4 @@
-"""What this process holds (threads, open files and sockets) and which processes it has started."""
+"""What this process holds (threads, open files, sockets and mounts) and which processes it has started."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support import own_mounts
 
 MARK = "TFQUIVER_TEST_RUN"
 _GRACE_S = 5.0
 # Threads that libraries start once for the life of the process, by a part of their names.
 _LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", "fsspecIO")
+_LASTING_MOUNTS = ("/run/netns",)  # iproute2 makes it with the first namespace, and keeps it
 _KERNEL_OBJECTS = ("anon_inode:", "/dev/", "/proc/", "/sys/", "pipe:")
 
 
@@ -23,12 +27,16 @@ class Held:
     threads: frozenset[threading.Thread]
     descriptors: frozenset[tuple[int, str]]
     processes: frozenset[tuple[int, str]]
+    mounts: Counter[str]
     sockets: bool
 
 
 def look(sockets: bool = True) -> Held:
     """`sockets` False: for tests that use TensorFlow here, which keeps its connections to servers."""
-    return Held(frozenset(threading.enumerate()), frozenset(_descriptors(sockets)), frozenset(_processes()), sockets)
+    return Held(
+        frozenset(threading.enumerate()), frozenset(_descriptors(sockets)), frozenset(_processes()),
+        _mounts(), sockets,
+    )  # fmt: skip
 
 
 def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
@@ -55,7 +63,12 @@ def _more_than(before: Held) -> list[str]:
         f"descriptor {fd} -> {target}" for fd, target in sorted(_descriptors(before.sockets) - before.descriptors)
     ]
     processes = [f"process {pid}: {command}" for pid, command in sorted(_processes() - before.processes)]
-    return threads + descriptors + processes
+    mounts = [f"mount at {point}" for point in sorted((_mounts() - before.mounts).elements())]
+    return threads + descriptors + processes + mounts
+
+
+def _mounts() -> Counter[str]:
+    return Counter(point for point in own_mounts.points() if point not in _LASTING_MOUNTS)
 
 
 def _descriptors(sockets: bool) -> set[tuple[int, str]]:

@@ -25,8 +25,9 @@ class Place:
         env: Mapping[str, str] | None = None,
         quota: str = "64MiB",
         flags: Sequence[str] = (),
+        node_flags: Sequence[str] = (),
     ) -> None:
-        self.root, self._env, self._quota = root, env, quota
+        self.root, self._env, self._quota, self._node_flags = root, env, quota, node_flags
         self.coordinator = Server(
             "tfquiver.service.coordinator.main",
             # Old versions go soon.
@@ -41,6 +42,7 @@ class Place:
             f"--cache_dir={self.root / f'cache{number}'}",
             f"--coordinator={self.coordinator.address}",
             f"--quota={self._quota}",
+            *self._node_flags,
         ]
         return Server("tfquiver.service.node.main", flags, self.root / f"node{number}.log", self._env).start()
 

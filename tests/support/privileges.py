@@ -36,6 +36,16 @@ def cannot_mount(loop_devices: bool) -> str:
 
 
 @cache
+def cannot_mount_dead(device: str = "/dev/fuse") -> str:
+    """Why no mount can be made whose server is dead (disks.dead); "" when it can."""
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        return f"{error}: modprobe fuse; in a container --device=/dev/fuse. {_HOW}"
+    return cannot_mount(False)
+
+
+@cache
 def cannot_mount_fuse() -> str:
     """Why no FUSE file system can be mounted here; "" when it can."""
     if importlib.util.find_spec("pyfuse3") is None:
@@ -51,4 +61,5 @@ def cannot_mount_fuse() -> str:
 
 needs_fuse = pytest.mark.skipif(bool(cannot_mount_fuse()), reason=cannot_mount_fuse() or "never said")
 needs_mounts = pytest.mark.skipif(bool(cannot_mount(False)), reason=cannot_mount(False) or "never said")
+needs_dead_mounts = pytest.mark.skipif(bool(cannot_mount_dead()), reason=cannot_mount_dead() or "never said")
 needs_disks = pytest.mark.skipif(bool(cannot_mount(True)), reason=cannot_mount(True) or "never said")

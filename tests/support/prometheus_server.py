@@ -17,12 +17,12 @@ from tests.support.cluster import die_with_parent
 from tfquiver.wire import addresses
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "prometheus"
-_FOR, _WINDOW = re.compile(r"^(\s+for:) \w+$", re.MULTILINE), re.compile(r"\[\w+\]")
+_FOR, _WINDOW = re.compile(r"^(\s+for:) \w+$", re.MULTILINE), re.compile(r"\[\d\w+")
 
 
 def quick_rules(window: str) -> str:
     """The shipped rules, but for their durations: nothing is waited for, and they look back over `window`."""
-    return _WINDOW.sub(f"[{window}]", _FOR.sub(r"\1 0s", (CONFIGS / "alerts.yml").read_text()))
+    return _WINDOW.sub(f"[{window}", _FOR.sub(r"\1 0s", (CONFIGS / "alerts.yml").read_text()))
 
 
 class Prometheus:

@@ -59,9 +59,9 @@ class StoreNode:
         self.members = members if members is not None else []
         self.digests = {digest.digest_id: digest for digest in digests}
         self.disk = DiskCache(root, quota_bytes, mode=mode)
-        self.peers = PeerClient(node_id, lambda: self.members, token)
+        self.peers = PeerClient(node_id, lambda: tuple(self.members), token)
         self.meter = Meter(limit_bytes_per_s)
-        self.known = KnownPlaces(node_id, lambda: self.members)
+        self.known = KnownPlaces(node_id, lambda: tuple(self.members))
         self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put, self.known)
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
         self.store_for = store_for

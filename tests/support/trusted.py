@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class Trusted:
     def _call(self, stub: Any, who: str, method: str, request: Any) -> Any:
         metadata = rpc.metadata(self.tokens.get(who, who))
         reply = getattr(stub, method)(request, timeout=CALL_S, metadata=metadata, wait_for_ready=True)
-        return list(reply) if method in ("EnsureDataset", "GetDigest", "Warm", "ComputeDerived") else reply
+        return list(reply) if isinstance(reply, Iterator) else reply
 
 
 def code_of(error: grpc.RpcError) -> grpc.StatusCode:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from tests.unit.cached import Cached
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
-from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState, Session
+from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

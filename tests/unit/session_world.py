@@ -17,8 +17,9 @@ from tfquiver.service.coordinator.order.block_order import BlockOrder
 from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.sessions.admission import Drawn
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
-from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView, JobView
 from tfquiver.service.coordinator.speed_model.demand import demands
 
 
@@ -126,3 +126,43 @@ def test_no_division_spares_the_store_much_more(drawn: list[tuple[int, int, list
     assert spared(dict(plan.allocations)) >= best - lost_to_chunks
     if all(dataset.cooperative_bytes <= cache / len(drawn) for dataset in datasets):
         assert spared(dict(plan.allocations)) >= 0.95 * best
+
+
+def computed(cpu_s: float, bytes_per_s: float, read_cpu_s: float = 1.0) -> Computed:
+    """Of a thousand shards that have become four times as large."""
+    return Computed(1000, 25 * GB, 100 * GB, cpu_s, read_cpu_s, bytes_per_s)
+
+
+def test_room_goes_where_jobs_would_wait_longest_for_what_is_computed_again() -> None:
+    """Two derived data sets, one job each, as fast; neither is probed yet."""
+    view = one_job_each([100, 100], [1e8, 1e8], 100, None)
+    assert set(kept(view)) == {"d0"}
+    fast, slow = (
+        replace(view.datasets[0], computed=computed(900.0, 9e7)),
+        replace(view.datasets[1], computed=computed(9000.0, 1e7)),
+    )
+    derived = replace(view, datasets=(fast, slow))
+    assert kept(derived) == {"d1": ("uniform", 100)}
+    as_fast = replace(derived, datasets=(replace(fast, computed=computed(900.0, 2e8)), view.datasets[1]))
+    assert kept(as_fast) == {"d1": ("uniform", 100)}  # computing keeps up with the job
+    probed = replace(view.jobs[0], hit_bytes_per_s=1e8, miss_bytes_per_s=1e6)  # what is measured counts first
+    assert kept(replace(derived, jobs=(probed, view.jobs[1]))) == {"d0": ("uniform", 100)}
+
+
+def test_where_reading_back_takes_more_cpu_than_computing_nothing_is_kept_and_it_is_said() -> None:
+    view = one_job_each([100], [1e8], 200, None)
+    cheap = replace(view.datasets[0], computed=computed(3.9, 1e8))  # reading four times the input takes 4 s
+    plan = BenefitPolicy().plan(replace(view, datasets=(cheap,)), 0.0)
+    assert plan.allocations == {}
+    assert (
+        "computing a shard took 0.0039 s of CPU, reading 100 MB in its place takes 0.004 s: keeping it does not pay, a "
+        "miss is computed" in plan.reasons["d0"]
+    )
+    dear = replace(cheap, computed=computed(104.0, 1e8))
+    plan = BenefitPolicy().plan(replace(view, datasets=(dear,)), 0.0)
+    assert plan.allocations == {"d0": Allocation("uniform", 100 * GB)}
+    assert "takes 0.004 s: keeping it pays, 0.1 s a shard" in plan.reasons["d0"]
+    pinned = replace(cheap, pin=Allocation("uniform", 100 * GB))  # a person's word
+    assert BenefitPolicy().plan(replace(view, datasets=(pinned,)), 0.0).allocations == {
+        "d0": Allocation("uniform", 100 * GB)
+    }

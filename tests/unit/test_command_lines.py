@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.bad_words import WORDS
 from tfquiver import errors, sizes
+from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.wire import addresses
@@ -39,6 +40,12 @@ OPTIONS = [
     "--min_shard", "--target_shard", "--max_shard", "--workers", "--files", "--content", "--out", "--version", "--",
 ]  # fmt: skip
 LINES = 400
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn stops and clears what it finds: other tests' nodes are none of it."""
+    monkeypatch.setattr(running_nodes, "directories", list)
 
 
 def drawn(rng: random.Random) -> list[str]:
@@ -80,6 +87,13 @@ def test_drawn_at_random(
     assert codes == {0, 1, 2}, "the words reach no command any more"
 
 
+@pytest.mark.parametrize("command", ["doctor", "logs", "status"])
+def test_a_name_longer_than_a_path_can_be(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call([command, "9" * 300], capsys)
+    assert code == 1
+    assert "Traceback" not in out + err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -95,7 +109,10 @@ def test_drawn_at_random(
         (["status", "h:1", "--sessions", "9" * 400], "is not a number from 1"),
         (["status", "h:1", "--sessions", "-1"], "is not a number from 1"),
         (["status", "h:1", "--auth_token_file", "binary"], "--auth_token_file=binary: the first line is not ASCII"),
-        (["dataset", "list"], "which cluster? give its coordinator (host:port) or a cache directory"),
+        (
+            ["dataset", "list"],
+            "which cluster? no node of yours runs on this machine: give a coordinator (host:port)",
+        ),
         (["up"], "which cluster? "),
         (["health"], "which cluster? "),
         (["health", "h:1", "--timeout_s", "nan"], "is not a number of seconds"),
@@ -106,6 +123,10 @@ def test_drawn_at_random(
         (["up", "x", "--port", "65536"], "'65536' is not a port"),
         (["up", "binary"], "binary: File exists"),
         (["stop", "localhost:1"], "stop: 'localhost:1' is not a cache directory of this machine"),
+        (["stop"], "which cluster? "),
+        (["clear"], "which cluster? "),
+        (["warm", "x"], "which cluster? "),
+        (["mount", "x", "y"], "which cluster? "),
         (["stop", "nothing"], "stop: 'nothing' is not a cache directory of this machine"),
         (["clear", "nothing"], "neither host:port nor a directory"),
         (["warm", "nothing", "--service", "h:1"], "nothing"),
@@ -171,3 +192,21 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
     said = capsys.readouterr().err
     names = [word for word in command if word not in ("file", "uri")]
     assert said.startswith(f"usage: tfquiver {' '.join(names)} ") and "unrecognized arguments: --bogus" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["prefetch"], "there is no command 'prefetch': did you mean `tfquiver dataset prefetch`?"),
+        (["statsu"], "there is no command 'statsu': did you mean `tfquiver status`?"),
+        (["dataset", "lst"], "there is no command 'lst': did you mean `tfquiver dataset list`?"),
+        (["xyzzy"], "there is no command 'xyzzy': `tfquiver --help` lists them all"),
+        (
+            ["dataset", "create", "mine", "/data/x-*"],
+            "unrecognized arguments: /data/x-*; sources are given as --source",
+        ),
+    ],
+)
+def test_what_was_meant_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = call(arguments, capsys)
+    assert code == 2 and said in error

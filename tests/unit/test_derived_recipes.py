@@ -14,8 +14,9 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.derived.derivation import Derivation
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedRow
+from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
 from tfquiver.service.coordinator.derived import build as builds
+from tfquiver.service.coordinator.derived import costs
 from tfquiver.service.coordinator.derived import recipes as recipes_room
 from tfquiver.service.coordinator.derived.recipes import Recipe, Recipes, build_id, recipe_id
 
@@ -50,7 +51,7 @@ def known(recipes: Recipes, rows: int) -> object:
     if not one.digest_id:
         recipes.sized(one, rows)
     made = one.build.made() if one.build else None
-    return one.draw, one.uses, one.digest_id, one.old_digest_ids, one.domain, one.name, made
+    return one.draw, one.uses, one.digest_id, one.old_digest_ids, one.domain, one.name, made, one.cost
 
 
 @settings(max_examples=200, deadline=None)
@@ -61,7 +62,7 @@ def test_the_log_and_its_snapshot_bring_back_what_was_known(steps: list[tuple[st
     one = begun(recipes)
     for number, (what, value) in enumerate(steps):
         if what == "row" and not one.digest_id:
-            recipes.report(one, [row(value, (100, 2))])
+            recipes.report(one, [row(value, (100, 2))], DerivedCost(rows=1, cpu_us=number + 1, made_bytes=100))
         elif what == "made" and one.build is not None and one.build.is_whole:
             recipes.made(one, bytes([number]) * 32)
         elif what == "use":
@@ -84,6 +85,38 @@ def test_only_the_domain_that_computes_finds_a_build() -> None:
     assert str(other.value) == str(unknown.value)
     assert len({recipe_id(domain, SOURCE, b"f" * 32) for domain in ("", "ann", "bob")}) == 3
     assert build_id(b"r" * 32, 0) != build_id(b"r" * 32, 1)
+
+
+def test_what_computing_took_is_counted_once_and_found_by_what_it_has_become() -> None:
+    recipes = Recipes(lambda record: None)
+    one = begun(recipes)
+    cost = DerivedCost(rows=2, cpu_us=100, read_us=10, busy_us=60, input_bytes=50, made_bytes=200)
+    recipes.report(one, [row(0, (100, 2)), row(1, (100, 2))], cost)
+    recipes.report(one, [row(0, (100, 2)), row(1, (100, 2))], cost)  # a reply was lost
+    recipes.report(one, [row(1, (100, 2)), row(2, (100, 2))], cost)  # some was done by others, too
+    assert one.cost == cost
+    assert recipes.cost_of(b"d" * 32) is None
+    recipes.made(one, b"d" * 32)
+    assert recipes.cost_of(b"d" * 32) == cost
+    anew = begun(recipes, draw=1)
+    assert recipes.cost_of(b"d" * 32) is None
+    assert anew.cost == DerivedCost()
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (DerivedCost(rows=3), "cost.rows: 3; the report has 2"),
+        (DerivedCost(rows=2, cpu_us=5, read_us=6), "cost: 5 us, of these 6 to read"),
+        (DerivedCost(rows=2, cpu_us=1 << 63), "cannot be"),
+        (DerivedCost(rows=2, busy_us=1 << 63), "cannot be"),
+        (DerivedCost(rows=2, made_bytes=1 << 63), "bytes cannot be"),
+    ],
+)
+def test_costs_that_cannot_be_are_refused(bad: DerivedCost, words: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=words):
+        costs.check(bad, 2)
+    assert costs.added(DerivedCost(cpu_us=(1 << 50) - 1), DerivedCost(cpu_us=1 << 50)).cpu_us == 1 << 50
 
 
 def test_a_use_is_counted_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver.client.input_report.shares import WAITS, InputReport, Source, Stage, report
@@ -58,6 +58,7 @@ def test_where_nothing_is_known_nothing_is_claimed() -> None:
     st.lists(st.builds(Stage, st.sampled_from(["Map", "Batch", "Prefetch"]), st.floats(0, 1e9), st.integers(0, 64))),
     st.one_of(st.none(), st.floats(-1, 2)),
 )
+@example([Stage("Map", 5e-324, 2)], None)
 def test_shares_are_parts_of_one(stages: list[Stage], stall: float | None) -> None:
     shares = made(stages, Source("j", stall, 0.5)).shares
     assert all(0 <= share <= 1 + 1e-9 for share in shares.values())

@@ -8,8 +8,8 @@ from tests.unit.cached import Cached
 from tests.unit.session_bench import LIMITS
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.budgets.budgets import Budgets
+from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
-from tfquiver.service.coordinator.sessions.session import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,17 @@ def test_without_the_device_it_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(mount_points, "DEVICE", tmp_path / "fuse")
     with pytest.raises(errors.NotFoundError, match="is missing: `modprobe fuse`, or in a container run it with"):
         mount_points.prepare(tmp_path)
+
+
+def test_one_that_has_gone_while_files_were_scanned_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyfuse3")
+    import trio
+
+    from tfquiver.mounting import serving
+
+    unused: Any = None
+    with pytest.raises(errors.NotFoundError, match=f"mount point {tmp_path / 'gone'}: No such file"):
+        trio.run(serving._serve, unused, tmp_path / "gone", *[unused] * 5)
 
 
 def test_status_says_which_are_stale() -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
 from tfquiver import errors
 from tfquiver.service.node.origin.origins import MOST, MOST_IDLE, Origins
-from tfquiver.stores.mounts import Mounts, mount_of, points
+from tfquiver.stores.mounts.mounts import Mounts, mount_of, points
 
 MOUNTINFO = """\
 22 28 0:20 / /sys rw shared:7 - sysfs sysfs rw
@@ -34,24 +35,129 @@ def test_where_no_mounts_are_known_all_is_one() -> None:
     assert mount_of("/mnt/nfs/a", points("")) == "/"
 
 
-def test_a_directory_that_does_not_answer_counts_as_a_mount_and_is_asked_again_later() -> None:
-    let_go, asked, now = threading.Event(), list[str](), 0.0
+class Links:
+    """Symbolic links by path. What is under a path of `dead` is not answered until it is let go."""
 
-    def real(directory: str) -> str:
-        asked.append(directory)
-        if directory == "/link/dead":
-            let_go.wait(30)
-        return "/"
+    def __init__(self, links: dict[str, str], dead: str) -> None:
+        self.links, self.dead = links, dead
+        self.asked, self.let_go = list[str](), threading.Event()
 
-    mounts = Mounts(real, lambda: now, answers_s=0.1)
-    assert mounts.of("/link/dead/file") == "/link/dead"
-    assert mounts.of("/link/dead/another") == "/link/dead"
-    assert mounts.of("/link/good/file") == "/"
-    assert asked == ["/link/dead", "/link/good"]
-    let_go.set()
-    now = 61.0
-    assert mounts.known("/link/dead/file") is None
-    assert mounts.of("/link/dead/file") == "/"
+    def __call__(self, path: str) -> str:
+        self.asked.append(path)
+        if self.dead and path.startswith(self.dead):
+            self.let_go.wait(30)
+        if path not in self.links:
+            raise OSError
+        return self.links[path]
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/mnt/nfs/a", "/mnt/nfs"),
+        ("/data/link/a", "/mnt/nfs"),
+        ("/data/up/a", "/"),
+        ("/data/there/a", "/mnt/nfs"),
+        ("/mnt/nfs/out/a", "/mnt/with blank"),
+        ("/data/round/a", "/"),
+        ("/data/./link/../../nfs2/x", "/"),
+    ],
+)
+def test_links_are_followed_as_the_kernel_does(path: str, mount: str) -> None:
+    links = {
+        "/data/link": "/mnt/nfs/sub",
+        "/data/up": "../mnt/nfs/..",
+        "/data/there": "link",
+        "/data/round": "round",
+        "/mnt/nfs/out": "../with blank//x",
+    }
+    assert Mounts(Links(links, ""), lambda: points(MOUNTINFO)).of(f"{path}/file") == mount
+
+
+def looking_up() -> int:
+    """Threads that hang: those that have told their answer end by themselves."""
+    give_up_at = time.monotonic() + 5
+    while (count := sum(one.name == "look up a mount" for one in threading.enumerate())) > 1:
+        if time.monotonic() > give_up_at:
+            break
+        time.sleep(0.01)
+    return count
+
+
+def test_a_dead_mount_holds_one_look_up_however_many_directories_are_asked_for() -> None:
+    now = 0.0
+    link_at = Links({"/link": "/mnt/nfs/a"}, "/mnt/nfs/")
+    mounts = Mounts(link_at, lambda: points(MOUNTINFO), lambda: now, answers_s=0.2)
+    try:
+        assert mounts.of("/link/file") == "/mnt/nfs", "where it hangs is where the link leads"
+        assert mounts.of("/link/another") == "/mnt/nfs"
+        for minute in range(3):
+            now = 61.0 * minute
+            for number in range(100):
+                assert mounts.of(f"/mnt/nfs/{minute}/{number}/file") == "/mnt/nfs"
+                assert mounts.of(f"/home/{minute}/{number}/file") == "/"
+            assert mounts.of("/link/file") == "/mnt/nfs"
+        assert looking_up() == 1
+        assert sum(path.startswith("/mnt/nfs/") for path in link_at.asked) == 1
+    finally:
+        link_at.let_go.set()
+    now += 61.0
+    assert mounts.known("/link/file") is None
+    link_at.links["/mnt/nfs/a"] = "/home"
+    assert mounts.of("/link/file") == "/", "it answers again"
+
+
+def test_those_who_ask_at_the_same_time_share_look_ups_and_there_are_only_so_many() -> None:
+    link_at = Links({}, "/mnt/nfs/")
+    mounts = Mounts(link_at, lambda: points(MOUNTINFO), answers_s=20.0)
+    try:
+        of_one = {id(mounts.look_up("/mnt/nfs/a/file")) for _ in range(100)}
+        assert (len(of_one), looking_up()) == (1, 1)
+        all_of_them = [mounts.look_up(f"/mnt/nfs/{number}/file") for number in range(300)]
+        assert sum(one.name == "look up a mount" for one in threading.enumerate()) <= 256
+        assert all_of_them[-1].ended.done()
+        assert all_of_them[-1].mount == "/mnt/nfs", "from the text alone"
+    finally:
+        link_at.let_go.set()
+    for look_up in all_of_them:
+        look_up.ended.result(30)
+
+
+def test_where_no_thread_can_be_started_the_text_of_the_path_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = Mounts(Links({"/link": "/mnt/nfs"}, ""), lambda: points(MOUNTINFO), answers_s=20.0)
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as none_left:
+        none_left.setattr(threading.Thread, "start", full)
+        assert mounts.of("/mnt/nfs/a/file") == "/mnt/nfs"
+        assert mounts.of("/link/file") == "/"
+    began_s = time.monotonic()
+    assert mounts.of("/link/file") == "/mnt/nfs"
+    assert time.monotonic() - began_s < 10, "there is no look-up that never began"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_look_up_that_fails_ends_all_the_same() -> None:
+    works = False
+
+    def mounted() -> list[str]:
+        if not works:
+            raise MemoryError
+        return points(MOUNTINFO)
+
+    now = 0.0
+    mounts = Mounts(Links({}, ""), mounted, lambda: now, answers_s=20.0)
+    mounts.look_up("/mnt/nfs/a/file").ended.result(10)
+    works, now = True, 61.0
+    assert mounts.of("/mnt/nfs/a/file") == "/mnt/nfs"
+
+
+def test_what_is_longer_than_a_path_can_be_is_not_walked() -> None:
+    links = Links({}, "")
+    assert Mounts(links, lambda: points(MOUNTINFO)).of(f"/mnt/nfs/{'a/' * 16_000}file") == "/mnt/nfs"
+    assert len(links.asked) <= 1
 
 
 class Kept:

@@ -12,7 +12,7 @@ from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moves import move_plan
-from tfquiver.service.node.moves.known_places import KnownPlaces
+from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
 
 DIGEST = numbered_digest(40)
 CONTENTS = of_rows(DIGEST.hashes)
@@ -111,8 +111,10 @@ def test_what_a_node_knows() -> None:
     assert [known.is_far(name) for name in ("a", "b", "c", "d", "nobody")] == [False, False, True, False, False]
     assert known.quotas(digest_id, {"a": 1, "z": 2}) == {"a": 1}
     assert known.is_moving(digest_id)
-    assert known.has_moved(digest_id)
-    assert not known.has_moved(digest_id)
+    kept = known.sets[digest_id]
+    assert not known.has_moved(digest_id, KeptSet(Places([("", ["a"])]), True)), "it is kept otherwise by now"
+    assert known.has_moved(digest_id, kept)
+    assert not known.has_moved(digest_id, kept)
     assert not known.is_moving(digest_id)
     sets = known.sets
     assert known.use(8, [_told(digest_id, {"r1": ["a", "b"], "r2": ["c"]}, 2)])
@@ -122,7 +124,7 @@ def test_what_a_node_knows() -> None:
     assert known.is_moving(digest_id)
     assert known.use(10, [])
     assert not known.is_moving(digest_id)
-    assert not known.has_moved(digest_id)
+    assert not known.has_moved(digest_id, kept)
     assert known.holding(hash) == []
     assert known.quotas(digest_id, {"z": 2}) == {"z": 2}
 

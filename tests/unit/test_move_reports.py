@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.steps import steps
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.places.move_reports import MoveReports
 
@@ -100,4 +101,71 @@ def test_nothing_is_remembered_of_data_sets_that_nobody_tells_of() -> None:
     reports.take("b", [MoveReport(digest_id=ID)])
     reports.take("a", [])
     reports.gone("b")
-    assert not reports._from
+    assert not reports._sets
+
+
+reported = st.builds(
+    MoveReport,
+    digest_id=st.just(ID),
+    places_version=st.integers(VERSION, VERSION + 1),
+    to_come_shards=st.integers(0, 1),
+    came_bytes=st.integers(0, 1),
+    idle_looks=st.integers(0, 6),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | reported), max_size=40))
+@settings(deadline=None, max_examples=300)
+def test_it_is_what_the_definition_says(said: list[tuple[str, MoveReport | None]]) -> None:
+    """Also of nodes that count wrongly, go and come back: looks count from those that each had had at the last move."""
+    reports, last, counts_from = MoveReports(), dict[str, MoveReport](), dict[str, int]()
+    for name, report in said:
+        before = last.get(name)
+        if report is None:
+            last.pop(name, None)
+            reports.gone(name)
+            continue
+        last[name] = report
+        reports.take(name, [report])
+        amounts = [(one.places_version, one.came_bytes, one.gone_shards) for one in (before or report, report)]
+        looked = [one.idle_looks for one in (before or report, report)]
+        if before is None or not looked[1] or amounts[0] != amounts[1] or looked[1] < looked[0]:
+            counts_from = {other: its.idle_looks + 2 for other, its in last.items()}
+        for names in ("a", "ab", "abc", "c"):
+            settled = all(
+                (its := last.get(other)) is not None
+                and its.places_version == VERSION
+                and not (its.to_come_shards and its.idle_looks < counts_from[other])
+                for other in names
+            )
+            assert reports.settled(ID, names, VERSION) == settled
+
+
+def test_another_number_is_told_when_something_has_moved_and_only_then() -> None:
+    reports = MoveReports()
+    assert reports.moved(ID) == 0
+    told = []
+    for looks, came_bytes in ((0, 0), (0, 0), (1, 0), (2, 0), (0, 5), (1, 5)):
+        left = MoveReport(digest_id=ID, to_come_shards=1, idle_looks=looks, came_bytes=came_bytes)
+        reports.take("a", [left])
+        told.append(reports.moved(ID))
+    assert told == [1, 1, 1, 1, 2, 2], "of a disk in trouble, which has looked at nothing, nothing has moved"
+
+
+def costs(nodes: int) -> tuple[int, int]:
+    """Steps of `take` and of `settled`, where all have looked in vain since the last of them was heard of."""
+    reports, names = MoveReports(), [f"n{number}" for number in range(nodes)]
+    for looks in (1, 4):
+        for name in names:
+            left = MoveReport(digest_id=ID, places_version=VERSION, to_come_shards=1, idle_looks=looks)
+            reports.take(name, [left])
+    assert reports.settled(ID, names, VERSION)
+    asked = steps(lambda: reports.settled(ID, names, VERSION))
+    moved = MoveReport(digest_id=ID, places_version=VERSION, to_come_shards=1, came_bytes=1)
+    taken = steps(lambda: reports.take("n0", [moved]))
+    assert not reports.settled(ID, names, VERSION)
+    return taken, asked
+
+
+def test_a_report_costs_the_same_with_a_thousand_nodes() -> None:
+    assert costs(10) == costs(1000) > (50, 10)

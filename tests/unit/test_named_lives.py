@@ -1,44 +1,29 @@
-"""Data sets that have names: any order of wishes, answers and kills leaves what was asked for, or says why not."""
+"""Data sets that have names: what each wish, answer and refusal makes of one, and what is said of it."""
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.unit.named_world import spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
 from tfquiver.service.coordinator.named_datasets.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
 from tfquiver.service.coordinator.named_datasets.room import Candidate, to_evict
 from tfquiver.service.coordinator.named_datasets.steps import (
-    Become,
     Facts,
     GiveRoomBack,
-    Go,
     Release,
-    SetPin,
-    SetPlacement,
     next_step,
 )
-from tfquiver.service.coordinator.named_datasets.table import NamedTable, unknown
+from tfquiver.service.coordinator.named_datasets.table import unknown
 from tfquiver.service.coordinator.named_datasets.told import told
-
-
-def spec(name: str = "train", **fields: object) -> pb.DatasetSpec:
-    return pb.DatasetSpec(name=name, sources=["gs://b/x-*"], **fields)  # type: ignore[arg-type]
 
 
 def ready() -> Life:
     return lifecycle.scanned(lifecycle.made(spec(), "life", "", False, 1), b"1" * 32, "a")
-
-
-def digest(number: int) -> bytes:
-    return bytes([number]) * 32
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "-x", "x" * 64, "gs://b/x", "name\n"])
@@ -94,17 +79,23 @@ def test_a_new_version_keeps_the_old_one_for_those_who_read_it() -> None:
     assert list(back.old_digest_ids) == [b"2" * 32], "a source that is as it was before"
 
 
-def test_a_job_between_two_epochs_keeps_its_version_and_not_the_room_that_the_newest_one_needs() -> None:
+def test_a_job_between_two_epochs_keeps_its_version_and_not_the_room_that_somebody_needs() -> None:
     old, new = b"1" * 32, b"2" * 32
-    life = lifecycle.scanned(lifecycle.refresh(ready()), new, "a")
+    life = lifecycle.pinned(lifecycle.scanned(lifecycle.refresh(ready()), new, "a"), True, "")
+    life.spec.pin = True
 
-    def step(readers: int, awaited: set[bytes], pins: set[bytes]) -> object:
-        return next_step(life, Facts({old, new}, ["a"], {old: readers}, TaskProgress(), True, awaited, pins))
+    def step(readers: int, awaited: set[bytes], pins: set[bytes], short: bool = False) -> object:
+        return next_step(life, Facts({old, new}, ["a"], {old: readers}, TaskProgress(), True, awaited, pins, short))
 
-    assert step(1, {old}, {old}) is None
-    assert step(0, {old}, {old}) == GiveRoomBack(old)
-    assert step(0, {old}, set()) is None
+    assert step(1, {old}, {old}, short=True) is None
+    assert step(0, {old}, {old}) is None
+    assert step(0, {old}, {old}, short=True) == GiveRoomBack(old)
+    assert step(0, {old}, set(), short=True) is None
+    assert step(0, set(), {old}) == GiveRoomBack(old)
     assert step(0, set(), set()) == Release(old, force=False)
+    life.spec.pin = False
+    life = lifecycle.pinned(life, False, "")
+    assert step(0, {old}, {old}) == GiveRoomBack(old), "nobody wants it pinned any more"
 
 
 def test_a_refresh_that_fails_leaves_the_version_that_there_is() -> None:
@@ -189,7 +180,7 @@ def test_whose_answer_is_waited_for_is_said() -> None:
     progress.begun(0.0)
     assert progress.scanner(["a", "b"], "a", "life", 0.0) == "a"
     assert reason(1.0, "a", "b") == ""
-    assert "no answer from node a, which is to scan it, yet: is it of an older version" in reason(6.0, "a", "b")
+    assert "no answer from node a, which is to scan it, yet: is it down (tfquiver status)" in reason(6.0, "a", "b")
     assert reason(6.0, "a", "b").endswith("(in 54 s another node is asked then)")
     assert progress.scanner(["a", "b"], "a", "life", 61.0) == "b"
     assert reason(62.0, "a", "b") == "", "it was asked just now"
@@ -203,7 +194,7 @@ def test_who_has_not_deleted_yet_is_said() -> None:
     progress.begun(0.0)
     progress.reports["a"] = pb.ReportTaskRequest(node_id="a")
     assert told(life, progress, None, ["a", "b"], 1.0).reason == ""
-    assert told(life, progress, None, ["a", "b"], 6.0).reason.startswith("no answer from node b yet: is it of an older")
+    assert told(life, progress, None, ["a", "b"], 6.0).reason.startswith("no answer from node b yet: is it down")
     many = [f"n{number}" for number in range(9)]
     assert "node n0, n1, n2, n3, n4 and 4 more yet" in told(life, progress, None, many, 6.0).reason
     assert told(life, progress, None, ["a"], 6.0).reason == ""
@@ -225,211 +216,3 @@ def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None
         to_evict("manual", "x", 150, 100, [new, old])
     with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
         to_evict("dataset_lru", "x", 150, 100, [empty])
-
-
-class Nodes:
-    """What nodes do with tasks: a shard of each digest's own, and one that all have."""
-
-    def __init__(self) -> None:
-        self.bytes: dict[str, set[bytes]] = {"a": set(), "b": set()}
-        self.registered: set[bytes] = set()
-        self.pinned: set[bytes] = set()
-
-
-class NamedMachine(RuleBasedStateMachine):
-    """The table, and the world around it: nodes, which do tasks or not, and the catalogue. A kill forgets all but the
-    log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[CommitRecord] = []
-        self.table = NamedTable(self.log.append)
-        self.progress: dict[str, TaskProgress] = {}
-        self.nodes = Nodes()
-        self.source = 1
-        self.reading: set[bytes] = set()
-        self.awaited: set[bytes] = set()  # a job is between two epochs of them
-        self.wanted: dict[str, str] = {}  # what a person asked for last, and was not refused
-        self.lives = 0
-        self.unheard_of: set[bytes] = set()  # scanned by nodes that died before they told
-
-    def put(self, life: Life) -> None:
-        self.table.put(life)
-
-    @precondition(lambda self: len(list(self.table)) < 2)
-    @rule(name=st.sampled_from("xy"), pin=st.booleans())
-    def create(self, name: str, pin: bool) -> None:
-        if name in self.table:
-            return
-        self.lives += 1
-        self.put(lifecycle.made(spec(name, pin=pin), f"life{self.lives}", "", False, 1))
-        self.wanted[name] = "there"
-
-    @rule(name=st.sampled_from("xy"), wish=st.sampled_from(["prefetch", "evict", "refresh", "delete", "pin", "unpin"]))
-    def wish(self, name: str, wish: str) -> None:
-        life = self.table.get(name)
-        if life is None:
-            return
-        before = Life()
-        before.CopyFrom(life)
-        try:
-            if wish in ("pin", "unpin"):
-                self.put(lifecycle.pin(life, wish == "pin"))
-            else:
-                self.put(getattr(lifecycle, wish)(life))
-        except errors.InUseError:
-            assert self.table.get(name) == before, "what is refused changes nothing"
-        else:
-            if wish == "delete":
-                self.wanted[name] = "gone"
-
-    @rule()
-    def the_source_changes(self) -> None:
-        self.source += 1
-
-    @rule(number=st.integers(1, 3), reads=st.booleans())
-    def readers(self, number: int, reads: bool) -> None:
-        known = {one for life in self.table for one in tasks.versions(life) if life.phase != lifecycle.DELETING}
-        self.awaited = self.reading & known if not reads else set()
-        self.reading = {digest(number)} & known if reads else set()
-
-    @rule(node=st.sampled_from("ab"), outcome=st.sampled_from(["done", "done", "refused", "away"]), late=st.booleans())
-    def a_node_works(self, node: str, outcome: str, late: bool) -> None:
-        """`late`: it does a task and dies before it tells."""
-        for life in self.table:
-            progress = self.progress.setdefault(lifecycle.task_id(life), TaskProgress())
-            scanner = progress.scanner(["a", "b"], life.scanned_by, life.life, 1e9)
-            alone = [one for one in tasks.versions(life) if not self.table.holding(one, life.spec.name)]
-            task = tasks.task(life, scanner, alone)
-            if task is None or outcome == "away":
-                continue
-            report = pb.ReportTaskRequest(node_id=node, task_id=task.task_id, over=True)
-            match task.WhichOneof("work"):
-                case "scan" if task.scan.node_id != node:
-                    continue
-                case "scan" if outcome == "refused":
-                    report.error_code, report.trouble = 7, f"{node} may not"
-                case "scan":
-                    report.digest_id = digest(self.source % 3 + 1)
-                    self.nodes.registered.add(report.digest_id)
-                    if late:
-                        self.unheard_of.add(report.digest_id)
-                    self.nodes.bytes[node].add(report.digest_id)
-                case "warm" if outcome == "done":
-                    self.nodes.bytes[node].add(task.warm.digest_id)
-                case "evict":
-                    self.nodes.bytes[node] -= set(task.evict.digest_ids)
-            if not late:
-                self.hear(life, report)
-
-    def hear(self, life: Life, report: pb.ReportTaskRequest) -> None:
-        progress = self.progress.setdefault(report.task_id, TaskProgress())
-        if life.phase != lifecycle.SCANNING:
-            progress.reports[report.node_id] = report
-        elif report.error_code:
-            progress.failed(report, 0.0)
-        else:
-            self.put(lifecycle.scanned(life, report.digest_id, report.node_id))
-
-    @rule(steps=st.integers(1, 6))
-    def the_coordinator_looks(self, steps: int) -> None:
-        """So many steps: then it may be killed."""
-        for _ in range(steps):
-            if not self.step():
-                return
-
-    def step(self, told: bool = True) -> bool:
-        """One thing that is lacking; whether there was one. Not `told`: the coordinator dies before it notes it."""
-        for life in self.table:
-            progress = self.progress.setdefault(lifecycle.task_id(life), TaskProgress())
-            readers = dict.fromkeys(self.reading, 1)
-            pins = self.nodes.pinned - {other.digest_id for other in self.table if other.pinned}
-            facts = Facts(self.nodes.registered, ["a", "b"], readers, progress, True, self.awaited, pins)
-            match step := next_step(life, facts):
-                case None:
-                    continue
-                case Become():
-                    assert step.life != life, "a step changes something"
-                    self.put(step.life)
-                case Go():
-                    self.table.gone(life.spec.name)
-                case SetPin():
-                    (self.nodes.pinned.add if step.pinned else self.nodes.pinned.discard)(life.digest_id)
-                    if told:
-                        self.put(lifecycle.pinned(life, step.pinned))
-                case GiveRoomBack():
-                    assert step.digest_id in self.nodes.pinned and step.digest_id != life.digest_id
-                    self.nodes.pinned.discard(step.digest_id)
-                case SetPlacement():
-                    if told:
-                        self.put(lifecycle.placed(life))
-                case Release():
-                    assert step.force or step.digest_id not in self.reading | self.awaited, "nobody is interrupted"
-                    self.release(life, step.digest_id)
-                    if told:
-                        self.put(lifecycle.released(life, step.digest_id))
-            return True
-        return False
-
-    @rule()
-    def the_coordinator_dies_within_a_step(self) -> None:
-        self.step(told=False)
-        self.the_coordinator_is_killed()
-
-    def release(self, life: Life, digest_id: bytes) -> None:
-        if not self.table.holding(digest_id, life.spec.name):
-            self.nodes.registered.discard(digest_id)
-            self.nodes.pinned.discard(digest_id)
-            for held in self.nodes.bytes.values():
-                held.discard(digest_id)  # as nodes do that hear of a removal
-
-    @rule()
-    def the_coordinator_is_killed(self) -> None:
-        self.table = NamedTable(self.log.append)
-        for record in self.log:
-            self.table.apply(record)
-        self.progress = {}
-
-    @rule()
-    def the_log_is_compacted(self) -> None:
-        self.log[:] = list(self.table.still()())
-        self.the_coordinator_is_killed()
-
-    @invariant()
-    def each_says_what_it_is(self) -> None:
-        for life in self.table:
-            said = told(life, None, None, ["a"], 0.0)
-            assert said.state != pb.NamedDataset.STATE_UNSPECIFIED
-            if life.phase == lifecycle.FAILED:
-                assert said.reason, "a failure has a reason"
-            if life.phase in (lifecycle.READY, lifecycle.WARMING, lifecycle.EVICTING):
-                assert life.digest_id and life.version
-            assert life.digest_id not in life.old_digest_ids
-
-    @invariant()
-    def no_allocation_without_a_data_set(self) -> None:
-        assert self.nodes.pinned <= self.nodes.registered
-
-    def teardown(self) -> None:
-        """Whatever was done: left alone, with nodes that do as they are told, all comes to its end."""
-        self.reading = self.awaited = set()
-        for _ in range(40):
-            for node in "ab":
-                self.a_node_works(node, "done", False)
-            while self.step():
-                pass
-        for name, wanted in self.wanted.items():
-            life = self.table.get(name)
-            if wanted == "gone":
-                assert life is None, "it was to go"
-            else:
-                assert life is not None and life.phase in (lifecycle.READY, lifecycle.FAILED), "nothing hangs"
-                assert life.phase != lifecycle.FAILED or life.trouble
-                assert not life.old_digest_ids and (not life.digest_id or life.pinned == life.spec.pin)
-        there = {life.digest_id for life in self.table if life.digest_id}
-        assert self.nodes.registered - self.unheard_of <= there, "no version without a name"
-        assert set.union(*self.nodes.bytes.values()) - self.unheard_of <= there, "no bytes without an owner"
-
-
-TestNamedMachine = NamedMachine.TestCase
-TestNamedMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

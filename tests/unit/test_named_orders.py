@@ -28,7 +28,7 @@ class Node:
         tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned).do, self.tell)
         self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda _: None, lambda _: None, self.stale)
 
-    async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
+    async def scan(self, task_id: str, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
         await self.scanning.wait()
         raise NotImplementedError
 

@@ -33,9 +33,9 @@ class Silent(NamedAccess):
 async def test_stores_that_do_not_answer_take_no_threads_from_others() -> None:
     access = Silent()
     nobody = cast("Any", None)
-    sources = NamedSources(nobody, nobody, nobody, access)
+    sources = NamedSources(nobody, nobody, nobody, access, nobody)
     task = pb.ScanTask(sources=["gs://b/x-*"])
-    scans = [asyncio.create_task(sources.scan(task, lambda done, total, trouble: None)) for _ in range(60)]
+    scans = [asyncio.create_task(sources.scan("x/1", task, lambda done, total, trouble: None)) for _ in range(60)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(20):

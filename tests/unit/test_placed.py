@@ -242,6 +242,6 @@ def test_bits_are_those_that_nodes_read() -> None:
     from tfquiver.service.node.moves.moves import _mask
 
     mask = np.random.default_rng(3).random(77) < 0.5
-    assert (_mask(held_bits(mask), 77) == mask).all()
+    assert (_mask(held_bits(mask[np.newaxis])[0], 77) == mask).all()
     with pytest.raises(errors.ProtocolError, match="9 bytes of bits for 77 shards"):
-        _mask(held_bits(mask)[:-1], 77)
+        _mask(held_bits(mask[np.newaxis])[0][:-1], 77)

@@ -19,7 +19,13 @@ from tfquiver.service.node.readers.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.readers.reader_session import BAD_LIMIT, MAX_CREDIT_BYTES, ReaderLimits, ReaderSession
+from tfquiver.service.node.readers.reader_session import (
+    BAD_LIMIT,
+    MAX_CREDIT_BYTES,
+    ReaderLimits,
+    ReaderSession,
+)
+from tfquiver.service.node.readers.wanted_shard import NOBODY_S
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 
@@ -55,6 +61,16 @@ def test_shards_are_sent_in_the_order_in_which_they_become_ready_until_credit_is
     assert Send(5) not in reader.fetched(5)
     assert Send(5) not in reader.credit(50)
     assert Send(5) in reader.credit(1)
+
+
+def test_what_was_never_sent_is_known_when_it_leaves() -> None:
+    reader = opened(credit=150)
+    reader.leased(LEASED, [(3, "a"), (5, "b"), (7, "a"), (8, "a")], 0.0)
+    for shard in (7, 3, 5):
+        reader.fetched(shard)  # two are sent, one waits for credit, one is being fetched
+    assert (sorted(reader.held()), sorted(reader.given())) == ([3, 5, 7, 8], [3, 7])
+    reader.bad(7, 1.0)
+    assert sorted(reader.given()) == [3, 7], "it had some of that one"
 
 
 def test_a_socket_that_is_full_holds_shards_back() -> None:
@@ -215,6 +231,39 @@ def test_a_store_that_is_away_is_tried_again_until_the_deadline() -> None:
     assert reader.fetch_failed(0, away, 102.0) == [Fetch(0, "", after_s=0.2)]
     assert Tell(away, fatal=False) in reader.fetch_failed(0, away, 111.0)
     assert reader.fetched(0) == [Discard(0)]
+
+
+def test_that_nobody_can_compute_a_shard_is_soon_believed_where_all_were_asked() -> None:
+    here, everywhere = errors.NobodyComputesError("derived"), errors.NobodyComputesError("derived")
+    everywhere.everywhere = True
+    for error, given_up in ((errors.UnavailableError("derived"), False), (here, False), (everywhere, True)):
+        reader = session(fetch_deadline_s=120)
+        reader.opened((), ())
+        reader.leased(LEASED, [(0, "")], 100.0)
+        assert Fetch(0, "", after_s=0.1) in reader.fetch_failed(0, error, 101.0)
+        out = reader.fetch_failed(0, error, 101.0 + NOBODY_S)
+        assert (Tell(error, fatal=False) in out) == given_up
+        assert any(isinstance(one, Fetch) for one in out) != given_up
+
+
+def test_that_nobody_can_compute_a_shard_has_to_be_so_for_a_while_after_whatever_else_was_wrong() -> None:
+    """A trainer that was busy, then gone, has as long to come back as one that was gone from the beginning."""
+    away, then = errors.UnavailableError("node b: silent"), errors.NobodyComputesError("derived: a while ago")
+    nobody = errors.NobodyComputesError("derived")
+    nobody.everywhere = True
+    reader = session(fetch_deadline_s=120)
+    reader.opened((), ())
+    reader.leased(LEASED, [(0, "")], 100.0)
+
+    def goes_on(error: errors.TfquiverError, now_s: float) -> bool:
+        return any(isinstance(one, Fetch) for one in reader.fetch_failed(0, error, now_s))
+
+    assert goes_on(away, 100.0 + 2 * NOBODY_S)
+    assert goes_on(nobody, 121.0)
+    assert goes_on(away, 122.0)
+    assert goes_on(nobody, 121.0 + NOBODY_S), "it was something else meanwhile"
+    assert goes_on(then, 121.0 + 2 * NOBODY_S), "what is old decides nothing"
+    assert not goes_on(nobody, 121.5 + 2 * NOBODY_S), "nor does it deny anything"
 
 
 def test_reopening_tells_all_that_is_held_and_repeats_the_lease() -> None:

@@ -76,7 +76,7 @@ def test_a_size_that_a_header_only_says_takes_no_memory(tmp_path: Path, monkeypa
     for records in (0, 4, module.MOST_RECORDS, 1 << 60):
         fields = module._HEADER.pack(module.MAGIC, 1, records, ROOT, bytes(32))
         tracemalloc.start()
-        with pytest.raises(errors.DataLossError, match="bytes for"):
+        with pytest.raises(errors.DataLossError, match=r"bytes for|it is of"):
             read(module._header_of(fields) + bytes(12))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
         tracemalloc.stop()

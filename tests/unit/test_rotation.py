@@ -11,6 +11,7 @@ from tests.unit.rotation_world import TIMEOUT_S, World
 from tfquiver import errors
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.rotation.dry import PAST_THE_CACHE_AFTER_S
 from tfquiver.service.coordinator.rotation.interface import Decision
 from tfquiver.service.coordinator.rotation.relevance import Relevance
 
@@ -323,3 +324,68 @@ def test_cyclic_goes_on_after_a_restart_with_what_is_there() -> None:
     decision = rotation.decide(1.0)
     assert (decision.load, decision.evict) == ((1,), ())
     assert set(rotation.menu("a").hits) == {0, 1}, "what is there is read before it goes"
+
+
+@pytest.mark.parametrize("kind", [Cyclic, Relevance])
+@pytest.mark.parametrize("kept_bytes", [10, 4, 1])
+def test_what_another_data_set_keeps_holds_up_nobody(kind: type[Cyclic] | type[Relevance], kept_bytes: int) -> None:
+    """Of the same content, whole or in part. It is told to go, stays, and takes the room of all that was to come."""
+    chunks = 40
+    board = Board([10] * chunks, 30)
+    for chunk in range(chunks):
+        board.shard_resident(chunk, kept_bytes)
+    rotation = kind(board, TIMEOUT_S)
+    board.session_opened("job", [10] * chunks)
+    now, taken = 0.0, 0
+    while board.sessions["job"].pending_bytes:
+        now += 1.0
+        assert now < PAST_THE_CACHE_AFTER_S + 2 * chunks, f"{taken} of {chunks} chunks"
+        decision = rotation.decide(now)
+        for chunk in decision.evict:
+            if board.resident[chunk] > kept_bytes:
+                board.shard_gone(chunk, board.resident[chunk] - kept_bytes)
+        for chunk in decision.load:
+            board.shard_resident(chunk, 10 - board.resident[chunk])
+        menu = rotation.menu("job")
+        here = [chunk for chunk in menu.hits if board.resident[chunk]]
+        for chunk in [*here, *menu.direct][:1]:
+            board.use_started("job", chunk)
+            board.took("job", chunk, 10)
+            board.use_ended("job", chunk)
+            taken += 1
+    assert taken == chunks
+
+
+@pytest.mark.parametrize("kind", [Cyclic, Relevance])
+def test_a_node_that_hung_once_is_forgotten(kind: type[Cyclic] | type[Relevance]) -> None:
+    """A cache that is full is as full as it was then, and a job that reads fast waits a moment for each chunk."""
+    chunks, hung_s = 40, (20.0, 50.0)
+    board = Board([10] * chunks, 40)
+    rotation = kind(board, TIMEOUT_S)
+    now, past_the_cache = 0.0, 0
+    due_s: dict[tuple[bool, int], float] = {}  # orders are carried out a second after they were given
+    for job in range(3):
+        board.session_opened(str(job), [10] * chunks)
+        while board.sessions[str(job)].pending_bytes:
+            now += 0.5
+            decision = rotation.decide(now)
+            orders = [(False, chunk) for chunk in decision.evict] + [(True, chunk) for chunk in decision.load]
+            due_s = {order: due_s.get(order, now + 1.0) for order in orders}
+            hangs = hung_s[0] <= now < hung_s[1]
+            for loads, chunk in [order for order in orders if due_s[order] <= now and not hangs]:
+                if loads:
+                    board.shard_resident(chunk, 10 - board.resident[chunk])
+                else:
+                    board.shard_gone(chunk, board.resident[chunk])
+            rotation.decide(now)
+            menu = rotation.menu(str(job))
+            here = [chunk for chunk in menu.hits if board.resident[chunk]]
+            past_the_cache += now >= hung_s[1] + 2.0 and bool(menu.direct) and not (here or menu.misses)
+            for chunk in [*here, *menu.misses, *menu.direct][:1]:
+                if chunk in menu.misses:
+                    board.shard_resident(chunk, 10 - board.resident[chunk])
+                board.use_started(str(job), chunk)
+                board.took(str(job), chunk, 10)
+                board.use_ended(str(job), chunk)
+        board.session_finished(str(job))
+    assert past_the_cache == 0

@@ -58,8 +58,8 @@ class Fails:
         (Draws([0, 50]), "draw 1 is of shard 50; the data set has shards 0 to 49"),
         (Draws([0, -1]), "draw 1 is of shard -1; the data set has shards 0 to 49"),
         (Draws(np.array([2**63], np.uint64)), "its shards are not a list of whole numbers"),
-        (Draws([]), "0 draws; an epoch has 1 to 4194304"),
-        (Draws(np.zeros(drawn_module.MOST_DRAWS + 1, np.uint8)), "4194305 draws; an epoch has 1 to 4194304"),
+        (Draws([]), "0 draws; an epoch has 1 to 8388608"),
+        (Draws(np.zeros(drawn_module.MOST_DRAWS + 1, np.uint8)), "8388609 draws; an epoch has 1 to 8388608"),
         (Draws([0.5]), "its shards are not a list of whole numbers"),
         (Draws([[0], [1]]), "its shards are not a list of whole numbers"),
         (Draws([[0], [1, 2]]), "its shards are not a list of whole numbers"),
@@ -206,7 +206,7 @@ def test_an_epoch_that_is_too_large_is_refused_before_there_is_memory_for_it(
     one_and_many = population([1] + [20_000] * 2000, [2001])
     tracemalloc.start()
     try:
-        with pytest.raises(errors.InvalidArgumentError, match=r"draws.*; an epoch has 1 to 4194304"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"draws.*; an epoch has 1 to 8388608"):
             drawn(name, registry.make(name, arguments), one_and_many, 1, 0)
         assert tracemalloc.get_traced_memory()[1] < 400 << 20
     finally:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.session_bench import END, LIMITS, WAIT, Bench, alone
 from tfquiver import errors
-from tfquiver.service.coordinator.sessions.session import LeaseState, Session
+from tfquiver.service.coordinator.sessions.lease import LeaseState
+from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import SessionBook
 
 

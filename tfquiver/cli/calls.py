@@ -17,7 +17,7 @@ from rich.table import Table
 from tfquiver import errors, plain_text
 from tfquiver.cli.settings import cache_setting
 from tfquiver.cli.showing import words
-from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address import running, service_name
 from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
@@ -32,18 +32,23 @@ def add_where(
     parser: argparse.ArgumentParser,
     positional: bool = False,
     which: str = "coordinator (host:port) or cache directory",
-    or_running: bool = False,
+    or_running: bool = True,
 ) -> None:
-    """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone; `or_running`: without either
-    the command finds what runs on this machine."""
-    running = ", or the nodes of yours that run on this machine" if or_running else ""
-    what = f"{which}; default: what {service_name.VARIABLE} names{running}"
+    """`--service` and `--auth_token_file`; with `positional` WHERE may also stand alone. `or_running`: where nothing is
+    named, `where` finds what runs on this machine."""
+    add_service(parser, positional, which, or_running)
+    add_token(parser)
+
+
+def add_service(parser: argparse.ArgumentParser, positional: bool, which: str, or_running: bool = True) -> None:
+    """Without the token."""
+    running_here = ", or the nodes of yours that run on this machine" if or_running else ""
+    what = f"{which}; default: what {service_name.VARIABLE} names{running_here}"
     named: Any = parser
     if positional:
         named = parser.add_mutually_exclusive_group()
         named.add_argument("where", nargs="?", metavar="WHERE", help=what)
     named.add_argument("--service", default="", metavar="WHERE", help="the same" if positional else what)
-    add_token(parser)
 
 
 def add_token(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +66,16 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def where(arguments: argparse.Namespace) -> str:
-    """What `add_where`'s arguments name. Raises InvalidArgumentError: nothing does."""
-    return service_name.required(getattr(arguments, "where", None) or arguments.service)
+    """What `add_where`'s arguments name, or what runs on this machine. Raises InvalidArgumentError: nothing, or several
+    clusters."""
+    found = running.one_named_or_running(given(arguments))
+    arguments.service = found  # who asks more than once means the same one
+    return found
+
+
+def given(arguments: argparse.Namespace) -> str:
+    """What `add_where`'s arguments name; "": nothing."""
+    return str(getattr(arguments, "where", None) or arguments.service)
 
 
 def token(arguments: argparse.Namespace) -> str:

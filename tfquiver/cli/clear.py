@@ -12,7 +12,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cache_directory import clearing
 from tfquiver.cli import calls
 from tfquiver.cli.showing import cold
-from tfquiver.cluster_address.service_name import coordinator_address, directory_of
+from tfquiver.cluster_address.service_name import coordinator_address, directory_of, required
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.wire import rpc
 
@@ -24,12 +24,12 @@ kept of it. A cache directory where nothing runs is cleared on the disk."""
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("clear", help="delete what is cached; data sets stay registered", description=_ABOUT)
-    calls.add_where(parser, positional=True)
+    calls.add_where(parser, positional=True, or_running=False)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = calls.where(arguments)
+    where = required(calls.given(arguments))  # whose cache goes has to be said
     at = directory_of(where)
     if at is not None and cold.is_cold(where):
         entries, size_bytes = clearing.clear(at)

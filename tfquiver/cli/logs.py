@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.showing.status import named_or_running
-from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address import running, service_name
 from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
@@ -26,7 +25,7 @@ _MOST_FILES = 256
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("logs", help="print what servers of this machine have logged", description=_ABOUT)
-    calls.add_where(parser, positional=True, which="cache directory of this machine", or_running=True)
+    calls.add_where(parser, positional=True, which="cache directory of this machine")
     parser.add_argument("--lines", type=_count, default=_LINES, metavar="N", help=f"of each; default: {_LINES}")
     parser.add_argument("--follow", action="store_true", help="go on with what is written, until Ctrl-C")
     parser.set_defaults(run=_run)
@@ -40,11 +39,14 @@ def _count(text: str) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     followed, silent = [], []
-    for where in named_or_running(arguments.where or arguments.service):
+    for where in running.named_or_running(calls.given(arguments)):
         directory = service_name.directory_of(where)
         if directory is None:
             raise errors.InvalidArgumentError(f"logs: {shortened(where)} is no directory: run this on its machine")
-        found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
+        try:
+            found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
+        except (OSError, ValueError) as error:  # longer than a path can be, for one
+            raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
         if not found:
             silent.append(plain(str(directory)))
         followed += [_Followed(path, f"{path.stem}: " if found[1:] else "") for path in found]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
@@ -23,8 +25,9 @@ _ABOUT = f"""A cache for training data that many jobs share.
 
 Every command that asks a cluster takes its coordinator's address (host:port)
 or a cache directory of this machine, as --service WHERE or as what
-{VARIABLE} names; and a token, where the cluster asks for one, as
---auth_token_file FILE or as what {own_token.VARIABLE} names."""
+{VARIABLE} names, and finds what runs on this machine without
+either; and a token, where the cluster asks for one, as --auth_token_file
+FILE or as what {own_token.VARIABLE} names."""
 _LONGEST = 6000  # a path may have 4096 characters
 
 
@@ -34,6 +37,15 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         super().error(plain_text.plain(message, _LONGEST))
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Of a word that is no command: which ones are near, instead of all there are."""
+        if not isinstance(action, argparse._SubParsersAction) or value in action.choices:
+            super()._check_value(action, value)
+            return
+        near = " or ".join(f"`{self.prog} {command}`" for command in _near(self, str(value)))
+        hint = f"did you mean {near}?" if near else f"`{self.prog} --help` lists them all"
+        raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Of `NAME -- --` argparse makes a word that is an empty list."""
         found, left = super().parse_known_args(args, namespace)
@@ -41,8 +53,14 @@ class _Parser(argparse.ArgumentParser):
             if not action.option_strings and action.nargs is None and getattr(found, action.dest, None) == []:
                 self.error(f"argument {action.metavar or action.dest}: expected one argument")
         if left and not _commands(self):
-            self.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of this command, not of all
+            hint = (
+                "; sources are given as --source URI" if self._takes_sources() and not left[0].startswith("-") else ""
+            )
+            self.error(f"unrecognized arguments: {' '.join(left)}{hint}")  # with the usage of this command, not of all
         return found, left
+
+    def _takes_sources(self) -> bool:
+        return "--source" in self._option_string_actions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,6 +98,22 @@ def parser() -> argparse.ArgumentParser:
 
 def _commands(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
     return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+
+
+def _near(parser: argparse.ArgumentParser, word: str) -> list[str]:
+    """Commands of this one and of those below it, as they are typed after it: those whose last word it is, else what
+    looks like it."""
+    paths = list(_paths(parser))
+    same = [path for path in paths if path.rpartition(" ")[2] == word]
+    last = {path.rpartition(" ")[2]: path for path in reversed(paths)}
+    return same or [last[found] for found in difflib.get_close_matches(word, last, n=2)]
+
+
+def _paths(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for commands in _commands(parser):
+        for name, command in commands.choices.items():
+            yield name
+            yield from (f"{name} {below}" for below in _paths(command))
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:

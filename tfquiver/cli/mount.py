@@ -110,6 +110,8 @@ def _mount(arguments: argparse.Namespace) -> int:
 def _where(arguments: argparse.Namespace) -> tuple[Path, str]:
     """The cache directory, and the coordinator's address where one was given. Raises InvalidArgumentError."""
     named = service_name.chosen(arguments.service)
+    if not named and not arguments.cache_dir:
+        named = calls.where(arguments)
     service = named if named and addresses.is_address(named) else ""
     if not (cache_dir := arguments.cache_dir or ("" if service else named)):
         raise errors.InvalidArgumentError(

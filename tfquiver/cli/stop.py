@@ -11,6 +11,7 @@ from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address.running import one_node_named_or_running
 from tfquiver.local_cluster import stopping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.wire import pages, rpc
@@ -27,8 +28,11 @@ def add_parser(subparsers: Any) -> None:
 
 
 def directory(arguments: argparse.Namespace, command: str) -> Path:
-    """The cache directory that `calls.add_where`'s arguments name. Raises InvalidArgumentError when none is."""
-    where = calls.where(arguments)
+    """The cache directory that `calls.add_where`'s arguments name, or of the only node that runs on this machine.
+
+    Raises InvalidArgumentError when there is none, or which of several is not said.
+    """
+    where = one_node_named_or_running(calls.given(arguments))
     named = service_name.directory_of(where)
     try:
         is_there = named is not None and named.is_dir()

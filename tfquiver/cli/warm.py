@@ -108,7 +108,7 @@ def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progres
     keeping = [node for node in nodes if node.quota_bytes]
     if not keeping:
         raise errors.UnavailableError(f"coordinator {coordinator}: no node there keeps anything (--quota)")
-    reading = _Reading(bar)
+    reading = _Reading(bar, dataset.size_bytes)
     failed: list[errors.TfquiverError] = []
 
     def one(node: types_pb2.NodeInfo, channel: grpc.Channel) -> None:
@@ -135,15 +135,16 @@ def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progres
 class _Reading:
     """What nodes have said, as one bar. Thread-safe."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: Progress, least_bytes: int) -> None:
+        """`least_bytes`: of the whole data set; where nodes are missing, the others keep less."""
         self.last: dict[str, node_pb2.WarmProgress] = {}
-        self._bar, self._lock = bar, threading.Lock()
+        self._bar, self._least_bytes, self._lock = bar, least_bytes, threading.Lock()
         self._task: TaskID | None = None
 
     def told(self, whom: str, progress: node_pb2.WarmProgress) -> None:
         with self._lock:
             self.last[whom] = progress
-            total = sum(its.total_bytes for its in self.last.values())
+            total = max(sum(its.total_bytes for its in self.last.values()), self._least_bytes)
             resident = sum(its.resident_bytes for its in self.last.values())
             if self._task is None:  # what is there already counts for no speed
                 self._task = self._bar.add_task("reading", total=total, completed=resident)
@@ -151,11 +152,14 @@ class _Reading:
 
 
 def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> int:
-    total = sum(its.total_bytes for its in told.values())
+    asked = sum(its.total_bytes for its in told.values())
+    total = max(asked, dataset.size_bytes)
     resident = sum(its.resident_bytes for its in told.values())
     print(f"{plain_text.plain(dataset.name)}: {decimal(resident)} of {decimal(total)} are resident")
     for whom, its in told.items():
         if lacking := its.shards - its.resident_shards:
             why = f"; {plain_text.plain(its.trouble)}" if its.trouble else ""
             print(f"  {plain_text.plain(whom)} lacks {lacking} of {its.shards} shards{why}")
+    if asked < total:
+        print(f"  {decimal(total - asked)} are for nodes that are not there: see tfquiver status, and ask again")
     return ALL_RESIDENT if resident == total else NOT_ALL

@@ -142,7 +142,8 @@ def distribute(
         else:
             if transform is not None:
                 dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
-            made = distributed(dataset if batch_size is None else dataset.batch(batch_size))
+            made = _ends_at_once(distributed(dataset if batch_size is None else dataset.batch(batch_size)))
+            made = made.with_options(options)
         takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
         made._tfquiver_distributed = dataset  # who can compute what of it is missing stays as long as this is used
         watched_servers.watch(Watched(address, "tf.data service dispatcher", _without_dispatcher(takeover_s)), made)
@@ -150,6 +151,15 @@ def distribute(
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply
+
+
+def _ends_at_once(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Decision 0063. Where what is distributed is not ours, nothing is compiled for it."""
+    from tfquiver.client.tf_source import EndsAtOnce
+    from tfquiver.ops.library import loader
+
+    library = loader.loaded()
+    return dataset if library is None else EndsAtOnce(dataset, library)
 
 
 def _without_dispatcher(takeover_s: float | None) -> str:

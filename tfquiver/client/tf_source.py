@@ -9,6 +9,7 @@ import tensorflow as tf
 
 if TYPE_CHECKING:
     from tfquiver.client.parsing import Parsing
+    from tfquiver.ops.library.loader import Library
 
 
 class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
@@ -35,6 +36,14 @@ class Told(_OfVariant):
 
     def __iter__(self) -> Any:
         return self._tells(super().__iter__())
+
+
+class EndsAtOnce(_OfVariant):
+    """`dataset` again, whose iterators go at once (ops/tf/ends_at_once)."""
+
+    def __init__(self, dataset: tf.data.Dataset, library: Library) -> None:
+        variant = library.ends_at_once_dataset(dataset._variant_tensor, **dataset._flat_structure)
+        super().__init__(variant, dataset.element_spec, [dataset])
 
 
 class QuiverSource(_OfVariant):

@@ -26,7 +26,8 @@ def required(given: str | os.PathLike[str] | None, environment: Mapping[str, str
     """As `chosen`. Raises InvalidArgumentError, which says how to name one."""
     if not (where := chosen(given, environment)):
         raise errors.InvalidArgumentError(
-            f"which cluster? give its coordinator (host:port) or a cache directory, here or in {VARIABLE}"
+            "which cluster? give its coordinator (host:port) or a cache directory (--help says where), or name it in "
+            f"{VARIABLE}"
         )
     return where
 

@@ -10,6 +10,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -75,9 +76,9 @@ def first_wrong(values: Values) -> int | None:
     return None
 
 
-def opened(path: Path) -> RecordWeights:
+def opened(path: Path, weights_id: bytes = b"") -> RecordWeights:
     """Of a file, in memory: of a mapped one a disk that fails would end the process. Raises DataLossError naming file
-    and damage, NotFoundError and others."""
+    and damage, also where it holds others than `weights_id` names; NotFoundError and others."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > MOST_BYTES:
@@ -85,28 +86,51 @@ def opened(path: Path) -> RecordWeights:
         data = path.read_bytes()
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error
-    return decoded(np.frombuffer(data, np.uint8), str(path))
+    weights = decoded(np.frombuffer(data, np.uint8), str(path))
+    if weights_id not in (b"", weights.weights_id):
+        raise _damaged(str(path), f"it holds weights {weights.weights_id.hex()}")
+    return weights
 
 
 def decoded(buffer: npt.NDArray[np.uint8], where: str) -> RecordWeights:
     """Checks every byte of `buffer`, of which the values are a view. Raises DataLossError naming what is damaged."""
-    if len(buffer) < HEADER_BYTES or buffer[:4].tobytes() != MAGIC:
+    header = read_header(buffer[:HEADER_BYTES].tobytes(), where)
+    if len(buffer) != header.all_bytes:
+        raise _damaged(where, f"{len(buffer)} bytes for {header.records} records")
+    values = buffer[HEADER_BYTES:].view("<f4")
+    if hashlib.sha256(values.data).digest() != header.hashed:
+        raise _damaged(where, "its weights do not have their hash")
+    if (wrong := first_wrong(values)) is not None or not values.any():
+        raise _damaged(where, "all weights are 0" if wrong is None else f"weight {wrong} is {values[wrong]}")
+    values.flags.writeable = False
+    return RecordWeights(header.content_root, values, header.weights_id)
+
+
+class Header(NamedTuple):
+    """What the first bytes say of the others, which need not be true before these are there."""
+
+    records: int
+    content_root: bytes
+    hashed: bytes
+    weights_id: bytes
+
+    @property
+    def all_bytes(self) -> int:
+        return HEADER_BYTES + 4 * self.records
+
+
+def read_header(header: bytes, where: str) -> Header:
+    """Raises DataLossError naming what is damaged."""
+    if len(header) < HEADER_BYTES or header[:4] != MAGIC:
         raise _damaged(where, "not a file of weights")
-    header = buffer[:HEADER_BYTES].tobytes()
     _, version, records, content_root, hashed = _HEADER.unpack_from(header)
     if version != VERSION:
         raise _damaged(where, f"version {version}; this is tfquiver's {VERSION}")
     if header != _header_of(header[: _HEADER.size]):
         raise _damaged(where, "its header is damaged")
-    if not 0 < records <= MOST_RECORDS or len(buffer) != HEADER_BYTES + 4 * records:
-        raise _damaged(where, f"{len(buffer)} bytes for {records} records")
-    values = buffer[HEADER_BYTES:].view("<f4")
-    if hashlib.sha256(values.data).digest() != hashed:
-        raise _damaged(where, "its weights do not have their hash")
-    if (wrong := first_wrong(values)) is not None or not values.any():
-        raise _damaged(where, "all weights are 0" if wrong is None else f"weight {wrong} is {values[wrong]}")
-    values.flags.writeable = False
-    return RecordWeights(content_root, values, _id(header))
+    if not 0 < records <= MOST_RECORDS:
+        raise _damaged(where, f"it is of {records} records")
+    return Header(records, content_root, hashed, _id(header))
 
 
 def _header(content_root: bytes, values: Values) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import log_file, up_file
+from tfquiver.cache_directory import cluster_file, log_file, up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.starting import LOG, POLL_S, start
@@ -46,7 +46,8 @@ def find_or_start(
     timeout_s: float = 30.0,
     idle_exit_s: int = IDLE_EXIT_S,
 ) -> NodeEndpoint:
-    """The daemon of this cache directory, started if need be; where `tfquiver up` runs, its node is waited for.
+    """The daemon of this cache directory, started if need be. Where `tfquiver up` runs, or the directory is that of a
+    cluster's node, that node is waited for.
 
     Args:
       cache_dir: made when it is not there, readable by this user only.
@@ -55,31 +56,51 @@ def find_or_start(
       idle_exit_s: a daemon that is started leaves when nobody has used it for that long.
 
     Raises:
-      UnavailableError: it could not be started, with the last lines of its log.
+      UnavailableError: it could not be started, with the last lines of its log; or it is a cluster's, and does not run.
       DeadlineError: it was not ready in time.
     """
     directory = Path(cache_dir).absolute()
     began_at = time.monotonic()
     give_up_at, reminders = began_at + timeout_s, Reminders(began_at)
-    if endpoint := find(directory):
-        return endpoint
-    _make(directory)
-    with only_one_starts(directory, give_up_at):
-        while True:
-            if endpoint := find(directory):
-                return endpoint
-            if up_file.is_up(directory):
-                time.sleep(POLL_S)  # its node is being started, or started again
-                if reminders.is_due(now := time.monotonic()) and now < give_up_at:
-                    logging.warning(
-                        "%s: `tfquiver up` runs there, its node is not ready yet; waiting for it %s",
-                        directory, unreached.until(give_up_at - now),
-                    )  # fmt: skip
-            else:
-                _make(directory)  # it may have been deleted while this process waited for its turn
-                start(directory, quota_bytes, idle_exit_s, give_up_at)
-            if time.monotonic() > give_up_at:
-                raise errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
+    while (endpoint := find(directory)) is None:
+        if others := _whose_node(directory):  # waited for by all at once: the lock is for who starts
+            time.sleep(POLL_S)
+            if reminders.is_due(now := time.monotonic()) and now < give_up_at:
+                logging.warning("%s: %s; waiting for it %s", directory, others, unreached.until(give_up_at - now))
+        else:
+            _make(directory)
+            with only_one_starts(directory, give_up_at):
+                if find(directory) is None and not _whose_node(directory):
+                    _make(directory)  # it may have been deleted while this process waited for its turn
+                    start(directory, quota_bytes, idle_exit_s, give_up_at)
+        if time.monotonic() > give_up_at:
+            raise _not_in_time(directory, timeout_s)
+    return endpoint
+
+
+def _not_in_time(directory: Path, timeout_s: float) -> errors.TfquiverError:
+    if (coordinator := _cluster_of(directory)) and not up_file.is_up(directory):
+        return errors.UnavailableError(
+            f"cache_dir {directory}: {_whose_node(directory)}. Start it (tfquiver-node --coordinator={coordinator} "
+            f"--cache_dir={directory}), or use another directory; where that cluster is no more, delete "
+            f"{directory / cluster_file.FILE}"
+        )
+    return errors.DeadlineError(f"no node for cache_dir {directory} in {timeout_s:g} s:\n{_log(directory)}")
+
+
+def _whose_node(directory: Path) -> str:
+    """Words for a node that is to run there and that is not ours to start; "": there is none."""
+    if up_file.is_up(directory):
+        return "`tfquiver up` runs there, its node is not ready yet"
+    if coordinator := _cluster_of(directory):
+        return f"it is a node's of the cluster at {coordinator}, and that node does not run"
+    return ""
+
+
+def _cluster_of(directory: Path) -> str:
+    """The coordinator's address; "": of none, or of what `tfquiver up` ran there and runs no more."""
+    coordinator = cluster_file.read(directory)
+    return "" if coordinator == f"localhost:{up_file.read(directory).coordinator}" else coordinator
 
 
 def _make(directory: Path) -> None:

@@ -110,7 +110,7 @@ def _in_order(options: SourceOptions, order: object) -> SourceOptions:
         )
     options = replace(options, shuffle_bytes=size("shuffle_bytes", order.shuffle_bytes, 0))
     if isinstance(order, Sampled):
-        hashed = hashlib.sha256(order.arguments_text().encode()).hexdigest()[:16]
+        hashed = hashlib.sha256(order.told_apart_by().encode()).hexdigest()[:16]
         return replace(options, seed=_seed(order.seed), sampling=f"{order.asked()[0]}:{hashed}")
     if isinstance(order, Replay):
         return replace(options, replay=absolute("log", order.log))

@@ -33,6 +33,10 @@ class Sampled(OptionGroup):
         """What the scheme draws records by, if the user gave any."""
         return None
 
+    def told_apart_by(self) -> str:
+        """All that it draws by but the seed."""
+        return self.arguments_text()
+
     def arguments_text(self) -> str:
         """Raises InvalidArgumentError: they cannot be sent."""
         name, arguments = self.asked()

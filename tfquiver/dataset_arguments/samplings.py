@@ -270,15 +270,17 @@ class Sampling(Sampled):
     Args:
       scheme: its name among the entry points `tfquiver.sampling_schemes`.
       arguments: of the scheme: plain values, at most 1 MiB as JSON.
+      weights: one for each record, an array or a file as in `Weighted`, for a scheme that takes them.
       shuffle_bytes: as in `Shuffled`.
       seed: as in `Curriculum`.
 
-    Raises InvalidArgumentError naming what cannot be right.
+    Raises InvalidArgumentError naming what cannot be right, and what reading the file raises.
     """
 
     scheme: str
     arguments: Mapping[str, object] = field(default_factory=dict)
     _: KW_ONLY
+    weights: npt.NDArray[Any] | str | os.PathLike[str] | UserWeights | None = None
     shuffle_bytes: int | str = "64MiB"
     seed: int = 0
 
@@ -288,7 +290,18 @@ class Sampling(Sampled):
         check_name("scheme", self.scheme)
         if not isinstance(self.arguments, Mapping) or not all(isinstance(name, str) for name in self.arguments):
             raise errors.InvalidArgumentError(f"arguments={self.arguments!r}: must be a mapping from names to values")
+        if self.weights is not None:
+            if (given := user_weights("weights", self.weights)) is None:
+                raise errors.InvalidArgumentError(f"weights={self.weights!r}: must be an array or a file")
+            object.__setattr__(self, "weights", given)  # as the file has them now
         self._check_common()
+
+    def record_weights(self) -> UserWeights | None:
+        return self.weights if isinstance(self.weights, UserWeights) else None
+
+    def told_apart_by(self) -> str:
+        given = self.record_weights()
+        return self.arguments_text() + (given.hashed if given else "")
 
     def asked(self) -> tuple[str, Arguments]:
         return self.scheme, dict(self.arguments)

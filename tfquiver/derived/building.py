@@ -42,6 +42,8 @@ class Building:
         self._trouble: BaseException | None = None
         self._made: types_pb2.Dataset | None = None
         self._row_s, self._reported_s = _AHEAD_S, time.monotonic()
+        self._cost = pb.DerivedCost()  # of those not yet reported
+        self._cpu_s = time.process_time()  # when the last report was made
         self.computed = 0
         self.kept = True
 
@@ -90,7 +92,8 @@ class Building:
     def _compute(self, row: int) -> None:
         began_s = time.monotonic()
         parts: list[pb.DerivedShard] = []
-        for shard in self._making.make(row, self._over.wait):
+        read_s: list[float] = []
+        for shard in self._making.make(row, self._over.wait, read_s.append):
             if not self._calls.put(shard) and self.kept:
                 self.kept = False
                 logging.warning(
@@ -100,6 +103,11 @@ class Building:
         with self._lock:
             self._done.append(pb.DerivedRow(row=row, parts=parts))
             self._row_s = (time.monotonic() - began_s) / THREADS
+            self._cost.rows += 1
+            self._cost.read_us += int(1e6 * sum(read_s))
+            self._cost.busy_us += int(1e6 * self._row_s)
+            self._cost.input_bytes += int(self._making.digest.lengths[row])
+            self._cost.made_bytes += sum(part.length_bytes for part in parts)
             due = not self._ready or time.monotonic() - self._reported_s > _AHEAD_S
         if due:
             self._report()
@@ -108,9 +116,13 @@ class Building:
         """Several rows at a time: each report waits for the coordinator's disk."""
         with self._lock:
             rows, self._done, self._reported_s = self._done, [], time.monotonic()
-        if not rows:
-            return
-        report = pb.ReportDerivedRequest(build_id=self._build_id, claimer=self._claimer, rows=rows)
+            if not rows:
+                return
+            cost, self._cost = self._cost, pb.DerivedCost()
+            # Of the whole process, since the function runs in TensorFlow's threads: with what else it does meanwhile.
+            cpu_s, self._cpu_s = time.process_time() - self._cpu_s, time.process_time()
+            cost.cpu_us = max(cost.read_us, int(1e6 * cpu_s))
+        report = pb.ReportDerivedRequest(build_id=self._build_id, claimer=self._claimer, rows=rows, cost=cost)
         state = self._calls.report(report)
         with self._lock:
             self._mine.difference_update(row.row for row in rows)

@@ -6,6 +6,7 @@ What it becomes may be many times as large, so it is made part by part: nobody n
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 
 from tfquiver import errors
@@ -22,14 +23,19 @@ class Making:
         self.digest = digest
         self._raw, self._function, self._build_id = raw, function, build_id
 
-    def make(self, row: int, wait: Callable[[float], bool]) -> Iterator[MadeShard]:
-        """Its parts, in order. `wait`: as in RawShards.get.
+    def make(
+        self, row: int, wait: Callable[[float], bool], read: Callable[[float], None] | None = None
+    ) -> Iterator[MadeShard]:
+        """Its parts, in order. `wait`: as in RawShards.get. `read`: is told the seconds of CPU that reading has taken.
 
         Raises InvalidArgumentError naming the shard that the function cannot do, also after some of its parts.
         """
         ref = self.digest.shard(row)
         where = f"shard {row} ({ref.file.uri} at {ref.offset})"
+        began_s = time.thread_time()
         records = payloads(self._raw.get(row, wait), ref.records, where)
+        if read is not None:
+            read(time.thread_time() - began_s)
         try:
             yield from cut(self._function.apply(records, self._seed(row)))
         except errors.InvalidArgumentError as error:

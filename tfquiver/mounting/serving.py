@@ -19,7 +19,7 @@ from tfquiver.content.digest import Digest
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.file_tree.tree import FileTree
-from tfquiver.mounting import mount_points
+from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
@@ -127,6 +127,10 @@ async def _serve(
     located: _Located,
     mounted: Callable[[types_pb2.Dataset, FileTree], None],
 ) -> None:
+    try:
+        covered = kernel_read_ahead.device(point)
+    except OSError as error:  # files may have been scanned for hours since it was looked at
+        raise errors.from_os_error(error, f"mount point {point}") from error
     line = NodeLine(digest, f"mount {point}", options.patience_s)
     line.found(located.path)
     located.tell = line.found
@@ -137,6 +141,7 @@ async def _serve(
             operations = Operations(digest, tree, line, shards, nursery, options.ahead_bytes)
             _mount(operations, options, point, dataset.name)
             try:
+                nursery.start_soon(kernel_read_ahead.widen, point, covered)
                 nursery.start_soon(line.run)
                 nursery.start_soon(shards.run)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once

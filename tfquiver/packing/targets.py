@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tfquiver import durable, errors
 
 _UPLOAD_S = 600.0
+_CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 KiB
 
 
 class Target(Protocol):
@@ -24,7 +25,9 @@ class Target(Protocol):
         """Writes a file unless there is one; what is in it now. Of several who claim at once, one writes."""
         ...
 
-    def write(self, name: str, pieces: Iterable[bytes]) -> None: ...
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        """What is there already may stay: it is the same."""
+        ...
 
 
 def target(where: str) -> Target:
@@ -70,7 +73,12 @@ class _Folder:
 
 
 class _Bucket:
-    """An upload is one object: the service shows it when it is whole."""
+    """An upload is one object: the service shows it when it is whole.
+
+    One that is written again would be of another generation, and stale for who has listed it meanwhile. So what is
+    there stays: of a packer that was killed while its last chunk was on the way, of another one at the same time, or of
+    this one, when the answer was lost.
+    """
 
     def __init__(self, where: str) -> None:
         bucket, _, prefix = where.removeprefix("gs://").partition("/")
@@ -82,6 +90,8 @@ class _Bucket:
             from google.cloud import storage
 
             self._client = storage.Client()
+            # Else it asks for the bucket's metadata, for traces, in a thread of its own.
+            self._client._bucket_metadata_cache = None
         return self._client.bucket(self._bucket_name)
 
     def names(self) -> set[str]:
@@ -100,9 +110,13 @@ class _Bucket:
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         with TemporaryFile() as spool, _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            from google.api_core.exceptions import PreconditionFailed
+
             spool.writelines(pieces)
             spool.seek(0)
-            self._bucket().blob(self._prefix + name).upload_from_file(spool, timeout=_UPLOAD_S)
+            blob = self._bucket().blob(self._prefix + name, chunk_size=_CHUNK_BYTES)
+            with contextlib.suppress(PreconditionFailed):
+                blob.upload_from_file(spool, if_generation_match=0, timeout=_UPLOAD_S)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}

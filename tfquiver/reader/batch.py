@@ -76,9 +76,15 @@ class Batch(Sequence[memoryview]):
             if self._contiguous or not len(self):
                 self._data = np.asarray(_Span(self._memory, self._at(0), self.nbytes, "|u1"))
             else:
-                self._data = np.concatenate([np.frombuffer(record, np.uint8) for record in self])
+                self._data = self.copied()
                 self._data.flags.writeable = False
         return self._data
+
+    def copied(self) -> npt.NDArray[np.uint8]:
+        """As `data`, in memory of its own that may be written to: one copy, however the records lie."""
+        if self._contiguous or not len(self):
+            return self.data.copy()
+        return np.concatenate([np.frombuffer(record, np.uint8) for record in self])
 
     def to_list(self) -> list[bytes]:
         """Copies of the records."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
-from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 from tfquiver import stores
 from tfquiver.content.file_entry import FileEntry
@@ -34,6 +35,10 @@ def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], lis
     accesses: dict[str, Access] = {}
     opened: dict[str, stores.ObjectStore] = {}
     with ExitStack() as exits:
+        # Of as many objects as there are files none is garbage; among all that TensorFlow has made, too, to look for
+        # some takes as long as to list them. Stores elsewhere may take minutes: too long for everybody else's garbage.
+        if not any("://" in os.fspath(pattern) for pattern in _patterns(source)):
+            exits.enter_context(_no_search_for_garbage())
 
         def store_for(pattern: str) -> stores.ObjectStore:
             scheme = stores.scheme_of(pattern)
@@ -48,6 +53,21 @@ def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], lis
 
         files = expand(source, store_for, in_order)
     return files, list(accesses.values())
+
+
+def _patterns(source: Source) -> Iterable[str | os.PathLike[str]]:
+    return [source] if isinstance(source, str | os.PathLike) else source
+
+
+@contextmanager
+def _no_search_for_garbage() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def accesses_of(uris: Iterable[str]) -> list[Access]:

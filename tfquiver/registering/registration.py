@@ -209,12 +209,15 @@ class Registrar:
         )
 
     def _put(self, weights: RecordWeights, digest_id: bytes) -> None:
+        from tfquiver.content.record_weights import HEADER_BYTES  # only who has weights needs NumPy
+
         data = memoryview(weights.to_bytes())
 
         def parts() -> Iterator[coordinator_pb2.PutWeightsRequest]:
-            for at in range(0, len(data), _PART_BYTES):
-                part = bytes(data[at : at + _PART_BYTES])
-                yield coordinator_pb2.PutWeightsRequest(part=part, digest_id=b"" if at else digest_id)
+            # It says what comes: where another one sends the same, no more is asked for.
+            yield coordinator_pb2.PutWeightsRequest(part=bytes(data[:HEADER_BYTES]), digest_id=digest_id)
+            for at in range(HEADER_BYTES, len(data), _PART_BYTES):
+                yield coordinator_pb2.PutWeightsRequest(part=bytes(data[at : at + _PART_BYTES]))
 
         self._retry(
             lambda: self._coordinator.PutWeights.future(

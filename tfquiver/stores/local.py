@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.stores import versions
-from tfquiver.stores.mounts import Mounts
+from tfquiver.stores.mounts.mounts import Mounts
 from tfquiver.stores.object_store import ObjectInfo, give_parts
 from tfquiver.stores.patience import Patience
 
@@ -36,13 +36,13 @@ class LocalStore:
         self._patience = Patience()
 
     def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._patience.call(pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern))
+        return self._patience.call(pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern), _mount_of(pattern))
 
     def stat(self, uri: str) -> ObjectInfo:
-        return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri))
+        return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri), _mount_of(uri))
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        mount = MOUNTS.of(str(Path(path_of(uri)).absolute()))
+        mount = _mount_of(uri)
         return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation), mount)
 
     def read_parts(
@@ -98,6 +98,10 @@ class LocalStore:
             raise errors.from_os_error(error, uri) from error
         versions.check_end(uri, offset, length, offset + len(data))
         return data
+
+
+def _mount_of(uri: str) -> str:
+    return MOUNTS.of(str(Path(path_of(uri)).absolute()))
 
 
 def _stat(name: str) -> os.stat_result:

@@ -18,7 +18,7 @@ def as_tensors(batch: Batch) -> dict[str, torch.Tensor]:
     """`data` (uint8, shape [bytes]): the records one after the other; record i is `data[offsets[i]:offsets[i + 1]]`
     (`offsets`: int64, shape [records + 1]). Tensors go from a worker to the trainer, and into pinned memory, without
     being pickled: for large records the fastest there is."""
-    return {"data": torch.from_numpy(np.array(batch.data)), "offsets": torch.from_numpy(np.array(batch.offsets))}
+    return {"data": torch.from_numpy(batch.copied()), "offsets": torch.from_numpy(np.array(batch.offsets))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Node/ComputeDerived": _JOBS,
     "/tfquiver.v1.Node/Clear": _ADMINS,
     "/tfquiver.v1.Node/ReachPeers": _ADMINS,
+    "/tfquiver.v1.Node/ScanFiles": _NODES,
 }
 # Of these no token is asked: whoever probes a server has none, and learns only whether it is of use.
 HEALTH_CHECK, HEALTH_WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"

@@ -15,6 +15,7 @@ from tfquiver.wire.reminders import Reminders
 
 T = TypeVar("T")
 _PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
 
 
 def until_answered(start: Callable[[], grpc.Future[T]], what: str, address: str, deadline_s: float) -> T:
@@ -38,13 +39,15 @@ def until_answered(start: Callable[[], grpc.Future[T]], what: str, address: str,
             logging.warning("%s: %s; waiting for it %s", what, unreached.why(address, reason), unreached.until(left_s))
 
     while True:
+        asked_s = time.monotonic()
         try:
             return _reply(start(), reminders, remind)
         except grpc.RpcError as error:
             if error.code() not in rpc.RETRYABLE or time.monotonic() > began_s + deadline_s:
                 raise _typed(error, what, address, deadline_s) from error
             remind(error.details() or error.code().name)
-            time.sleep(_PAUSE_S)
+            # As long as it took to be refused: who is turned away with half of a long message does not send on and on.
+            time.sleep(min(max(_PAUSE_S, time.monotonic() - asked_s), _LONGEST_PAUSE_S))
 
 
 def _reply(call: grpc.Future[T], reminders: Reminders, remind: Callable[[str], None]) -> T:

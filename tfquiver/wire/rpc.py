@@ -6,6 +6,7 @@ Only this module and the servicers import grpc.
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import random
 import socket
@@ -21,6 +22,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.logs import about
 from tfquiver.plain_text import plain
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.trust.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.version import VERSION
 from tfquiver.wire import addresses
@@ -29,6 +31,7 @@ T = TypeVar("T")
 TOKEN_KEY = "x-tfquiver-token"
 MAX_MESSAGE_BYTES = 8 << 20
 _LONGEST_NAME = 200
+_FAULTS_EVERY_S = 5.0  # of one kind and method: who is answered so may ask again at once
 RETRYABLE = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
@@ -226,23 +229,37 @@ def listen(server: grpc.aio.Server, address: str) -> int:
             return int(server.add_insecure_port(address))
         host, port = addresses.split(address)
         numbers = addresses.to_bind(host)
-        if len(numbers) > 1:  # tried before: a server cannot take back what it has opened
+        if len(numbers) > 1 or port:  # tried before: a server cannot take back what it has opened, and says no cause
             port = addresses.free_port(numbers, port)
         for number in numbers:
             port = int(server.add_insecure_port(addresses.joined(number, port)))
         return port
     except (RuntimeError, OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE and not address.startswith("unix:"):
+            raise errors.UnavailableError(
+                f"--port, --bind_host: cannot listen on {address}: another program has that port: stop it, or take "
+                "another one (--port=0: any that is free)"
+            ) from error
         flags = "" if address.startswith("unix:") else "--port, --bind_host: "
         raise errors.UnavailableError(f"{flags}cannot listen on {address}: {error}") from error
 
 
 def on_served(observe: Callable[[str, str, float], None] | None) -> None:
-    """From now on told of each unary call that this process has served: method, status code, seconds. None: nobody."""
+    """From now on told of each call that this process has served, of those with streamed replies only where they fail
+    for a fault of this server: method, status code, seconds. None: nobody."""
     global _observe
     _observe = observe
 
 
 _observe: Callable[[str, str, float], None] | None = None
+
+
+def handled_methods() -> list[str]:
+    """The calls that the modules which this process has loaded can serve."""
+    return sorted(_methods)
+
+
+_methods: set[str] = set()
 
 
 def _served(method: str, code: grpc.StatusCode, began_s: float) -> None:
@@ -256,8 +273,17 @@ def _about(request: Any) -> dict[str, Any]:
     return about(job=job if isinstance(job, str) else "", digest=digest if isinstance(digest, bytes) else b"")
 
 
+def _log_fault(method: Callable[..., Any], request: Any, error: Exception) -> None:
+    """With its traceback: what the caller is told, INTERNAL and a line, does not say where the defect is."""
+    every_n_seconds(
+        logging.ERROR, "%s failed", _FAULTS_EVERY_S, method.__qualname__,
+        extra=_about(request), exc_info=True, apart=f"{method.__qualname__} {type(error).__name__}",
+    )  # fmt: skip
+
+
 def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """Wraps a unary servicer method: TfquiverErrors become their status, anything else is logged and INTERNAL."""
+    """Wraps a unary servicer method: TfquiverErrors become their status, anything else INTERNAL, which is logged."""
+    _methods.add(method.__name__)
 
     @functools.wraps(method)
     async def wrapper(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> T:
@@ -266,13 +292,15 @@ def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
             return await method(self, request, context)
         except errors.TfquiverError as error:
             code = error.code
+            if code is grpc.StatusCode.INTERNAL:
+                _log_fault(method, request, error)
             await context.abort(code, str(error))
         except (grpc.aio.AbortError, asyncio.CancelledError):
             code = grpc.StatusCode.CANCELLED
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the server lives on
             code = grpc.StatusCode.INTERNAL
-            logging.exception("%s failed", method.__qualname__, extra=_about(request))
+            _log_fault(method, request, error)
             await context.abort(code, f"{type(error).__name__}: {error}")
         finally:
             _served(method.__name__, code, began_s)
@@ -283,18 +311,24 @@ def handled(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
 
 def handled_stream(method: Callable[..., AsyncIterator[T]]) -> Callable[..., AsyncIterator[T]]:
     """As `handled`, for methods that stream their reply."""
+    _methods.add(method.__name__)
 
     @functools.wraps(method)
     async def wrapper(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[T]:
+        began_s = time.perf_counter()
         try:
             async for reply in method(self, request, context):
                 yield reply
         except errors.TfquiverError as error:
+            if error.code is grpc.StatusCode.INTERNAL:
+                _log_fault(method, request, error)
+                _served(method.__name__, error.code, began_s)
             await context.abort(error.code, str(error))
         except (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            logging.exception("%s failed", method.__qualname__, extra=_about(request))
+            _log_fault(method, request, error)
+            _served(method.__name__, grpc.StatusCode.INTERNAL, began_s)
             await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
 
     return wrapper

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -51,6 +53,12 @@ int ConnectTo(int fd, const sockaddr* address, socklen_t size, Clock::time_point
   socklen_t length = sizeof(error);
   ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
   return error;
+}
+
+void SetTimeout(int fd, int which, int64_t milliseconds) {
+  const timeval limit{static_cast<time_t>(milliseconds / 1000),
+                      static_cast<suseconds_t>(milliseconds % 1000 * 1000)};
+  ::setsockopt(fd, SOL_SOCKET, which, &limit, sizeof(limit));
 }
 
 void MakeBlocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
@@ -158,8 +166,21 @@ void StreamSocket::Configure(int fd, bool local) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
+void StreamSocket::NoteTaken(std::atomic<Clock::time_point>* taken_at,
+                             std::chrono::milliseconds every) {
+  taken_at_ = taken_at;
+  SetTimeout(fd_.get(), SO_SNDTIMEO, every.count());
+}
+
+int StreamSocket::Untaken() const {
+  int bytes = 0;
+  ::ioctl(fd_.get(), SIOCOUTQ, &bytes);
+  return bytes;
+}
+
 bool StreamSocket::Send(std::vector<iovec> parts, int fd) {
   size_t first = 0;
+  int untaken = 0;
   while (first < parts.size()) {
     msghdr message{};
     message.msg_iov = &parts[first];
@@ -176,6 +197,13 @@ bool StreamSocket::Send(std::vector<iovec> parts, int fd) {
     }
     const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN && taken_at_ != nullptr) {
+      // The kernel takes more only once much of its buffer is free: a slow peer is seen by that.
+      const int now_untaken = Untaken();
+      if (now_untaken < untaken) *taken_at_ = Clock::now();
+      untaken = now_untaken;
+      continue;
+    }
     if (sent < 0) return false;
     fd = -1;
     size_t left = static_cast<size_t>(sent);
@@ -183,6 +211,10 @@ bool StreamSocket::Send(std::vector<iovec> parts, int fd) {
     if (first < parts.size()) {
       parts[first].iov_base = static_cast<char*>(parts[first].iov_base) + left;
       parts[first].iov_len -= left;
+      if (taken_at_ != nullptr) {
+        *taken_at_ = Clock::now();
+        untaken = Untaken();
+      }
     }
   }
   return true;
@@ -236,16 +268,11 @@ bool StreamSocket::ReceiveMessage(size_t most, Crc32cExtend crc, std::string* me
 bool StreamSocket::ReceiveMessageBefore(Clock::time_point deadline, size_t most, Crc32cExtend crc,
                                         std::string* message) {
   // A timeout bounds each wait; who sends a byte now and then is seen by the clock.
-  const auto set = [this](int64_t milliseconds) {
-    const timeval limit{static_cast<time_t>(milliseconds / 1000),
-                        static_cast<suseconds_t>(milliseconds % 1000 * 1000)};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  };
-  set(std::max(Milliseconds(deadline), 1));
+  SetTimeout(fd_.get(), SO_RCVTIMEO, std::max(Milliseconds(deadline), 1));
   deadline_ = deadline;
   const bool done = ReceiveMessage(most, crc, message);
   deadline_ = Clock::time_point::max();
-  set(0);
+  SetTimeout(fd_.get(), SO_RCVTIMEO, 0);
   return done;
 }
 

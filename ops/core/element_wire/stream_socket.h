@@ -3,6 +3,8 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,11 @@ class StreamSocket {
   // Keepalive, no delay. To be called once for every accepted or connected descriptor.
   static void Configure(int fd, bool local);
 
+  // From now on Send notes in *taken_at when the peer was last seen to take bytes, to within
+  // `every`. It outlives this.
+  void NoteTaken(std::atomic<Clock::time_point>* taken_at,
+                 std::chrono::milliseconds every = std::chrono::seconds(1));
+
   // All parts, in order; `fd` rides along with the first byte unless it is -1. False: it is lost.
   bool Send(std::vector<iovec> parts, int fd = -1);
   bool Send(std::string_view bytes);
@@ -49,8 +56,12 @@ class StreamSocket {
   bool local() const { return local_; }
 
  private:
+  // Of what was sent, how much the peer has not taken.
+  int Untaken() const;
+
   UniqueFd fd_;
   const bool local_;
+  std::atomic<Clock::time_point>* taken_at_ = nullptr;
   Clock::time_point deadline_ = Clock::time_point::max();  // of what is being received
 };
 

@@ -27,7 +27,7 @@ SessionWish WishOf(const Options& options);
 struct ReaderParts {
   Crc32cExtend crc = nullptr;
   ZlibCodec zlib{};
-  BlobFactory* blobs = nullptr;
+  BlobFactory* blobs = nullptr;  // null: records stay in their blocks
   std::function<void(const std::string&)> warn;
   std::function<std::string()> socket_path;
   // Once, when the number of its epoch is known; on the reader's thread. May be empty.

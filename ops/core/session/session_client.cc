@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace tfquiver {
@@ -57,6 +58,16 @@ void SessionClient::Stop() {
 }
 
 void SessionClient::Run() {
+  try {
+    RunOn();
+  } catch (const std::bad_alloc&) {
+    Fatal(Status(Code::kResourceExhausted,
+                 "no memory for records: give the reader less (shuffle_bytes, readahead_bytes), or "
+                 "the process more (ulimit -v, vm.max_map_count)"));
+  }
+}
+
+void SessionClient::RunOn() {
   if (wake_->get() < 0) {
     // Without it nobody could end this thread's waits.
     Fatal(Status(Code::kResourceExhausted,
@@ -108,8 +119,9 @@ Status SessionClient::Open(Clock::time_point deadline) {
   if (path.empty()) {
     return Status(
         Code::kFailedPrecondition,
-        "this process knows no tfquiver node: call tfquiver.dataset(...) with a cache_dir "
-        "of this machine, or run the pipeline in a tfquiver-worker");
+        "this process knows no tfquiver node: give tfquiver.dataset(...) the cache_dir= of this "
+        "machine's node, in a cluster beside service=, or read through workers with "
+        ".apply(tfquiver.distribute(...))");
   }
   const Role role = options_.in_turn ? Role::kReaderInTurn : Role::kReader;
   Status status = node_.Dial(path, role, options_.label, deadline);

@@ -40,6 +40,7 @@ class SessionClient {
  private:
   enum class Turn { kOn, kLost, kDone };
 
+  void RunOn();
   Status Open(Clock::time_point deadline);
   Status SayOpen(Clock::time_point deadline);
   Status HearOpened(Clock::time_point deadline, Opened* opened);

@@ -13,9 +13,9 @@ class HeldMemory {
   virtual ~HeldMemory() = default;
 };
 
-// Makes the strings that large records are read into, so that emitting one is a move and not a
-// copy, and the owners of memory that strings share. The TensorFlow layer makes tstrings. Called
-// from several threads.
+// Makes the owners of memory that strings share; and where strings cannot, those that large records
+// are read into, so that emitting one is a move and not a copy. The TensorFlow layer makes
+// tstrings. Called from several threads.
 class BlobFactory {
  public:
   virtual ~BlobFactory() = default;

@@ -1,12 +1,16 @@
 #include "ops/core/shards/block_pool.h"
 
 #include <atomic>
+#include <condition_variable>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "ops/core/random.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"
@@ -45,7 +49,8 @@ TEST(BlockPool, ASharedBlockComesBackWhenTheLastHasLetGo) {
   EXPECT_EQ(pool.pinned_bytes(), 0u);
   pool.Put(std::move(block));
   EXPECT_EQ(pool.pinned_bytes(), kBlock);
-  EXPECT_TRUE(pool.Get(kBlock).data != data);
+  BlockPool::Block other = pool.Get(kBlock);
+  EXPECT_TRUE(other.data != data);
   blobs.Unshare(owner);
   EXPECT_EQ(pool.pinned_bytes(), 0u);
   EXPECT_TRUE(pool.Get(kBlock).data == data);
@@ -69,6 +74,141 @@ TEST(BlockPool, WhatIsPinnedIsBounded) {
   BlockPool::Block block = pool.Get(kBlock);
   pool.Share(&block);
   EXPECT_TRUE(block.owner != nullptr);
+}
+
+TEST(BlockPool, OneRecordsBlockIsSharedHoweverMuchIsPinned) {
+  StringBlobs blobs;
+  BlockPool pool(4, &blobs, /*most_pinned_bytes=*/0);
+  BlockPool::Block block = pool.Get(110'001);
+  pool.Share(&block);
+  EXPECT_TRUE(block.owner == nullptr);
+  block = pool.GetAlone(110'001);
+  pool.Share(&block);
+  void* const owner = block.owner.get();
+  ASSERT_TRUE(owner != nullptr);
+  StringBlobs::Hold(owner);
+  pool.Put(std::move(block));
+  EXPECT_EQ(pool.pinned_bytes(), size_t{112} << 10);
+  blobs.Unshare(owner);
+  EXPECT_EQ(pool.pinned_bytes(), 0u);
+}
+
+TEST(BlockPool, WhenNoMoreAreToComeWhatIsFreeAndWhatComesBackIsTheKernels) {
+  StringBlobs blobs;
+  BlockPool pool(1000, &blobs);
+  BlockPool::Block held = pool.Get(kBlock);
+  BlockPool::Block shared = pool.Get(kBlock);
+  pool.Share(&shared);
+  void* const owner = shared.owner.get();
+  StringBlobs::Hold(owner);
+  pool.Put(std::move(shared));
+  std::vector<BlockPool::Block> free(100);
+  for (BlockPool::Block& block : free) block = pool.Get(kBlock);
+  free.clear();
+  EXPECT_TRUE(pool.mapped_bytes() >= 102 * kBlock);
+  pool.Close();
+  EXPECT_EQ(pool.mapped_bytes(), Slabs::kLeastSlabBytes);
+  pool.Put(std::move(held));
+  EXPECT_EQ(pool.mapped_bytes(), Slabs::kLeastSlabBytes);
+  blobs.Unshare(owner);
+  EXPECT_EQ(pool.mapped_bytes(), 0u);
+}
+
+TEST(BlockPool, LargeRecordsGiveBackTheirMemoryOneByOne) {
+  StringBlobs blobs;
+  BlockPool pool(1000, &blobs);
+  ShardRecords shard(0, 3 << 20, &pool, &blobs);
+  const std::vector<size_t> sizes = {2 << 20, 600'000, 110'000, 0, 20};
+  for (size_t size : sizes) std::memset(shard.AppendLarge(size), 'x', size);
+  pool.Close();
+  size_t mapped = pool.mapped_bytes();
+  for (size_t size : sizes) {
+    std::vector<BlockPool::Block> retired;
+    const Record record = shard.Take(&retired);
+    EXPECT_TRUE(record.alone && record.blob == nullptr && record.owner != nullptr);
+    EXPECT_EQ(std::string(record.data), std::string(size, 'x'));
+    StringBlobs::Hold(record.owner);
+    for (auto& block : retired) pool.Put(std::move(block));
+    EXPECT_EQ(pool.mapped_bytes(), mapped);
+    EXPECT_GE(pool.pinned_bytes(), size + 1);
+    EXPECT_LE(pool.pinned_bytes(), size * 5 / 4 + 1);
+    blobs.Unshare(record.owner);
+    EXPECT_EQ(pool.pinned_bytes(), 0u);
+    EXPECT_EQ(pool.mapped_bytes() < mapped, size > 100'000);
+    mapped = pool.mapped_bytes();
+  }
+  EXPECT_EQ(mapped, 0u);
+}
+
+// One thread reads, others let go: of strings, and of batches that have the blocks themselves.
+TEST(BlockPool, LargeRecordsLetGoOnOtherThreads) {
+  StringBlobs blobs;
+  auto pool = std::make_unique<BlockPool>(32, &blobs);
+  struct Kept {
+    BlockPool::Block block;
+    void* owner = nullptr;
+    const char* data = nullptr;
+    size_t size = 0;
+    char stamp = 0;
+  };
+  std::mutex mu;
+  std::condition_variable changed;
+  std::vector<Kept> kept;
+  bool over = false;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (true) {
+        Kept mine;
+        {
+          std::unique_lock<std::mutex> lock(mu);
+          changed.wait(lock, [&] { return over || !kept.empty(); });
+          if (kept.empty()) return;
+          mine = std::move(kept.back());
+          kept.pop_back();
+        }
+        wrong += mine.data[0] != mine.stamp || mine.data[mine.size - 1] != mine.stamp;
+        wrong += mine.data[mine.size] != '\0';
+        if (mine.owner != nullptr) blobs.Unshare(mine.owner);
+      }
+    });
+  }
+  Random random(3);
+  for (uint32_t number = 0; number < 100; ++number) {
+    ShardRecords shard(number, 2 << 20, pool.get(), &blobs);
+    for (int i = 0; i < 10; ++i) {
+      const size_t size = 1 + random.Below(i < 8 ? 60'000 : 600'000);
+      std::memset(shard.AppendLarge(size), 'a' + i, size);
+    }
+    for (int i = 0; i < 9; ++i) {  // one is never taken
+      std::vector<BlockPool::Block> retired;
+      const Record record = shard.Take(&retired);
+      Kept one;
+      one.data = record.data;
+      one.size = record.size;
+      one.stamp = static_cast<char>('a' + i);
+      if (i % 2 == 0) {
+        StringBlobs::Hold(record.owner);
+        one.owner = record.owner;
+      } else {
+        one.block = std::move(retired[0]);
+      }
+      for (auto& block : retired) pool->Put(std::move(block));
+      std::lock_guard<std::mutex> lock(mu);
+      kept.push_back(std::move(one));
+      changed.notify_one();
+    }
+    if (number % 40 == 39) pool->Close();
+  }
+  pool.reset();
+  {
+    std::lock_guard<std::mutex> lock(mu);
+    over = true;
+    changed.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST(BlockPool, StringsOutliveThePoolAndLetGoOnOtherThreads) {

@@ -22,6 +22,11 @@ constexpr uint64_t kPieceBytes = 256 << 10;  // stays in the second-level cache
 constexpr uint64_t kMostBufferKeptBytes = 16
                                           << 20;  // a larger buffer is not kept for the next shard
 
+// The length is a peer's word, and the file may be sparse.
+std::string NoMemory(uint64_t length_bytes) {
+  return "there is no memory for its " + std::to_string(length_bytes) + " bytes";
+}
+
 bool IsSealed(int fd) {
   const int needed = F_SEAL_SHRINK | F_SEAL_WRITE;
   const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -101,11 +106,10 @@ std::unique_ptr<ShardRecords> ShardLoader::Load(const ShardFrame& frame, const U
     return records;
   }
   if (buffer_bytes_ < frame.length_bytes) {
-    // The length is a peer's word, and the file may be sparse.
     buffer_.reset(new (std::nothrow) char[frame.length_bytes]);
     buffer_bytes_ = buffer_ == nullptr ? 0 : frame.length_bytes;
     if (buffer_ == nullptr) {
-      *why = "there is no memory for its " + std::to_string(frame.length_bytes) + " bytes";
+      *why = NoMemory(frame.length_bytes);
       return nullptr;
     }
   }
@@ -172,7 +176,14 @@ std::unique_ptr<ShardRecords> ShardLoader::LoadLarge(const ShardFrame& frame, in
       *why = "its records do not fill it";
       return nullptr;
     }
-    if (!Read(fd, at, records->AppendLarge(length), length, &crc, why)) return nullptr;
+    char* to = nullptr;
+    try {
+      to = records->AppendLarge(length);
+    } catch (const std::bad_alloc&) {
+      *why = NoMemory(length);
+      return nullptr;
+    }
+    if (!Read(fd, at, to, length, &crc, why)) return nullptr;
     at += length;
     left -= length;
     footer_bytes = kRecordFooterBytes;

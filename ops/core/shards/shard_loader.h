@@ -26,8 +26,8 @@ namespace tfquiver {
 // shard were emitted.
 class ShardLoader {
  public:
-  // From this mean size on records are read straight into blobs; below, through a buffer into
-  // blocks.
+  // From this mean size on records are read straight to where each has memory of its own; below,
+  // through a buffer into blocks that they share.
   static constexpr uint64_t kLargeRecordBytes = 16 << 10;
 
   // `stop` ends a load early; the loader does not own what it is given.

@@ -12,6 +12,7 @@ struct Case {
   ShardKind kind;
   bool sealed;
   size_t record_bytes;
+  bool shares = true;  // strings can
 };
 
 class ShardLoaderTest : public ::testing::TestWithParam<Case> {
@@ -65,7 +66,7 @@ class ShardLoaderTest : public ::testing::TestWithParam<Case> {
   ShardFrame frame_;
   UniqueFd fd_;
   BlockPool blocks_{4};
-  StringBlobs blobs_;
+  StringBlobs blobs_{GetParam().shares};
   std::atomic<bool> stop_{false};
   std::string why_;
 };
@@ -156,7 +157,9 @@ INSTANTIATE_TEST_SUITE_P(
     Sources, ShardLoaderTest,
     ::testing::Values(Case{ShardKind::kFile, false, 100}, Case{ShardKind::kFile, false, 20'000},
                       Case{ShardKind::kMemory, true, 100}, Case{ShardKind::kMemory, true, 20'000},
-                      Case{ShardKind::kMemory, false, 100}, Case{ShardKind::kFile, false, 70'000}));
+                      Case{ShardKind::kMemory, false, 100}, Case{ShardKind::kFile, false, 70'000},
+                      Case{ShardKind::kFile, false, 20'000, false},
+                      Case{ShardKind::kMemory, true, 20'000, false}));
 
 TEST(ShardLoader, StopsInTheMiddle) {
   const std::string bytes = Framed({std::string(1 << 20, 'x')});

@@ -10,8 +10,8 @@
 namespace tfquiver {
 namespace {
 
-// In a block every record is its size, its bytes and a zero: who takes a string that shares them
-// for one of C does not run on.
+// Behind every record in a block is a zero: who takes a string that shares its bytes for one of C
+// does not run on. Where records share a block, each has its size before it.
 constexpr size_t kSizeBytes = sizeof(uint64_t);
 constexpr size_t kEndBytes = 1;
 
@@ -43,32 +43,46 @@ void ShardRecords::AppendSmall(const char* data, size_t size) {
 }
 
 char* ShardRecords::AppendLarge(size_t size) {
-  Large large{nullptr, nullptr, size};
-  large.blob = blobs_->New(size, &large.data);
-  large_.push_back(large);
+  Large large;
+  large.size = size;
+  if (blobs_ != nullptr && !blobs_->shares()) {
+    large.blob = blobs_->New(size, &large.data);
+  } else {
+    large.block = blocks_->GetAlone(size + kEndBytes);
+    large.data = large.block.data;
+    large.data[size] = '\0';
+  }
+  large_.push_back(std::move(large));
   left_bytes_ += size + kRecordFramingBytes;
   ++records_;
-  return large.data;
+  return large_.back().data;
 }
 
 void ShardRecords::Order(const std::vector<uint32_t>& order) {
   std::vector<Large> ordered;
   ordered.reserve(large_.size());
-  for (uint32_t index : order) ordered.push_back(large_[index]);
+  for (uint32_t index : order) ordered.push_back(std::move(large_[index]));
   large_ = std::move(ordered);
 }
 
 void ShardRecords::CountSkipped(uint32_t skipped) {
   if (!large_.empty()) {
     // Large records were read whole to check them: the skipped ones are here and go now.
-    for (; next_large_ < skipped; ++next_large_) {
-      left_bytes_ -= large_[next_large_].size + kRecordFramingBytes;
-      blobs_->Delete(large_[next_large_].blob);
+    while (next_large_ < skipped) {
+      Large& large = NextLarge();
+      if (large.blob != nullptr) blobs_->Delete(large.blob);
+      blocks_->Put(std::move(large.block));
     }
   } else {
     records_ += skipped;
   }
   taken_ += skipped;
+}
+
+ShardRecords::Large& ShardRecords::NextLarge() {
+  Large& large = large_[next_large_++];
+  left_bytes_ -= large.size + kRecordFramingBytes;
+  return large;
 }
 
 Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
@@ -79,9 +93,11 @@ Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
   }
   ++taken_;
   if (!large_.empty()) {
-    const Large& large = large_[next_large_++];
-    left_bytes_ -= large.size + kRecordFramingBytes;
-    return Record{large.blob, nullptr, large.data, large.size, tag};
+    Large& large = NextLarge();
+    if (large.blob != nullptr) return Record{large.blob, nullptr, large.data, large.size, tag};
+    blocks_->Share(&large.block);
+    retired->push_back(std::move(large.block));
+    return Record{nullptr, retired->back().owner.get(), large.data, large.size, tag, true};
   }
   if (at_ == used_bytes_[block_]) {
     ++block_;
@@ -108,7 +124,14 @@ Record ShardRecords::Take(std::vector<BlockPool::Block>* retired) {
 }
 
 void ShardRecords::Discard(std::vector<BlockPool::Block>* retired) {
-  for (; next_large_ < large_.size(); ++next_large_) blobs_->Delete(large_[next_large_].blob);
+  while (next_large_ < large_.size()) {
+    Large& large = NextLarge();
+    if (large.blob != nullptr) {
+      blobs_->Delete(large.blob);
+    } else {
+      retired->push_back(std::move(large.block));
+    }
+  }
   for (auto& block : packed_) {
     if (block.data != nullptr) retired->push_back(std::move(block));
   }

@@ -13,20 +13,23 @@ namespace tfquiver {
 
 // A record on its way out. Either a blob, which the taker now owns, or bytes in a block, good until
 // the taker lets go of the blocks it got with them, and with it whatever shares their owner.
+// `alone`: of its block it is the only record.
 struct Record {
   void* blob = nullptr;
   void* owner = nullptr;  // BlobFactory::Share; may be null
   const char* data = nullptr;
   size_t size = 0;
   uint64_t tag = 0;  // record_tag.h; meaningful when ShardRecords was told to keep them
+  bool alone = false;
 };
 
 // The records of one shard in the order in which they are to be emitted. Small ones are packed into
 // blocks, so that emission reads memory forwards and memory comes back while the shard is still
-// being emitted; large ones are blobs. Not thread-safe.
+// being emitted; of large ones each has a block, or is a blob where strings are made that cannot
+// share one. Not thread-safe.
 class ShardRecords {
  public:
-  // `length_bytes`: of the shard, framing included.
+  // `length_bytes`: of the shard, framing included. `blobs`: null where no strings are made.
   ShardRecords(uint32_t shard, uint64_t length_bytes, BlockPool* blocks, BlobFactory* blobs)
       : shard_(shard), to_pack_bytes_(length_bytes), blocks_(blocks), blobs_(blobs) {}
   ~ShardRecords();
@@ -35,7 +38,8 @@ class ShardRecords {
 
   // Filling: either small records, in order of emission ...
   void AppendSmall(const char* data, size_t size);
-  // ... or large ones in the shard's order (returns where the bytes go), then Order.
+  // ... or large ones in the shard's order (returns where the bytes go), then Order. Throws
+  // std::bad_alloc.
   char* AppendLarge(size_t size);
   // Puts large records into the order given: order[i] is the i-th to be emitted. Same length as
   // records().
@@ -60,10 +64,13 @@ class ShardRecords {
 
  private:
   struct Large {
-    void* blob;
-    char* data;
-    size_t size;
+    void* blob = nullptr;
+    BlockPool::Block block;  // unless there is a blob
+    char* data = nullptr;
+    size_t size = 0;
   };
+
+  Large& NextLarge();
 
   const uint32_t shard_;
   uint64_t to_pack_bytes_;  // at most this much is still to come

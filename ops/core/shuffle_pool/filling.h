@@ -10,7 +10,9 @@
 namespace tfquiver {
 
 // How long a draw waits for a pool that is being filled, because records mix the better the more of
-// them are there. Is told the time. Not thread-safe.
+// them are there. Shards come in random order, so what counts is from how many of them the records
+// are: where shards are small, many are enough long before their bytes are. Is told the time. Not
+// thread-safe.
 class Filling {
  public:
   using Time = Clock::time_point;
@@ -20,7 +22,9 @@ class Filling {
     std::chrono::milliseconds patience{};  // without a new shard
     std::chrono::milliseconds longest{};   // altogether
   };
-  explicit Filling(const Limits& limits) : limits_(limits) {}
+  explicit Filling(const Limits& limits)
+      : limits_(limits),
+        many_shards_(std::max(limits.full_bytes / kSmallShardBytes, kFewestShards)) {}
 
   // So many shards are still to come; the first time counts.
   void Expect(uint64_t shards) {
@@ -34,8 +38,10 @@ class Filling {
   void Drew() { drew_ = true; }
 
   // Once full, a pool that is being refilled may fall to half before draws wait for it again.
-  bool Enough(uint64_t here_bytes) const {
-    return expected_ == 0 || here_bytes >= (drew_ ? limits_.full_bytes / 2 : limits_.full_bytes);
+  bool Enough(uint64_t here_bytes, uint64_t here_shards) const {
+    const uint64_t part = drew_ ? 2 : 1;
+    return expected_ == 0 || here_bytes >= limits_.full_bytes / part ||
+           here_shards >= many_shards_ / part;
   }
   // When a draw that waits since then goes on with what is there.
   Time GiveUp(Time since) const {
@@ -44,8 +50,12 @@ class Filling {
 
  private:
   static constexpr uint64_t kUnknown = ~uint64_t{0};
+  // An eighth of a usual shard: of these a pool has to hold eight times as many as of usual ones.
+  static constexpr uint64_t kSmallShardBytes = 256 << 10;
+  static constexpr uint64_t kFewestShards = 64;
 
   const Limits limits_;
+  const uint64_t many_shards_;
   uint64_t expected_ = kUnknown;
   bool drew_ = false;
   Time last_arrival_{};

@@ -70,6 +70,8 @@ class Mixture {
   Taken Take(uint64_t most, Drawn* drawn);
   // Records that could be taken, if nothing shut them in.
   uint64_t left() const { return left_; }
+  // Shards that they are of.
+  uint64_t joined() const { return slot_of_.size(); }
   // Nothing can be taken until a certain shard has come.
   bool Shut() const { return Stuck() || (gate_ != nullptr && gate_->MayDraw(drawn_) == 0); }
   // Nothing can be taken until some shard has come, or a certain one.

@@ -56,6 +56,8 @@ Status RecordPool::Draw(size_t want, Drawn* drawn, bool* end,
     } else {
       end_delivered_ = true;
     }
+    // Not before: what goes a block at a time costs the kernel twice what it costs by the slab.
+    if (ended_ && mixture_.empty()) blocks_->Close();
     wake = MustWake();
   }
   if (wake) wake_feeder_();
@@ -96,7 +98,7 @@ void RecordPool::Heed() {
 
 bool RecordPool::Filled() const {
   if (mixture_.Shut()) return false;
-  return ended_ || !mixture_.fills() || filling_.Enough(credit_.here_bytes());
+  return ended_ || !mixture_.fills() || filling_.Enough(credit_.here_bytes(), mixture_.joined());
 }
 
 Status RecordPool::AwaitRecords(std::unique_lock<std::mutex>* lock, bool* end,
@@ -253,6 +255,7 @@ void RecordPool::End() {
     std::lock_guard<std::mutex> lock(mu_);
     ended_ = true;
     mixture_.Close();
+    if (mixture_.empty()) blocks_->Close();
   }
   changed_.notify_all();
 }

@@ -1,63 +1,17 @@
 #include "ops/core/shuffle_pool/record_pool.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
-#include "ops/core/position/rewind.h"
-#include "ops/core/test_support.h"
+#include "ops/core/shuffle_pool/test_record_pool.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {
-
-class RecordPoolTest : public ::testing::Test {
- protected:
-  void Make(uint64_t shuffle_bytes, uint64_t hold_back = 0, Marks restored = {},
-            Script script = {}) {
-    PoolOptions options;
-    options.script = std::move(script);
-    options.seed = ++seed_;
-    options.shuffle_bytes = shuffle_bytes;
-    options.capacity_bytes = shuffle_bytes + 1000;
-    options.hold_back = hold_back;
-    options.patience = std::chrono::milliseconds(5);
-    pool_ =
-        std::make_unique<RecordPool>(options, std::move(restored), &blocks_, [this] { ++wakes_; });
-  }
-
-  // Shard `shard` with records "shard.0", "shard.1", ...
-  uint64_t Add(uint32_t shard, int records, uint32_t skip = 0) {
-    auto filled = std::make_unique<ShardRecords>(shard, 1000, &blocks_, &blobs_);
-    uint64_t bytes = 0;
-    for (int i = 0; i < records; ++i) {
-      const std::string text = std::to_string(shard) + "." + std::to_string(i);
-      bytes += text.size() + kRecordFramingBytes;
-      if (i >= static_cast<int>(skip)) filled->AppendSmall(text.data(), text.size());
-    }
-    filled->CountSkipped(skip);
-    pool_->Add(std::move(filled), bytes);
-    return bytes;
-  }
-
-  std::vector<std::string> Draw(size_t want, bool* end = nullptr) {
-    Drawn drawn;
-    bool ended = false;
-    const Status status = pool_->Draw(want, &drawn, end == nullptr ? &ended : end);
-    EXPECT_TRUE(status.ok()) << status.message();
-    std::vector<std::string> texts;
-    for (const Record& record : drawn.records) texts.push_back(blobs_.Text(record));
-    pool_->Release(&drawn);
-    return texts;
-  }
-
-  uint64_t seed_ = 0;
-  BlockPool blocks_{8};
-  StringBlobs blobs_;
-  std::atomic<int> wakes_{0};
-  std::unique_ptr<RecordPool> pool_;
-};
 
 TEST_F(RecordPoolTest, InOrderWithoutShuffle) {
   Make(0);
@@ -137,77 +91,19 @@ TEST_F(RecordPoolTest, RestartedCreditCountsWhatIsHere) {
   EXPECT_EQ(pool_->RestartCredit(), bytes - 3 - kRecordFramingBytes);
 }
 
-TEST_F(RecordPoolTest, PartOfABatchAtTheEnd) {
-  Make(1000);
-  ASSERT_TRUE(pool_->SetShards(4));
-  Add(0, 3);
-  std::thread feeder([this] {
-    while (!pool_->TakeOutbox().empty) std::this_thread::yield();
-    pool_->End();
-  });
-  bool end = false;
-  EXPECT_EQ(Draw(5, &end).size(), 3u);
-  EXPECT_TRUE(end);
-  EXPECT_FALSE(pool_->end_delivered());
-  feeder.join();
-}
-
-TEST_F(RecordPoolTest, CancelEndsTheWait) {
-  Make(1000);
-  std::thread other([this] { pool_->Cancel("enough"); });
-  Drawn drawn;
-  bool end = false;
-  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kCancelled);
-  other.join();
-}
-
-TEST_F(RecordPoolTest, CancelDrawEndsOneDrawAndTheNextGoesOnWithIt) {
-  Make(0);
-  ASSERT_TRUE(pool_->SetShards(2));
-  Add(0, 2);
-  Drawn drawn;
-  bool end = false;
-  int waits = 0;
-  const auto cancel = [this, &waits] {
-    ++waits;
-    pool_->CancelDraw();
-  };
-  EXPECT_EQ(pool_->Draw(3, &drawn, &end, cancel).code(), Code::kCancelled);
-  EXPECT_EQ(waits, 1);
-  Add(1, 1);
-  EXPECT_TRUE(pool_->Draw(3, &drawn, &end, cancel).ok());
-  EXPECT_EQ(waits, 1);
-  EXPECT_EQ(drawn.records.size(), 3u);
-  pool_->Release(&drawn);
-}
-
-TEST_F(RecordPoolTest, CancelComesAfterAnyFailure) {
-  Make(1000);
-  pool_->Fail(Status(Code::kDataLoss, "first"));
-  pool_->Cancel("enough");
-  Drawn drawn;
-  bool end = false;
-  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kCancelled);
-}
-
-TEST_F(RecordPoolTest, FailureEndsTheWaitAndTheFirstOneStays) {
-  Make(1000);
-  std::thread other([this] {
-    pool_->Fail(Status(Code::kDataLoss, "first"));
-    pool_->Fail(Status(Code::kInternal, "second"));
-  });
-  Drawn drawn;
-  bool end = false;
-  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kDataLoss);
-  other.join();
-  EXPECT_EQ(pool_->Draw(1, &drawn, &end).message(), "first");
-}
-
-TEST_F(RecordPoolTest, ASilentNodeDoesNotHoldUpWhatIsHere) {
+TEST_F(RecordPoolTest, MemoryGoesWithTheLastRecordsWhenAllHasCome) {
   Make(1 << 20);
-  ASSERT_TRUE(pool_->SetShards(100));
-  Add(0, 3);
-  EXPECT_EQ(Draw(3).size(), 3u);
+  ASSERT_TRUE(pool_->SetShards(2));
+  for (uint32_t shard = 0; shard < 2; ++shard) {
+    auto filled = std::make_unique<ShardRecords>(shard, 200'000, &blocks_, &blobs_);
+    for (int i = 0; i < 180; ++i) filled->AppendSmall(std::string(1000, 'x').data(), 1000);
+    pool_->Add(std::move(filled), 200'000);
+  }
+  Draw(1);
+  EXPECT_EQ(blocks_.mapped_bytes(), Slabs::kLeastSlabBytes);
+  pool_->End();
+  EXPECT_EQ(Draw(1000).size(), 359u);
+  EXPECT_EQ(blocks_.mapped_bytes(), 0u);
 }
 
 TEST_F(RecordPoolTest, DroppedShardsAreNotEmitted) {
@@ -231,92 +127,6 @@ TEST_F(RecordPoolTest, DroppedShardsAreNotEmitted) {
   EXPECT_EQ(pool_->Consider(0, 1, &skip), RecordPool::Fate::kNew);
   EXPECT_EQ(skip, emitted_of_0);
   EXPECT_EQ(rest.size(), 50 - (40 - emitted_of_0));
-}
-
-TEST_F(RecordPoolTest, SnapshotAndRestoreAreComplements) {
-  Make(10'000);
-  ASSERT_TRUE(pool_->SetShards(4));
-  for (uint32_t shard = 0; shard < 4; ++shard) Add(shard, 30);
-  std::multiset<std::string> seen;
-  for (const auto& text : Draw(70)) seen.insert(text);
-  const Marks marks = pool_->Snapshot();
-  Make(10'000, 0, marks);
-  ASSERT_FALSE(pool_->SetShards(5));
-  ASSERT_TRUE(pool_->SetShards(4));
-  for (uint32_t shard = 0; shard < 4; ++shard) {
-    uint32_t skip = 0;
-    if (pool_->Consider(shard, 0, &skip) == RecordPool::Fate::kNew) Add(shard, 30, skip);
-  }
-  pool_->End();
-  bool end = false;
-  while (!end) {
-    for (const auto& text : Draw(11, &end)) seen.insert(text);
-  }
-  EXPECT_EQ(seen.size(), 120u);
-  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 120u);
-}
-
-// Positions that are written down later fix what came since: in another pool, with another seed,
-// to which the shards come in another order.
-TEST_F(RecordPoolTest, AScriptIsDrawnAgainAndThenTheRest) {
-  for (uint64_t shuffle_bytes : {uint64_t{10'000}, uint64_t{0}}) {
-    Make(shuffle_bytes);
-    auto trail = std::make_shared<Trail>();
-    pool_->KeepTrail(trail);
-    ASSERT_TRUE(pool_->SetShards(6));
-    for (uint32_t shard : {3, 1, 0, 2}) Add(shard, 30);
-    std::multiset<std::string> seen;
-    for (const auto& text : Draw(25)) seen.insert(text);
-    const Trail::Mark mark = trail->End();
-    std::vector<std::string> again = Draw(40);
-    Checkpoint checkpoint;
-    std::vector<Step> steps;
-    checkpoint.marks = pool_->Snapshot(&checkpoint.script, &mark, &steps);
-    EXPECT_EQ(steps.size(), 40u);
-    Rewind(steps, &checkpoint);
-    const Marks marks = checkpoint.marks;
-    Make(shuffle_bytes, 0, checkpoint.marks, checkpoint.script);
-    ASSERT_TRUE(pool_->SetShards(6));
-    std::thread feeder([this] {
-      for (uint32_t shard : {5, 4, 2, 0, 1, 3}) {
-        uint32_t skip = 0;
-        if (pool_->Consider(shard, 0, &skip) == RecordPool::Fate::kNew) Add(shard, 30, skip);
-      }
-    });
-    EXPECT_EQ(Draw(15), std::vector<std::string>(again.begin(), again.begin() + 15));
-    // What is left of the script is part of the next checkpoint.
-    Script left;
-    pool_->Snapshot(&left);
-    EXPECT_EQ(left.draws.size(), 25u);
-    EXPECT_EQ(Draw(25), std::vector<std::string>(again.begin() + 15, again.end()));
-    feeder.join();
-    for (auto& text : again) seen.insert(std::move(text));
-    pool_->End();
-    bool end = false;
-    while (!end) {
-      for (const auto& text : Draw(11, &end)) seen.insert(text);
-    }
-    EXPECT_EQ(seen.size(), 180u);
-    EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 180u);
-  }
-}
-
-TEST_F(RecordPoolTest, AScriptThatDoesNotFitIsAnErrorAndOneOfWhatIsGoneIsPassedOver) {
-  Script script;
-  script.wanted = {1};
-  script.draws = {1, 1, 1};
-  Make(1000, 0, {}, script);
-  ASSERT_TRUE(pool_->SetShards(2));
-  Add(1, 2);
-  Drawn drawn;
-  bool end = false;
-  EXPECT_EQ(pool_->Draw(1, &drawn, &end).code(), Code::kInvalidArgument);
-  Make(1000, 0, {}, script);
-  ASSERT_TRUE(pool_->SetShards(2));
-  Add(0, 2);
-  pool_->End();
-  EXPECT_EQ(Draw(5, &end).size(), 2u);
-  EXPECT_TRUE(end);
 }
 
 TEST_F(RecordPoolTest, EmptyShardsAreAckedAtOnce) {
@@ -360,41 +170,6 @@ TEST_F(RecordPoolTest, TwoThreads) {
   feeder.join();
   EXPECT_EQ(total, seen.size());
   EXPECT_EQ(total, kShards / 50 * (50u * 51 / 2));
-}
-
-TEST_F(RecordPoolTest, ADrawThatRunsOutOfTimeIsGoneOnWith) {
-  using std::chrono::milliseconds;
-  Make(0);
-  ASSERT_TRUE(pool_->SetShards(2));
-  Add(0, 1);
-  Drawn drawn;
-  bool end = false;
-  const auto soon = [] { return Clock::now() + milliseconds(2); };
-  EXPECT_EQ(pool_->Draw(2, &drawn, &end, {}, soon()).code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(drawn.records.size(), 1u);
-  EXPECT_EQ(pool_->Draw(2, &drawn, &end, {}, soon()).code(), Code::kDeadlineExceeded);
-  Add(1, 1);
-  EXPECT_TRUE(pool_->Draw(2, &drawn, &end, {}, soon()).ok());
-  ASSERT_EQ(drawn.records.size(), 2u);
-  EXPECT_EQ(blobs_.Text(drawn.records[0]), "0.0");
-  EXPECT_EQ(blobs_.Text(drawn.records[1]), "1.0");
-  pool_->Release(&drawn);
-}
-
-TEST_F(RecordPoolTest, ManyShortDrawsWaitNoLongerForAFullerPoolThanOne) {
-  using std::chrono::milliseconds;
-  Make(1 << 20);
-  ASSERT_TRUE(pool_->SetShards(100));
-  Add(0, 1);
-  Drawn drawn;
-  bool end = false;
-  const auto give_up_at = Clock::now() + std::chrono::seconds(20);
-  Status drew(Code::kUnknown, "");
-  while (!drew.ok() && Clock::now() < give_up_at) {
-    drew = pool_->Draw(1, &drawn, &end, {}, Clock::now() + milliseconds(1));
-  }
-  EXPECT_TRUE(drew.ok());
-  pool_->Release(&drawn);
 }
 
 }  // namespace

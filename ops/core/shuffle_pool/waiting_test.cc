@@ -16,11 +16,24 @@ Filling Of100Bytes() { return Filling({100, milliseconds(50), milliseconds(1000)
 
 TEST(Filling, IsFullAtFirstAndHalfFullLater) {
   Filling filling = Of100Bytes();
-  EXPECT_FALSE(filling.Enough(99));
-  EXPECT_TRUE(filling.Enough(100));
+  EXPECT_FALSE(filling.Enough(99, 1));
+  EXPECT_TRUE(filling.Enough(100, 1));
   filling.Drew();
-  EXPECT_TRUE(filling.Enough(50));
-  EXPECT_FALSE(filling.Enough(49));
+  EXPECT_TRUE(filling.Enough(50, 1));
+  EXPECT_FALSE(filling.Enough(49, 1));
+}
+
+TEST(Filling, ManySmallShardsAreEnoughBeforeTheirBytesAre) {
+  constexpr uint64_t kFullBytes = 64 << 20;
+  Filling filling({kFullBytes, milliseconds(50), milliseconds(1000)});
+  EXPECT_FALSE(filling.Enough(255 << 10, 255));
+  EXPECT_TRUE(filling.Enough(256 << 10, 256));
+  filling.Drew();
+  EXPECT_TRUE(filling.Enough(128 << 10, 128));
+  EXPECT_FALSE(filling.Enough(127 << 10, 127));
+  Filling small = Of100Bytes();  // a handful of shards is never many
+  EXPECT_FALSE(small.Enough(99, 63));
+  EXPECT_TRUE(small.Enough(99, 64));
 }
 
 TEST(Filling, NothingMoreIsEnough) {
@@ -28,11 +41,11 @@ TEST(Filling, NothingMoreIsEnough) {
   filling.Expect(2);
   filling.Expect(7);  // a node that came back says what is known
   filling.Arrived(At(1));
-  EXPECT_FALSE(filling.Enough(10));
+  EXPECT_FALSE(filling.Enough(10, 1));
   filling.Arrived(At(2));
-  EXPECT_TRUE(filling.Enough(10));
+  EXPECT_TRUE(filling.Enough(10, 1));
   filling.Arrived(At(3));  // one that was dropped, and came again
-  EXPECT_TRUE(filling.Enough(10));
+  EXPECT_TRUE(filling.Enough(10, 1));
 }
 
 TEST(Filling, PatienceBeginsAnewWithEachShardButNotForEver) {

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "ops/core/element_wire/handshake.h"
 #include "ops/core/transport/shared_memory.h"
@@ -15,8 +17,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr size_t kMostConnections = 256;
-constexpr size_t kMostClients = 1024;
 constexpr size_t kMostSharedBytes = size_t{1} << 30;  // of one connection
 constexpr size_t kLeastShared = 4096;  // smaller ones are copied through the socket sooner
 constexpr auto kGreetingTime = seconds(10);
@@ -27,8 +27,9 @@ constexpr auto kKeptFor = std::chrono::minutes(10);
 }  // namespace
 
 ElementServer::ElementServer(std::vector<std::string> keys, Crc32cExtend crc,
-                             std::function<void(std::string_view, Outgoing*)> fetch)
-    : keys_(std::move(keys)), crc_(crc), fetch_(std::move(fetch)) {}
+                             std::function<void(std::string_view, Outgoing*)> fetch,
+                             ServerLimits limits)
+    : keys_(std::move(keys)), crc_(crc), fetch_(std::move(fetch)), limits_(limits) {}
 
 ElementServer::~ElementServer() {
   Close();
@@ -96,9 +97,33 @@ void ElementServer::Accept(int listener, bool local) {
   }
   StreamSocket::Configure(fd.get(), local);
   std::lock_guard<std::mutex> lock(mu_);
-  if (closed_ || connections_.size() >= kMostConnections) return;
+  if (closed_ || !HasPlace()) return;
   Connection& connection = connections_.emplace_back(std::move(fd), local);
-  connection.thread = std::thread([this, &connection] { Serve(&connection); });
+  try {
+    connection.thread = std::thread([this, &connection] { Serve(&connection); });
+  } catch (const std::system_error&) {
+    connections_.pop_back();  // there is no thread to spare: it comes again
+  }
+}
+
+bool ElementServer::HasPlace() {
+  size_t taken = 0;
+  Connection* idlest = nullptr;
+  for (Connection& connection : connections_) {
+    if (connection.done || connection.dropped) continue;
+    ++taken;
+    if (idlest == nullptr || connection.waits_since.load() < idlest->waits_since.load()) {
+      idlest = &connection;
+    }
+  }
+  // Threads of those that were dropped end by themselves, perhaps only after an element.
+  if (connections_.size() >= 2 * limits_.connections) return false;
+  if (taken < limits_.connections) return true;
+  const Clock::time_point idle_since = Clock::now() - limits_.idle_after;
+  if (idlest == nullptr || idlest->waits_since.load() > idle_since) return false;
+  idlest->dropped = true;
+  idlest->socket.ShutDown();
+  return true;
 }
 
 void ElementServer::Tidy() {
@@ -120,12 +145,13 @@ void ElementServer::Tidy() {
 }
 
 void ElementServer::Serve(Connection* connection) {
-  GreetAndServe(&connection->socket);
+  GreetAndServe(connection);
   connection->socket.ShutDown();
   connection->done = true;
 }
 
-bool ElementServer::GreetAndServe(StreamSocket* socket) {
+bool ElementServer::GreetAndServe(Connection* connection) {
+  StreamSocket* const socket = &connection->socket;
   Greeting greeting{RandomBytes(kNonceBytes), {}};
   for (const std::string& key : keys_) greeting.key_ids.push_back(KeyId(key));
   std::string message;
@@ -161,12 +187,15 @@ bool ElementServer::GreetAndServe(StreamSocket* socket) {
     return true;
   };
   Ask ask;
-  while (!closed_ && socket->ReceiveMessage(kMostAskBytes, crc_, &message) &&
-         DecodeAsk(message, &ask)) {
+  while (!closed_) {
+    connection->waits_since = Clock::now();
+    if (!socket->ReceiveMessage(kMostAskBytes, crc_, &message) || !DecodeAsk(message, &ask)) break;
+    connection->waits_since = Clock::time_point::max();
     for (const uint32_t id : ask.released) {
       if (!pool.Release(id)) return false;
     }
     const std::shared_ptr<const Outgoing> element = client->elements.Answer(ask, fetch);
+    connection->waits_since = Clock::now();
     if (element == nullptr || !SendElement(*element, &pool, socket)) return false;
   }
   return true;
@@ -196,7 +225,21 @@ std::shared_ptr<ElementServer::Client> ElementServer::Enter(const std::string& c
   std::lock_guard<std::mutex> lock(mu_);
   auto found = clients_.find(client_id);
   if (found == clients_.end()) {
-    if (clients_.size() >= kMostClients) return nullptr;
+    if (clients_.size() >= limits_.clients) {
+      // First those that would lose nothing, of these who has been gone for the longest time.
+      auto victim = clients_.end();
+      std::pair<bool, Clock::time_point> least;
+      for (auto it = clients_.begin(); it != clients_.end(); ++it) {
+        if (it->second->connections > 0) continue;
+        const std::pair loss(it->second->elements.owed(), it->second->left_at);
+        if (victim == clients_.end() || loss < least) {
+          victim = it;
+          least = loss;
+        }
+      }
+      if (victim == clients_.end()) return nullptr;
+      clients_.erase(victim);
+    }
     found = clients_.emplace(client_id, std::make_shared<Client>()).first;
   }
   ++found->second->connections;
@@ -207,8 +250,10 @@ void ElementServer::Leave(const std::string& client_id) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found = clients_.find(client_id);
   if (found == clients_.end()) return;
-  --found->second->connections;
-  found->second->left_at = Clock::now();
+  Client& client = *found->second;
+  client.left_at = Clock::now();
+  // Nobody else is at what it has asked then, which is waited for.
+  if (--client.connections == 0 && !client.elements.asked()) clients_.erase(found);
 }
 
 }  // namespace tfquiver

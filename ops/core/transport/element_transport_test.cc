@@ -15,97 +15,11 @@
 #include "ops/core/transport/element_client.h"
 #include "ops/core/transport/element_server.h"
 #include "ops/core/transport/shared_memory.h"
+#include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {
 namespace {
-
-using std::chrono::seconds;
-
-// Elements of one string component with `size` bytes, of which the last is the end.
-class Source {
- public:
-  explicit Source(int count, size_t size) : count_(count), size_(size) {}
-
-  void Fetch(std::string_view, Outgoing* element) {
-    std::unique_lock<std::mutex> lock(mu_);
-    changed_.wait(lock, [this] { return !blocked_; });
-    if (given_ == count_) {
-      element->head.end_of_sequence = true;
-      return;
-    }
-    Outgoing::Bytes bytes;
-    bytes.own = std::string(size_, static_cast<char>('a' + given_ % 26));
-    element->bytes.push_back(std::move(bytes));
-    element->head.components.push_back({Component::kRaw, 1, {static_cast<int64_t>(size_)}, 0, 0});
-    element->head.index = given_++;
-  }
-  void Block(bool blocked) {
-    std::lock_guard<std::mutex> lock(mu_);
-    blocked_ = blocked;
-    changed_.notify_all();
-  }
-  int given() {
-    std::lock_guard<std::mutex> lock(mu_);
-    return given_;
-  }
-
- private:
-  const int count_;
-  const size_t size_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool blocked_ = false;
-  int given_ = 0;
-};
-
-std::unique_ptr<ElementServer> Serve(Source* source, std::vector<std::string> keys = {},
-                                     int port = 0, std::string id = RandomBytes(kWorkerIdBytes)) {
-  auto server = std::make_unique<ElementServer>(
-      std::move(keys), &PortableCrc32c,
-      [source](std::string_view request, Outgoing* element) { source->Fetch(request, element); });
-  EXPECT_TRUE(server->Start(port, std::move(id)).ok());
-  return server;
-}
-
-std::string At(int port) { return "127.0.0.1:" + std::to_string(port); }
-
-ElementPlace ByTcp(const ElementServer& server) { return {"", At(server.port()), server.id()}; }
-
-ElementPlace Local(const ElementServer& server) {
-  return {server.local_name(), At(server.port()), server.id()};
-}
-
-// What comes until the end, asking again when the connection is lost.
-std::vector<int64_t> Drain(ElementClient* client, size_t size) {
-  std::vector<int64_t> indices;
-  const auto give_up = Clock::now() + seconds(60);
-  while (Clock::now() < give_up) {
-    Element element;
-    PayloadRef payload;
-    const Status status = client->Next("\x08\x01", Question(), &element, &payload);
-    if (status.code() == Code::kUnavailable) continue;
-    if (!status.ok()) {
-      EXPECT_EQ(status.message(), "");
-      return indices;
-    }
-    if (element.end_of_sequence) return indices;
-    EXPECT_EQ(payload == nullptr ? 0 : payload->bytes().size(), size);
-    if (size > 0 && payload != nullptr) {
-      const char wanted = static_cast<char>('a' + element.index % 26);
-      EXPECT_EQ(payload->bytes().find_first_not_of(wanted), std::string_view::npos);
-    }
-    indices.push_back(element.index);
-  }
-  EXPECT_TRUE(false) << "no end";
-  return indices;
-}
-
-std::vector<int64_t> UpTo(int64_t count) {
-  std::vector<int64_t> indices;
-  for (int64_t i = 0; i < count; ++i) indices.push_back(i);
-  return indices;
-}
 
 struct Way {
   bool local;
@@ -115,7 +29,7 @@ class ElementTransportTest : public ::testing::TestWithParam<Way> {};
 
 TEST_P(ElementTransportTest, AllElementsArriveOnceAndInOrder) {
   const Way way = GetParam();
-  Source source(60, way.size);
+  KnownElements source(60, way.size);
   const auto server = Serve(&source);
   ElementClient client(way.local ? Local(*server) : ByTcp(*server), {}, &PortableCrc32c);
   EXPECT_EQ(Drain(&client, way.size), UpTo(60));
@@ -186,7 +100,7 @@ class Cutter {
 };
 
 TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak) {
-  Source source(40, 3000);
+  KnownElements source(40, 3000);
   const auto server = Serve(&source);
   Cutter cutter(server->port(), 7001);
   ElementClient client({"", cutter.address(), server->id()}, {}, &PortableCrc32c);
@@ -195,7 +109,7 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
 }
 
 TEST(ElementTransportTokenTest, TokensThatDoNotFitAreRefused) {
-  Source source(3, 10);
+  KnownElements source(3, 10);
   const auto server = Serve(&source, {KeyOfToken("right")});
   ElementClient wrong(ByTcp(*server), {KeyOfToken("wrong")}, &PortableCrc32c);
   EXPECT_TRUE(wrong.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
@@ -213,13 +127,13 @@ Code NextCode(ElementClient* client) {
 }
 
 TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
-  Source before(10, 10);
+  KnownElements before(10, 10);
   auto server = Serve(&before);
   ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
   ASSERT_TRUE(NextCode(&client) == Code::kOk);
   const int port = server->port();
   server.reset();
-  Source other(10, 10);
+  KnownElements other(10, 10);
   server = Serve(&other, {}, port);
   ASSERT_EQ(server->port(), port);
   Code code;
@@ -232,20 +146,20 @@ TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
 }
 
 TEST(ElementTransportIdentityTest, AWorkerThatReturnsToItsAddressGoesOn) {
-  Source before(10, 10);
+  KnownElements before(10, 10);
   auto server = Serve(&before);
   ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
   ASSERT_TRUE(NextCode(&client) == Code::kOk);
   const int port = server->port();
   const std::string id = server->id();
   server.reset();
-  Source after(10, 10);
+  KnownElements after(10, 10);
   server = Serve(&after, {}, port, id);
   EXPECT_EQ(Drain(&client, 10), UpTo(10));
 }
 
 TEST(ElementTransportIdentityTest, WithATokenAnotherWorkersTrainerIsToldSoOnceItHasProvenIt) {
-  Source source(3, 10);
+  KnownElements source(3, 10);
   const auto server = Serve(&source, {KeyOfToken("right")});
   ElementPlace other = ByTcp(*server);
   other.worker_id = RandomBytes(kWorkerIdBytes);
@@ -258,7 +172,7 @@ TEST(ElementTransportIdentityTest, WithATokenAnotherWorkersTrainerIsToldSoOnceIt
 
 // As the first version's trainers do, who name no worker: they go on by gRPC at a "-".
 TEST(ElementTransportIdentityTest, TheFirstVersionsTrainersAreToldNo) {
-  Source source(3, 10);
+  KnownElements source(3, 10);
   const auto server = Serve(&source);
   UniqueFd fd;
   ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
@@ -296,7 +210,7 @@ TEST(ElementTransportIdentityTest, AWorkerThatHangsUpOnEveryIntroductionIsGivenU
 }
 
 TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
-  Source source(1000, 10);
+  KnownElements source(1000, 10);
   source.Block(true);
   auto server = Serve(&source);
   ElementClient client(Local(*server), {}, &PortableCrc32c);
@@ -315,7 +229,7 @@ TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
 }
 
 TEST(ElementTransportStopTest, CancellingEndsAWait) {
-  Source source(1000, 10);
+  KnownElements source(1000, 10);
   source.Block(true);
   const auto server = Serve(&source);
   ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
@@ -331,7 +245,7 @@ TEST(ElementTransportStopTest, CancellingEndsAWait) {
 }
 
 TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
-  Source source(5, 10);
+  KnownElements source(5, 10);
   source.Block(true);
   const auto server = Serve(&source);
   ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
@@ -346,7 +260,7 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
 }
 
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
-  Source source(200, 300000);
+  KnownElements source(200, 300000);
   const auto server = Serve(&source);
   ElementClient client(Local(*server), {}, &PortableCrc32c);
   std::vector<PayloadRef> kept;
@@ -370,7 +284,7 @@ TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
 TEST(ElementTransportMemoryTest, APayloadOutlivesItsConnectionAndWorker) {
   PayloadRef payload;
   {
-    Source source(5, 300000);
+    KnownElements source(5, 300000);
     const auto server = Serve(&source);
     ElementClient client(Local(*server), {}, &PortableCrc32c);
     Element element;
@@ -391,7 +305,7 @@ TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
 }
 
 TEST(ElementTransportGarbageTest, GarbageEndsAConnectionAndNothingElse) {
-  Source source(5, 10);
+  KnownElements source(5, 10);
   const auto server = Serve(&source);
   ElementClient good(ByTcp(*server), {}, &PortableCrc32c);
   ASSERT_TRUE(good.Connect(Clock::now() + seconds(5)).ok());

@@ -1,5 +1,7 @@
 #include "ops/core/transport/kept_elements.h"
 
+#include <algorithm>
+
 namespace tfquiver {
 namespace {
 
@@ -22,6 +24,18 @@ std::shared_ptr<const Outgoing> KeptElements::Answer(const Ask& ask, const Fetch
   element->LayOut();
   kept_.push_back(element);
   return element;
+}
+
+bool KeptElements::asked() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return next_ != 0;
+}
+
+bool KeptElements::owed() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return std::any_of(kept_.begin(), kept_.end(), [](const auto& element) {
+    return !element->head.end_of_sequence && !element->head.skip;
+  });
 }
 
 }  // namespace tfquiver

@@ -21,9 +21,13 @@ class KeptElements {
   // The element that is asked for: kept, or fetched, which may take as long as it takes. nullptr:
   // the question is out of order, or nothing is given any more.
   std::shared_ptr<const Outgoing> Answer(const Ask& ask, const Fetch& fetch);
+  // Whether anything has been asked. Waits for an Answer that is under way.
+  bool asked() const;
+  // Whether it keeps more than words that the task has ended, or has nothing just now. Waits, too.
+  bool owed() const;
 
  private:
-  std::mutex mu_;
+  mutable std::mutex mu_;
   uint64_t next_ = 0;  // 0: nothing has been asked yet
   std::deque<std::shared_ptr<const Outgoing>> kept_;
 };

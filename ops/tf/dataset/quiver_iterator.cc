@@ -11,6 +11,7 @@
 #include "ops/tf/dataset/quiver_dataset.h"
 #include "ops/tf/dataset/static_shard.h"
 #include "ops/tf/dataset/stopping.h"
+#include "ops/tf/dataset/tuner_waking.h"
 #include "ops/tf/dataset/wait_cancellation.h"
 #include "ops/tf/parsing/parsing.h"
 #include "ops/tf/positions/iterator_position.h"
@@ -62,6 +63,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     if (UnderStaticShard(prefix()) && options().replay.empty() && !options().files) {
       return absl::InvalidArgumentError(kStaticShard);
     }
+    tuner_waking_.WhenDestroyed(ctx->model());
     const std::vector<std::shared_ptr<SplitProvider>> providers = ctx->split_providers();
     if (!providers.empty()) split_provider_ = providers[0];
     if (split_provider_ != nullptr || options().joins) {
@@ -244,7 +246,8 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     return absl::OkStatus();
   }
 
-  std::mutex mu_;  // held through GetNext: one taker at a time
+  TunerWaking tuner_waking_;  // destroyed last
+  std::mutex mu_;             // held through GetNext: one taker at a time
   std::shared_ptr<SplitProvider> split_provider_;
   IteratorPosition position_;
   bool ended_ = false;

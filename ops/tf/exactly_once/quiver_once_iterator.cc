@@ -12,6 +12,7 @@
 #include "ops/core/delivery/delivery_reporter.h"
 #include "ops/core/delivery/delivery_stats.h"
 #include "ops/core/process/process.h"
+#include "ops/tf/dataset/tuner_waking.h"
 #include "ops/tf/exactly_once/feed.h"
 #include "ops/tf/exactly_once/mop_up.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
@@ -63,9 +64,9 @@ enum class Stage { kInput, kMopUp, kEnd };
 // Takes elements of the input, and then of the mop-up, until the ledger has every record. Waits for
 // nothing of the input but an element, and for that no longer than it was told to. A companion
 // thread tells the node what was delivered.
-class Iterator : public DatasetIterator<QuiverOnceDataset> {
+class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
  public:
-  explicit Iterator(const Params& params)
+  explicit OnceIterator(const Params& params)
       : DatasetIterator<QuiverOnceDataset>(params),
         ledger_(static_cast<uint64_t>(params.dataset->delivery().num_records),
                 static_cast<uint64_t>(params.dataset->delivery().num_shards),
@@ -76,7 +77,7 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
             },
             "exactly_once") {}
 
-  ~Iterator() override {
+  ~OnceIterator() override {
     std::lock_guard<std::mutex> lock(mu_);
     feed_.reset();
     mop_up_.reset();
@@ -143,7 +144,10 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
 
   // *any: there is an element. Else, without an error, the input has given what it will.
   absl::Status FromInput(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
-    if (feed_ == nullptr) feed_ = std::make_unique<Feed>(ctx, &dataset()->input(), prefix());
+    if (feed_ == nullptr) {
+      tuner_waking_.WhenDestroyed(ctx->model());
+      feed_ = std::make_unique<Feed>(ctx, &dataset()->input(), prefix());
+    }
     const std::chrono::milliseconds patience(dataset()->delivery().takeover_ms);
     absl::Status status;
     switch (feed_->Take(patience, ctx->cancellation_manager(), element, &status)) {
@@ -277,6 +281,7 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
   Stage stage_ = Stage::kInput;
   std::atomic<bool> stop_{false};
   DeliveryReporter reporter_;
+  TunerWaking tuner_waking_;
   std::unique_ptr<Feed> feed_;
   std::unique_ptr<MopUp> mop_up_;
   std::unique_ptr<tensorflow::Thread> companion_;  // joins when destroyed
@@ -286,7 +291,7 @@ class Iterator : public DatasetIterator<QuiverOnceDataset> {
 
 std::unique_ptr<IteratorBase> QuiverOnceDataset::MakeIteratorInternal(
     const std::string& prefix) const {
-  return std::make_unique<Iterator>(Iterator::Params{this, prefix + "::QuiverOnce"});
+  return std::make_unique<OnceIterator>(OnceIterator::Params{this, prefix + "::QuiverOnce"});
 }
 
 }  // namespace tfquiver

@@ -34,6 +34,7 @@ class OwnerOf {
  public:
   explicit OwnerOf(const Record& record)
       : begin_(record.data), end_(record.data + record.size), owner_(record.owner) {
+    if (record.alone) least_ = std::max(least_, record.size / kLeastPart);
     if (record.blob == nullptr || !SharedTstrings::kAreThere) return;
     // Its bytes stay where they are: a string that is moved takes them along.
     auto* const blob = static_cast<tstring*>(record.blob);

@@ -21,6 +21,8 @@ from tfquiver.wire.rpc import caller, handled
 
 MAX_CANDIDATES = 10_000
 MAX_LOOKED_UP = 1 << 22  # prefixes times nodes
+LOOKED_UP_AT_ONCE = 10_000  # a few ms, before others have their turn
+_OF_A_NODE = 25  # prefixes: what it costs to begin with another one
 
 
 class PlaceCalls(Callers):
@@ -44,14 +46,17 @@ class PlaceCalls(Callers):
     async def Holders(self, request: pb2.HoldersRequest, context: Any) -> pb2.HoldersReply:
         checks.between("prefixes", len(request.prefixes) * len(request.node_ids), 0, MAX_LOOKED_UP)
         placed, reply = self._coordinator.caching.placed, pb2.HoldersReply()
-        prefixes = np.array(request.prefixes, np.uint64)
-        for node_id in request.node_ids:
+        prefixes, names = np.array(request.prefixes, np.uint64), list(request.node_ids)
+        at_once = max(1, LOOKED_UP_AT_ONCE // (len(prefixes) + _OF_A_NODE))
+        for at in range(0, len(names), at_once):
             if request.places_version != placed.version:
                 return pb2.HoldersReply(places_version=placed.version)
-            reply.held.append(held_bits(self._coordinator.residency.holds(node_id, prefixes)))
+            held = [self._coordinator.residency.holds(node_id, prefixes) for node_id in names[at : at + at_once]]
+            reply.held.extend(held_bits(np.stack(held)))
             await asyncio.sleep(0)  # of many nodes it takes a second
         reply.places_version = placed.version
         reply.settled = self._settled(request.digest_id)
+        reply.moves = placed.reports.moved(request.digest_id)
         return reply
 
     @handled

@@ -10,7 +10,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.calls.uploads import parts_of
-from tfquiver.service.coordinator.sessions.session import LeaseState
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled
 
@@ -50,7 +50,7 @@ class SessionCalls(Callers):
             shards=session.shards,
             records=session.drawn.records if session.sampled else dataset.records,
             dropped=dropped,
-            drawn=session.drawn if session.sampled else None,
+            drawn=session.drawn if session.sampled and not request.has_drawn else None,
         )
 
     @handled

@@ -23,6 +23,7 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 
@@ -87,10 +88,9 @@ class Catalogue:
                 await self._log.synced()
                 return left
             called = self._registry.called(digest_id)
-            reading = sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
-            if reading and not force:
-                many = "1 reader reads" if reading == 1 else f"{reading} readers read"
-                raise errors.InUseError(f"digest_id: {many} data set {called}: --force ends them")
+            users = Users.of(self._sessions, [digest_id])
+            if not force and (said := users.said(f"data set {called}", self._sessions.now())):
+                raise errors.InUseError(f"digest_id: {said}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):
                 self._waiting.wake(session_id)
             self._log.append(CommitRecord(dataset_removed=DatasetRemoved(digest_id=digest_id)))

@@ -92,7 +92,8 @@ class NamedKeeping:
         self._overview = Overview(table)
         self._seen = random.SystemRandom().getrandbits(62) + 1
         self._changed, self._due = asyncio.Event(), asyncio.Event()
-        self._not_before: dict[str, float] = {}  # by life: when a pin that was refused is tried again
+        self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
+        self._short: set[str] = set()  # lives whose newest version could not have the room that it wants
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._stopping = False
 
@@ -213,7 +214,13 @@ class NamedKeeping:
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
         pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
-        return Facts(self._registry, self._membership.storing, self._reading, progress, may_set, awaited, pins)
+        storing, short = self._membership.storing, self._is_short()
+        return Facts(self._registry, storing, self._reading, progress, may_set, awaited, pins, short)
+
+    def _is_short(self) -> bool:
+        """Some pin was refused that is wanted still, and would be set if there were room."""
+        self._short = {one for one in self._short if _wants_pin(self._table.of_life(one))}
+        return bool(self._short)
 
     def _is_awaited(self, life: Life, old: bytes) -> bool:
         return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
@@ -235,7 +242,11 @@ class NamedKeeping:
             case SetPin():
                 await self._take_pin(life, step.pinned)
             case GiveRoomBack():
+                waiting, self._short = self._short, set()  # until they have asked again no other version gives its room
                 await self._catalogue.unset_cache(step.digest_id)
+                for one in waiting:  # they may have it now
+                    self._not_before.pop(one, None)
+                self._look_soon()
             case SetPlacement():
                 await self._take_placement(life)
             case Release():
@@ -243,17 +254,20 @@ class NamedKeeping:
 
     async def _take_pin(self, life: Life, pinned: bool) -> None:
         trouble = ""
+        self._short.discard(life.life)
         if pinned:
             try:
                 await self._set_pin(life.digest_id)
             except errors.ResourceExhaustedError as error:
-                trouble = f"not pinned: {error}"
+                trouble = f"{lifecycle.NOT_PINNED}{error}"
                 self._not_before[life.life] = self._clock.now() + _AGAIN_S
+                self._short.add(life.life)
+                self._look_soon()  # an old version may have room to give
         elif not any(other.pinned and other.digest_id == life.digest_id for other in self._table if other != life):
             await self._catalogue.unset_cache(life.digest_id)
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
-            self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble))
+            self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble if now.spec.pin else ""))
 
     async def _take_placement(self, life: Life) -> None:
         trouble = ""
@@ -347,6 +361,12 @@ class NamedKeeping:
 
     def _readers(self, digest_id: bytes) -> int:
         return sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
+
+
+def _wants_pin(life: Life | None) -> bool:
+    if life is None or life.phase in (SCANNING, DELETING):
+        return False
+    return bool(life.digest_id) and life.spec.pin and not life.pinned
 
 
 def _maker(life: Life) -> Identity:

@@ -20,6 +20,7 @@ from tfquiver.service.coordinator.named_datasets.table import unknown
 from tfquiver.service.coordinator.named_datasets.told import fitting, told
 from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.trust.identity import Identity, Role
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
@@ -97,7 +98,10 @@ class NamedRequests(NamedKeeping):
         life = await self._owned(who, name)
         after = lifecycle.evict(life)
         if not force:
-            self._check_unread(life, "evict")
+            readers = Users.of(self._sessions, tasks.versions(life)).readers
+            if readers:
+                said = Users(readers, ()).said(name, self._sessions.now())
+                raise errors.InUseError(f"name: {said}: --force to evict it all the same")
         return await self._put(after)
 
     async def delete(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
@@ -109,7 +113,10 @@ class NamedRequests(NamedKeeping):
             return pb2.NamedDataset(spec=pb2.DatasetSpec(name=name))
         self._check_owner(who, life)
         if not force and life.phase != DELETING:
-            self._check_unread(life, "delete")
+            # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
+            users = Users.of(self._sessions, tasks.versions(life))
+            if said := users.said(name, self._sessions.now()):
+                raise errors.InUseError(f"name: {said}: --force to delete it all the same")
         return await self._put(lifecycle.delete(life))
 
     async def refresh(self, who: Identity, name: str) -> pb2.NamedDataset:
@@ -165,12 +172,6 @@ class NamedRequests(NamedKeeping):
         self._becomes(life)
         await self._log.synced()
         return self._told(life)
-
-    def _check_unread(self, life: Life, verb: str) -> None:
-        readers = sum(map(self._readers, tasks.versions(life)))
-        if readers:
-            many = "1 reader reads" if readers == 1 else f"{readers} readers read"
-            raise errors.InUseError(f"name: {many} {life.spec.name}: --force to {verb} it all the same")
 
     def _visible(self, who: Identity, name: str) -> Life:
         life = self._table.get(name)

@@ -119,6 +119,7 @@ class Registry(DatasetTable):
           InvalidArgumentError: the listing key is not that of the digest's files under these terms.
           CorruptDigestError: a damaged digest.
           ResourceExhaustedError: larger than the limit, disk full, too many data sets.
+          UnavailableError: too many are coming at once.
         """
         data = await self._received(parts)
         digest = await asyncio.to_thread(_checked, data)
@@ -146,7 +147,7 @@ class Registry(DatasetTable):
                         f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
                     )
                 if self._coming_bytes > _UPLOADS * self._max_digest_bytes:
-                    raise errors.ResourceExhaustedError("too many large digests are being registered: try again later")
+                    raise errors.UnavailableError("too many large digests are being registered: try again later")
         finally:
             self._coming_bytes -= len(data)
         return data

@@ -20,7 +20,8 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import (
     DerivedRows,
     DerivedUsed,
 )
-from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedRow
+from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
+from tfquiver.service.coordinator.derived import costs
 from tfquiver.service.coordinator.derived.build import Build, message_of
 
 MOST_RECIPES = 10_000
@@ -58,6 +59,7 @@ class Recipe:
     old_digest_ids: list[bytes] = field(default_factory=list)
     rows_to_come: list[DerivedRow] = field(default_factory=list)  # restored, of an input whose size is not known yet
     touched_s: float = 0.0
+    cost: DerivedCost = field(default_factory=DerivedCost)
 
     @property
     def build_id(self) -> bytes:
@@ -71,6 +73,7 @@ class Recipes:
         self._journal = journal
         self._recipes: dict[bytes, Recipe] = {}  # the one begun or made last comes last
         self._by_build: dict[bytes, Recipe] = {}
+        self._by_digest: dict[bytes, Recipe] = {}
         self._use_ids: deque[str] = deque(maxlen=_MOST_USE_IDS)
 
     def get(self, recipe: bytes) -> Recipe | None:
@@ -82,6 +85,11 @@ class Recipes:
         if found is None or found.domain != domain:
             raise errors.NotFoundError("build_id: not known, or not any more: call tfquiver.materialize again")
         return found
+
+    def cost_of(self, digest_id: bytes) -> DerivedCost | None:
+        """What a derived data set that is whole took to compute; None: it is none, or nobody has measured it."""
+        found = self._by_digest.get(digest_id)
+        return found.cost if found is not None and found.cost.rows else None
 
     def builds(self) -> list[Recipe]:
         """Those that are not whole."""
@@ -152,8 +160,9 @@ class Recipes:
             recipe.rows_to_come = []
         return recipe.build
 
-    def report(self, recipe: Recipe, rows: list[DerivedRow]) -> int:
-        """How many of them were not known yet. They have been checked. Raises ResourceExhaustedError."""
+    def report(self, recipe: Recipe, rows: list[DerivedRow], cost: DerivedCost | None = None) -> int:
+        """How many of them were not known yet. They have been checked, and so has `cost`, of all of them: where some
+        were known it is not counted. Raises ResourceExhaustedError."""
         assert recipe.build is not None
         parts = sum(one.build.parts for one in self.builds() if one.build) + sum(len(row.parts) for row in rows)
         if parts > MOST_PARTS:
@@ -162,9 +171,10 @@ class Recipes:
             )
         new = {row.row: row for row in rows if not recipe.build.has(row.row)}
         if new:
-            self._decide(
-                CommitRecord(derived_rows=DerivedRows(recipe=recipe.recipe, draw=recipe.draw, rows=list(new.values())))
-            )
+            said = DerivedRows(recipe=recipe.recipe, draw=recipe.draw, rows=list(new.values()))
+            if cost is not None and len(new) == len(rows):
+                said.cost.CopyFrom(cost)
+            self._decide(CommitRecord(derived_rows=said))
         return len(new)
 
     def made(self, recipe: Recipe, digest_id: bytes) -> None:
@@ -207,6 +217,8 @@ class Recipes:
                 if (known := self._recipes.get(made.recipe)) and known.draw == made.draw:
                     known.digest_id, known.build, known.rows_to_come = made.digest_id, None, []
                     known.old_digest_ids = list(made.old_digest_ids)
+                    known.cost = made.cost
+                    self._by_digest[made.digest_id] = known
             case "derived_used":
                 used = record.derived_used
                 if (known := self._recipes.get(used.recipe)) and known.draw == used.draw:
@@ -224,16 +236,19 @@ class Recipes:
                 list(one.rows_to_come),
                 _made(one, one.digest_id, one.old_digest_ids) if one.digest_id else None,
                 one.uses,
+                one.cost,
             )
             for one in self._recipes.values()
         ]  # fmt: skip
 
         def records() -> Iterator[CommitRecord]:
-            for begun, parts, to_come, made, uses in now:
+            for begun, parts, to_come, made, uses, cost in now:
                 yield CommitRecord(derived_begun=begun)
                 rows = [*to_come, *(message_of(row, made_of) for row, made_of in parts.items())]
                 for at in range(0, len(rows), _ROWS_A_RECORD):
                     some = DerivedRows(recipe=begun.recipe, draw=begun.draw, rows=rows[at : at + _ROWS_A_RECORD])
+                    if at == 0:  # all of it
+                        some.cost.CopyFrom(cost)
                     yield CommitRecord(derived_rows=some)
                 if made is not None:
                     yield CommitRecord(derived_made=made)
@@ -246,6 +261,7 @@ class Recipes:
         known = self._recipes.get(rows.recipe)
         if known is None or known.draw != rows.draw or known.digest_id:
             return
+        known.cost = costs.added(known.cost, rows.cost)
         if known.build is None:
             known.rows_to_come.extend(rows.rows)
             return
@@ -259,6 +275,8 @@ class Recipes:
     def _drop(self, recipe: bytes) -> None:
         if (known := self._recipes.pop(recipe, None)) is not None:
             self._by_build.pop(known.build_id, None)
+            if self._by_digest.get(known.digest_id) is known:
+                del self._by_digest[known.digest_id]
 
     def _decide(self, record: CommitRecord) -> None:
         self._journal(record)
@@ -266,4 +284,6 @@ class Recipes:
 
 
 def _made(recipe: Recipe, digest_id: bytes, old_digest_ids: list[bytes]) -> DerivedMade:
-    return DerivedMade(recipe=recipe.recipe, draw=recipe.draw, digest_id=digest_id, old_digest_ids=old_digest_ids)
+    return DerivedMade(
+        recipe=recipe.recipe, draw=recipe.draw, digest_id=digest_id, old_digest_ids=old_digest_ids, cost=recipe.cost
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-WOKEN_AT_ONCE = 16  # a lease costs some milliseconds where a thousand jobs read thousands of chunks
+# A lease costs most of a millisecond where a thousand jobs read thousands of chunks, and a call passes through the loop
+# about ten times: each time it waits for so many of them.
+WOKEN_AT_ONCE = 2
 
 
 class Waiting:

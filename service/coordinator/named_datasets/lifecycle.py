@@ -22,6 +22,7 @@ Life = NamedDatasetSet
 SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WARMING
 EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHASE_FAILED
 MAX_TROUBLE = 1000
+NOT_PINNED = "not pinned: "
 
 
 def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
@@ -81,7 +82,8 @@ def pin(life: Life, pinned: bool) -> Life:
         raise errors.InUseError(f"name: {life.spec.name} is being evicted: pin it when that is over")
     if life.spec.pin == pinned:
         return life
-    changed = _with(life)
+    # What could not be had is no trouble to those who want it no more.
+    changed = _with(life, trouble="") if life.trouble.startswith(NOT_PINNED) else _with(life)
     changed.spec.pin = pinned
     return changed
 
@@ -150,7 +152,8 @@ def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
     """Its newest version has the setting that `spec.pin` asks for, or none any more."""
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
         return life
-    return _with(life, pinned=is_so, trouble=_said(trouble) or life.trouble)
+    before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
+    return _with(life, pinned=is_so, trouble=_said(trouble) or before)
 
 
 def released(life: Life, digest_id: bytes) -> Life:

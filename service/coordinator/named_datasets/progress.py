@@ -61,7 +61,7 @@ class TaskProgress:
         """
         if self.since_s is None or now - self.since_s < QUIET_S or self.trouble:
             return ""
-        old = "is it of an older version, that knows nothing of data sets with names? Replace it, or stop it"
+        old = "is it down (tfquiver status), or too old to know data sets with names? Replace it, or stop it"
         if not scans:
             silent = sorted(node_id for node_id in node_ids if node_id not in self.reports)
             more = f" and {len(silent) - _SAID} more" if len(silent) > _SAID else ""
@@ -85,7 +85,7 @@ class TaskProgress:
         Another one for each data set, where nothing says which one knows its files already.
         """
         if self.node_id in node_ids and not self.reports and now - self.asked_s > SILENT_S:
-            self.refused[self.node_id] = f"node {self.node_id} does not answer: is it of an older version?"
+            self.refused[self.node_id] = f"node {self.node_id} does not answer: is it down, or of an older version?"
         if self.node_id in node_ids and self.node_id not in self.refused:
             return self.node_id if now >= self.not_before_s else ""
         left = [node_id for node_id in sorted(node_ids) if node_id not in self.refused]

@@ -23,6 +23,7 @@ class Facts:
     may_set: bool = True  # a setting that could not be had is not asked for again just now
     awaited: Container[bytes] = ()  # versions that a job may come back to: between two epochs nobody reads
     pins: Container[bytes] = ()  # versions whose room nobody else's wish keeps
+    short: bool = False  # some newest version could not have the room that it wants, when it last asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class SetPin:
 
 @dataclass(frozen=True, slots=True)
 class GiveRoomBack:
-    """That version is an old one, and its room is the newest one's to have."""
+    """That version is an old one, and nobody reads it; its room is to be had by others."""
 
     digest_id: bytes
 
@@ -82,8 +83,12 @@ def next_step(life: Life, facts: Facts) -> Step | None:
     if life.phase == EVICTING and over:
         return Become(lifecycle.evicted(life))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
-    if roomy := next((old for old in unread if old in facts.pins), None):
-        return GiveRoomBack(roomy)
+    # A job between two epochs finds what it had, unless somebody who is to have room goes without.
+    given = [
+        old for old in unread if old in facts.pins and (facts.short or not life.spec.pin or old not in facts.awaited)
+    ]
+    if given:
+        return GiveRoomBack(given[0])
     if life.phase != SCANNING and life.digest_id and facts.may_set:
         if life.spec.HasField("placement") and not life.placed:
             return SetPlacement()

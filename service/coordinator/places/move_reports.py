@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport, NodeMoves
 
@@ -11,8 +12,70 @@ MAX_REPORTS = 256  # of one node
 _LOOKS = 2
 
 
+@dataclass(slots=True)
+class _Node:
+    """What one says of a data set. `seen`: how many of its moves were known when it was last heard."""
+
+    seen: int
+    counts_from: int  # its looks in vain, since the last of these moves
+    idle_looks: int
+    version: int
+
+
+class _DataSet:
+    """Who has carried out the placement, as far as there is room. One of those with something left is not done any more
+    when something moves: all of them go at once, and each comes back when it has looked in vain again."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self._moves = 0  # and whatever else all are to look again for
+        self._nodes: dict[str, _Node] = {}
+        self._clear: dict[int, set[str]] = {}  # by version: nothing is left
+        self._quiet: dict[int, set[str]] = {}  # something is left that nobody can do anything about
+
+    def take(self, name: str, before: MoveReport | None, report: MoveReport) -> None:
+        node = self._left_out(name)
+        if before is None or _amounts(before) != _amounts(report):
+            self.moved += 1
+        if node is None or before is None or _is_not_over(before, report):
+            self._moves += 1
+            self._quiet = {}
+            node = _Node(self._moves, report.idle_looks + _LOOKS, 0, 0)
+        elif node.seen != self._moves:
+            node.seen, node.counts_from = self._moves, node.idle_looks + _LOOKS
+        node.idle_looks, node.version = report.idle_looks, report.places_version
+        self._nodes[name] = node
+        if not (report.to_come_shards or report.to_go_shards):
+            self._clear.setdefault(node.version, set()).add(name)
+        elif node.idle_looks >= node.counts_from:
+            self._quiet.setdefault(node.version, set()).add(name)
+
+    def forget(self, name: str) -> bool:
+        """Whether nobody tells of it any more."""
+        self._left_out(name)
+        del self._nodes[name]
+        return not self._nodes
+
+    def are_done(self, names: Collection[str], version: int) -> bool:
+        clear, quiet = self._clear.get(version, set()), self._quiet.get(version, set())
+        if len(clear) + len(quiet) < len(names):
+            return False
+        return (clear | quiet if quiet else clear).issuperset(names)
+
+    def _left_out(self, name: str) -> _Node | None:
+        """What is known of it; it does not count as done."""
+        node = self._nodes.get(name)
+        if node is not None:
+            for done in (self._clear, self._quiet):
+                if (names := done.get(node.version)) is not None:
+                    names.discard(name)
+                    if not names:
+                        del done[node.version]
+        return node
+
+
 class MoveReports:
-    """The last that each node said; in memory only.
+    """The last that each node said; in memory only. A report costs the same with one node and with a thousand.
 
     What is left of a move may have no room where it should be. No node can say so by itself: a full one gets room when
     others take over what it does not own, and they may be full as well. Nothing moves any more when all that have
@@ -21,7 +84,7 @@ class MoveReports:
 
     def __init__(self) -> None:
         self._of: dict[str, dict[bytes, MoveReport]] = {}
-        self._from: dict[bytes, dict[str, int]] = {}  # by data set and node: `idle_looks` from which they count
+        self._sets: dict[bytes, _DataSet] = {}  # of which some node tells
 
     def take(self, node_id: str, reports: Iterable[MoveReport]) -> None:
         said, before = {report.digest_id: report for report in reports}, self._of.get(node_id, {})
@@ -30,47 +93,38 @@ class MoveReports:
         else:
             self._of.pop(node_id, None)
         for digest_id in before.keys() - said.keys():
-            self._forget(digest_id)
+            self._forget(digest_id, node_id)
         for digest_id, report in said.items():
-            if _has_moved(before.get(digest_id), report):
-                self._from[digest_id] = {
-                    name: reports[digest_id].idle_looks + _LOOKS
-                    for name, reports in self._of.items()
-                    if digest_id in reports
-                }
+            self._sets.setdefault(digest_id, _DataSet()).take(node_id, before.get(digest_id), report)
 
     def gone(self, node_id: str) -> None:
         for digest_id in self._of.pop(node_id, {}):
-            self._forget(digest_id)
+            self._forget(digest_id, node_id)
 
-    def settled(self, digest_id: bytes, node_ids: Iterable[str], version: int) -> bool:
+    def moved(self, digest_id: bytes) -> int:
+        """Another number when something of it has moved, on any node."""
+        its = self._sets.get(digest_id)
+        return its.moved if its else 0
+
+    def settled(self, digest_id: bytes, node_ids: Collection[str], version: int) -> bool:
         """Whether all of these nodes have carried out the placement of that version, as far as there is room."""
-        counts_from = self._from.get(digest_id, {})
-        for node_id in node_ids:
-            report = self._of.get(node_id, {}).get(digest_id)
-            if report is None or report.places_version != version:
-                return False
-            left = report.to_come_shards or report.to_go_shards
-            if left and report.idle_looks < counts_from.get(node_id, _LOOKS):
-                return False
-        return bool(version)
+        its = self._sets.get(digest_id)
+        return bool(version) and (its.are_done(node_ids, version) if its else not node_ids)
 
     def of(self, digest_id: bytes) -> Iterator[NodeMoves]:
         for node_id, reports in sorted(self._of.items()):
             if digest_id in reports:
                 yield NodeMoves(node_id=node_id, report=reports[digest_id])
 
-    def _forget(self, digest_id: bytes) -> None:
-        if not any(digest_id in reports for reports in self._of.values()):
-            self._from.pop(digest_id, None)
+    def _forget(self, digest_id: bytes, node_id: str) -> None:
+        if self._sets[digest_id].forget(node_id):
+            del self._sets[digest_id]
 
 
-def _has_moved(before: MoveReport | None, report: MoveReport) -> bool:
-    """Something has come or gone since, or been looked at anew."""
-    return (
-        before is None
-        or not report.idle_looks
-        or (before.places_version, before.came_bytes, before.gone_shards)
-        != (report.places_version, report.came_bytes, report.gone_shards)
-        or report.idle_looks < before.idle_looks
-    )
+def _amounts(report: MoveReport) -> tuple[int, int, int]:
+    return report.places_version, report.came_bytes, report.gone_shards
+
+
+def _is_not_over(before: MoveReport, report: MoveReport) -> bool:
+    """Something has come or gone since, or been looked at anew; or may, for not all was tried."""
+    return not report.idle_looks or _amounts(before) != _amounts(report) or report.idle_looks < before.idle_looks

@@ -170,6 +170,6 @@ def message(places: Places) -> types_pb2.Places:
     return told
 
 
-def held_bits(mask: npt.NDArray[np.bool_]) -> bytes:
-    """A bit for each, the least significant of each byte first."""
-    return np.packbits(mask, bitorder="little").tobytes()
+def held_bits(masks: npt.NDArray[np.bool_]) -> list[bytes]:
+    """Of each row a bit for each, the least significant of each byte first."""
+    return [row.tobytes() for row in np.packbits(masks, axis=1, bitorder="little")]

@@ -17,16 +17,25 @@ from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.logs import about
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
 from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Mode
+from tfquiver.service.coordinator.policies.interface import (
+    Allocation,
+    ClusterView,
+    Computed,
+    DatasetView,
+    JobView,
+    Mode,
+)
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.rotation import chunk_counts
@@ -35,7 +44,6 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
 }  # fmt: skip
-_AT_A_TIME = 32  # jobs: of a thousand it takes 9 ms, and others want to be served
 _NAMES: Mapping[int, Mode] = {number: name for name, number in _MODES.items()}
 
 
@@ -62,15 +70,17 @@ class ClusterViews:
         probes: Probes,
         store_bytes_per_s: float = 0.0,
         left: Callable[[], Set[str]] = frozenset,
+        cost_of: Callable[[bytes], DerivedCost | None] = lambda digest_id: None,
     ) -> None:
         """
         Args:
           store_bytes_per_s: what a person says that the store gives all together; 0: nobody has said.
           left: keys of sessions that tf.data workers hold open, while their trainers have left.
+          cost_of: what a derived data set took to compute, by digest id.
         """
         self._clock, self._registry, self._membership, self._sessions = clock, registry, membership, sessions
         self._caching, self._budgets, self._probes = caching, budgets, probes
-        self._store_bytes_per_s, self._left = store_bytes_per_s, left
+        self._store_bytes_per_s, self._left, self._cost_of = store_bytes_per_s, left, cost_of
         self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
         self.irregular = set[tuple[str, bytes]]()  # of those: whose epochs are drawn by a scheme of sampling
         self.names = Names()  # in the last view
@@ -118,15 +128,13 @@ class ClusterViews:
         known = {digest_id for digest_id in wanted & self._sizes.keys() if digest_id in self._registry}
         unknown_bytes = sum(setting.allocation_bytes for key, setting in pins.items() if key not in self._sizes)
         self.names = self.names_of(known, sorted(key for key in self.reading if key[1] in known))
-        datasets = []
+        datasets, jobs, parts = list[DatasetView](), list[JobView](), InParts()
         for digest_id in sorted(known):
             datasets.append(self._dataset(digest_id, pins.get(digest_id)))
-            await asyncio.sleep(0)  # of millions of shards it takes some ms
-        jobs = []
-        for at, key in enumerate(self.names.jobs, 1):
+            await parts.rest()  # of millions of shards it takes some ms
+        for key in self.names.jobs:
             jobs.append(self._job(*key))
-            if at % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await parts.rest()
         return ClusterView(
             cache_bytes=max(0, int(sum(quotas_bytes) * even) - unknown_bytes),
             remote_bytes_per_s=_rate(self._store_bytes_per_s),
@@ -171,6 +179,7 @@ class ClusterViews:
             now=allocation_of(self._caching.placement.setting(digest_id), size.size_bytes),
             pin=allocation_of(pin, size.size_bytes) if pin else None,
             resident_bytes=min(resident_bytes, size.size_bytes),
+            computed=_computed(self._cost_of(digest_id)),
         )
 
 
@@ -182,6 +191,14 @@ def allocation_of(setting: types_pb2.CacheSetting, size_bytes: int) -> Allocatio
 
 def setting_of(allocation: Allocation) -> types_pb2.CacheSetting:
     return types_pb2.CacheSetting(mode=_MODES[allocation.mode], allocation_bytes=allocation.cache_bytes)
+
+
+def _computed(cost: DerivedCost | None) -> Computed | None:
+    if cost is None or not (cost.cpu_us and cost.busy_us and cost.input_bytes and cost.made_bytes):
+        return None
+    rate = _rate(1e6 * cost.made_bytes / cost.busy_us)
+    assert rate is not None
+    return Computed(cost.rows, cost.input_bytes, cost.made_bytes, cost.cpu_us / 1e6, cost.read_us / 1e6, rate)
 
 
 def _rate(bytes_per_s: float | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
 from tfquiver.service.coordinator.speed_model.supported import supported
@@ -49,6 +49,8 @@ class Explanation:
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by job: what was measured, or why not yet
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # of jobs whose training processes say something
     more_jobs: int = 0  # that read it, of which nothing is told here
+    # Of a derived data set: what computing it took, and whether keeping it pays; None: it is none, or not measured.
+    computed: dict[str, Any] | None = None
     resident: dict[str, Any] | None = None  # of the data set, by ResidentShare; None: not known
     finished: dict[str, Any] | None = None  # nobody reads it any more: since when, and what it had read
 
@@ -91,7 +93,14 @@ def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Expla
             if (share := _with(planner, view, dataset, names, cache, remote, now)) is not None
         ),
         tuple(decision.to_record() for decision in planner.history.of(dataset, name)),
+        computed=_computed(next(one.computed for one in view.datasets if one.name == dataset)),
     )
+
+
+def _computed(computed: Computed | None) -> dict[str, Any] | None:
+    if computed is None:
+        return None
+    return asdict(computed) | {"saved_cpu_s": computed.saved_cpu_s, "pays": computed.pays}
 
 
 def _with(

@@ -25,6 +25,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
@@ -39,7 +40,6 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
-_AT_A_TIME = 32  # sessions: of all that there may be it takes a tenth of a second, and others want to be served
 
 
 class Replanning:
@@ -107,25 +107,25 @@ class Replanning:
 
     async def measure(self) -> None:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
+        parts = InParts()
         self._explaining.note()
         if not getattr(self.planner.policy, "probing", True):
             self._probes.tick({}, ())
             return
-        await asyncio.sleep(0)
+        await parts.rest()
         # What an irregular job gains from the cache says nothing of an epoch.
         held = {key: Held() for key in self._views.reading if key not in self._views.irregular}
-        for at, session in enumerate(list(self._sessions), 1):
+        for session in list(self._sessions):
             key = session.reads
             if session.readers and key in held and session.digest_id in self._caching:
                 lengths = self._caching.residency.table(session.digest_id).lengths
                 leased = np.array(session.shards_of(list(session.leased), len(lengths)), np.int64)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
                 held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
-            if at % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await parts.rest()
         wanting = {digest_id for _, digest_id in held} - self._caching.placement.pins.keys()
         for _ in self._probes.ticking(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s):
-            await asyncio.sleep(0)
+            await parts.rest()
 
     async def look(self) -> None:
         """Plans if there is reason to."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
+from tfquiver.service.coordinator.policies.interface import (
+    Allocation,
+    ClusterView,
+    Computed,
+    DatasetView,
+    JobView,
+    Plan,
+)
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -35,6 +42,9 @@ class BenefitPolicy:
     whole. So the first two chunks are worth most, and each further byte f/d. Where less than two chunks are left it is
     `uniform`: the sum times (1 - c/d). Irregular jobs have a partition of their own.
 
+    A derived data set that a job has not been probed on counts with how fast one process has computed it. Where
+    computing it takes less CPU than reading what it has become, nothing of it is kept: a miss is computed.
+
     Data sets that no job reads come last: what is resident already first. Bandwidth is left alone.
     """
 
@@ -44,9 +54,12 @@ class BenefitPolicy:
     def _plan(self, view: ClusterView) -> Plan:
         demands = _demands(view)
         left_bytes, cache = free_bytes(view), {dataset.name: 0 for dataset in free(view)}
+        useless = {one.name for one in free(view) if one.computed is not None and not one.computed.pays}
         refused: dict[str, str] = {}
         for step in _steps(view, demands):
             name = step.dataset
+            if name in useless:
+                continue
             if step.needs and step.most_bytes > left_bytes:
                 refused[name] = (
                     f"cooperative: two chunks take {of_bytes(step.most_bytes)}, {of_bytes(left_bytes)} were left"
@@ -112,13 +125,24 @@ def _demands(view: ClusterView) -> dict[str, _Demand]:
         if job.hit_bytes_per_s and job.miss_bytes_per_s
     }
     neutral = fmean(measured.values()) if measured else 1.0
-    return {one.name: _demand(jobs.get(one.name, ()), rates, measured, neutral) for one in view.datasets}
+    computed = {one.name: one.computed.bytes_per_s for one in view.datasets if one.computed is not None}
+    taken = {
+        job.name: max(_LEAST_WEIGHT, 1 - computed[job.dataset] / rates[job.name])
+        for job in view.jobs
+        if job.dataset in computed and job.name not in measured and job.ideal_bytes_per_s and not job.ideal_guessed
+    }
+    return {one.name: _demand(jobs.get(one.name, ()), rates, measured, taken, neutral) for one in view.datasets}
 
 
 def _demand(
-    jobs: Sequence[JobView], rates: Mapping[str, float], measured: Mapping[str, float], neutral: float
+    jobs: Sequence[JobView],
+    rates: Mapping[str, float],
+    measured: Mapping[str, float],
+    taken: Mapping[str, float],
+    neutral: float,
 ) -> _Demand:
-    weighed = [rates[job.name] * measured.get(job.name, neutral) for job in jobs]
+    """`taken`: where that is not measured, by what computing took."""
+    weighed = [rates[job.name] * measured.get(job.name, taken.get(job.name, neutral)) for job in jobs]
     return _Demand(
         sum(weighed),
         max(weighed, default=0.0),
@@ -148,8 +172,19 @@ def _allocation(dataset: DatasetView, cache_bytes: int) -> Allocation:
     return Allocation("cooperative" if rotates else "uniform", cache_bytes)
 
 
+def _computing(computed: Computed) -> str:
+    """What materialising saves, and whether it pays."""
+    shards = max(1, computed.shards)
+    took, saves = computed.cpu_s / shards, computed.saved_cpu_s / shards
+    pays = f"keeping it pays, {saves:.3g} s a shard" if computed.pays else "keeping it does not pay, a miss is computed"
+    made = of_bytes(computed.made_bytes // shards)
+    return f"computing a shard took {took:.3g} s of CPU, reading {made} in its place takes {took - saves:.3g} s: {pays}"
+
+
 def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
     what = f"{of_bytes(got.cache_bytes)} of {of_bytes(dataset.size_bytes)}, {got.mode}"
+    if dataset.computed is not None:
+        what += f"; {_computing(dataset.computed)}"
     if not demand.jobs:
         return f"benefit: {what}: no job reads it, what others leave is its"
     per_gb = of_rate(demand.fastest / max(1, dataset.size_bytes) * _GB)

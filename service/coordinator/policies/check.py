@@ -61,6 +61,10 @@ def _dataset(dataset: DatasetView) -> None:
     field = _named("datasets", dataset.name)
     for key in ("size_bytes", "cooperative_bytes", "resident_bytes"):
         _amount(f"{field}.{key}", getattr(dataset, key))
+    if (computed := dataset.computed) is not None:
+        for key in ("shards", "input_bytes", "made_bytes"):
+            _amount(f"{field}.computed.{key}", getattr(computed, key))
+        _rate(f"{field}.computed.bytes_per_s", computed.bytes_per_s, least=LEAST_BYTES_PER_S)
     _allocation(f"{field}.now", dataset.now)
     if dataset.pin is not None:
         _allocation(f"{field}.pin", dataset.pin)

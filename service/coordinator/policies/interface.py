@@ -29,6 +29,27 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """What some shards of a derived data set took to compute, where a miss is computed again."""
+
+    shards: int  # of the input
+    input_bytes: int
+    made_bytes: int  # what they have become: what a reader reads in their place
+    cpu_s: float  # with reading the input
+    read_cpu_s: float  # of that, to read the input
+    bytes_per_s: float  # of what they become, as fast as one process computes
+
+    @property
+    def saved_cpu_s(self) -> float:
+        """What is not done again where a reader reads what they have become, at what reading the input takes a byte."""
+        return self.cpu_s - self.read_cpu_s * self.made_bytes / max(1, self.input_bytes)
+
+    @property
+    def pays(self) -> bool:
+        return self.saved_cpu_s > 0
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetView:
     name: str  # of the registry, or any key that is one data set's only
     size_bytes: int  # what all of it takes on the disks
@@ -36,6 +57,7 @@ class DatasetView:
     now: Allocation = Allocation()  # what is in force
     pin: Allocation | None = None  # a person's choice; no policy touches it
     resident_bytes: int = 0
+    computed: Computed | None = None  # it is a derived data set, and this was measured while it was made
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class Holdings:
     def _in_sorted(self, values: Prefixes) -> npt.NDArray[np.bool_]:
         if not len(self._sorted):
             return np.zeros(len(values), np.bool_)
-        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-        found: npt.NDArray[np.bool_] = self._sorted[at] == values
+        # Behind the last is the last: of a thousand nodes with a few of `values` it is the number of steps that costs.
+        found: npt.NDArray[np.bool_] = self._sorted.take(self._sorted.searchsorted(values), mode="clip") == values
         return found
 
     def _merge_if_many(self) -> None:

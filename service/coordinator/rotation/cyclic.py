@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tfquiver.service.coordinator.order.chunk_use import Menu
 from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.dry import Dry
 from tfquiver.service.coordinator.rotation.interface import Decision
 from tfquiver.service.coordinator.rotation.room import Room
 
@@ -18,6 +19,7 @@ class Cyclic:
     def __init__(self, board: Board, timeout_s: float, now: float = 0.0) -> None:
         """Takes over what is resident. Raises InvalidArgumentError when the allocation has no room for two chunks."""
         self._board, self._room = board, Room(board, timeout_s)
+        self._sessions_dry = Dry(timeout_s)
         self._room.adopt(2, now)
         self._room.note(now)
         # Not complete ones first: the first of them is loading, the other latest, and filled up as well.
@@ -38,7 +40,9 @@ class Cyclic:
         if self._loading is not None and room.stays[self._loading].settled:
             self._marked, self._latest, self._loading = self._latest, self._loading, None
             room.changes += 1
-        dry = any(map(self._is_dry, board.sessions))
+        sessions = [session for session in board.sessions if self._is_dry(session)]
+        room.changes += self._sessions_dry.note(sessions, now, int(board.columns.resident.sum()), bool(room.leaving))
+        dry = bool(sessions)
         following = self._following()
         if following is not None and self._loading is None and (dry or self._latest_is_begun()):
             marked = self._marked
@@ -54,7 +58,9 @@ class Cyclic:
     def menu(self, session: str) -> Menu:
         needs = self._board.sessions[session]
         hits = [chunk for chunk in self._usable(session) if needs.pending[chunk]]
-        return Menu(tuple(hits), tuple(chunk for chunk in hits if not self._board.complete(chunk)))
+        misses = tuple(chunk for chunk in hits if not self._board.complete(chunk))
+        past_the_cache = self._sessions_dry.past_the_cache(session)
+        return Menu(tuple(hits), misses, tuple(c for c, size in enumerate(needs.pending) if size and past_the_cache))
 
     def keeps(self, chunk: int) -> bool:
         return chunk in self._room.stays

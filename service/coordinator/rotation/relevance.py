@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tfquiver.service.coordinator.order.chunk_use import Menu
 from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.dry import Dry
 from tfquiver.service.coordinator.rotation.interface import Decision
 from tfquiver.service.coordinator.rotation.room import Room
 
@@ -52,7 +53,7 @@ class Relevance:
         chunk_bytes = sum(board.sizes) / len(board.sizes)
         self._lead_bytes, self._evict_lead_bytes = lead_chunks * chunk_bytes, evict_lead_chunks * chunk_bytes
         self._loading_at_once = loading_at_once
-        self._dry_since: dict[str, float] = {}  # longest first
+        self._sessions_dry = Dry(timeout_s)
         self._room.adopt(len(board.sizes), now)
         self._room.spare(now)
 
@@ -69,8 +70,7 @@ class Relevance:
         self._shrink()
         dry = self._dry()
         names = {board.names[row] for row in dry.tolist()}
-        kept = {session: since for session, since in self._dry_since.items() if session in names}
-        self._dry_since = kept | dict.fromkeys(sorted(names - kept.keys()), now)
+        room.changes += self._sessions_dry.note(names, now, int(board.columns.resident.sum()), bool(room.leaving))
         while room.loading() < self._loading_at_once and self._load_another(now):
             pass
         load = room.lacking() if board.sessions else []
@@ -87,7 +87,8 @@ class Relevance:
         unused[list(using)] = False
         hits = hits[np.lexsort((columns.wanted[hits], unused[hits]))]
         misses = hits[columns.resident[hits] != columns.sizes[hits]]
-        direct = np.flatnonzero(pending & self._remnants())
+        past_the_cache = self._sessions_dry.past_the_cache(session)
+        direct = np.flatnonzero(pending if past_the_cache else pending & self._remnants())
         return Menu(tuple(hits.tolist()), tuple(misses.tolist()), tuple(direct.tolist()))
 
     def _shrink(self) -> None:
@@ -122,7 +123,7 @@ class Relevance:
 
     def _overdue(self, now: float) -> int | None:
         """What the session needs that has been waiting for too long, if there is one."""
-        sessions = [s for s, since in self._dry_since.items() if now >= since + self._timeout_s]
+        sessions = self._sessions_dry.for_s(self._timeout_s, now)
         board = self._board
         wanted = (self._most_wanted(board.pending[[board.row(session)]]) for session in sessions)
         return next((chunk for chunk in wanted if chunk is not None), None)

@@ -41,6 +41,10 @@ class AskedSamplings:
             )
         return asked
 
+    def weights(self) -> dict[str, bytes]:
+        """Ids by session key, of those that are drawn by weights."""
+        return {key: asked.weights_id for key, asked in self._asked.items() if asked.weights_id}
+
     def apply(self, record: log_pb2.CommitRecord) -> None:
         asked = record.sampling_asked
         self._drop(asked.session_key)

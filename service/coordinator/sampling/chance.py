@@ -8,6 +8,7 @@ import numpy.typing as npt
 from tfquiver.service.coordinator.order.block_order import mixed, order_seed
 
 _MASK = (1 << 64) - 1
+_AT_ONCE = 1 << 20
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -42,10 +43,19 @@ class Chance:
         """Shape [count]: 0 to `count` - 1, in any order."""
         return np.argsort(self.uniform(count), kind="stable").astype(np.uint32)
 
-    def weighted(self, weights: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.uint32]:
-        """Shape [count]: places in `weights`, each as likely as its weight, each time. At least one is above 0."""
+    def weighted(self, weights: npt.NDArray[np.float64], count: int, any_order: bool = False) -> npt.NDArray[np.uint32]:
+        """Shape [count]: places in `weights`, each as likely as its weight, each time. At least one is above 0.
+
+        `any_order`: the same, sorted: of millions in a fraction of the time.
+        """
         ends = np.cumsum(weights)
-        places = np.searchsorted(ends, self.uniform(count) * ends[-1], "right")
         last = int(np.flatnonzero(weights)[-1])  # a product may be rounded up
-        drawn: npt.NDArray[np.uint32] = np.minimum(places, last).astype(np.uint32)
+        chances = self.uniform(count)
+        if any_order:
+            chances.sort()
+        chances *= ends[-1]
+        drawn = np.empty(count, np.uint32)
+        for at in range(0, count, _AT_ONCE):
+            part = np.searchsorted(ends, chances[at : at + _AT_ONCE], "right")
+            drawn[at : at + len(part)] = np.minimum(part, last)
         return drawn

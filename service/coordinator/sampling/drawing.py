@@ -13,6 +13,7 @@ from tfquiver.content.record_picks import MOST_PICK_BYTES, RecordPicks, record_p
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.sampling.chance import Chance
 from tfquiver.service.coordinator.sampling.interface import Draws, Population, Scheme
+from tfquiver.service.coordinator.sampling.numbers import too_many_draws
 
 
 def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: int) -> DrawnShards:
@@ -20,6 +21,8 @@ def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: i
 
     Raises InvalidArgumentError naming the scheme and what is wrong, the shard where it is one.
     """
+    if population.weights is not None and not getattr(scheme, "takes_weights", False):
+        raise errors.InvalidArgumentError(f"sampling scheme {name}: it takes no weights of records")
     try:
         draws = scheme.draw(population, epoch, Chance(seed, epoch))
     except errors.InvalidArgumentError:
@@ -36,8 +39,10 @@ def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: i
     shards = _numbers(draws.shards)
     if shards is None:
         raise wrong("its shards are not a list of whole numbers")
-    if not 0 < len(shards) <= MOST_DRAWS:
-        raise wrong(f"{len(shards)} draws; an epoch has 1 to {MOST_DRAWS}")
+    if not len(shards):
+        raise wrong(f"0 draws; an epoch has 1 to {MOST_DRAWS}")
+    if len(shards) > MOST_DRAWS:
+        raise wrong(too_many_draws(len(shards)))
     outside = np.flatnonzero((shards < 0) | (shards >= population.shards))
     if len(outside):
         at = int(outside[0])

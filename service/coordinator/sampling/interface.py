@@ -16,9 +16,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.record_picks import RecordPicks
-from tfquiver.content.record_weights import RecordWeights
+from tfquiver.content.record_picks import MOST_PLANES, RecordPicks
+from tfquiver.content.record_weights import RecordWeights, Values
 from tfquiver.service.coordinator.sampling.chance import Chance
+from tfquiver.service.coordinator.sampling.picking import AT_ONCE, picks_seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Population:
     lengths: npt.NDArray[np.uint64]  # shape [shards]; raw bytes
     file_of: npt.NDArray[np.uint32]  # shape [shards]: places in `files`; rising
     files: Sequence[str]  # URIs
-    weights: RecordWeights | None = None  # that the user gave, one of each record in stored order
+    weights: RecordWeights | None = None  # that the user gave; only schemes with `takes_weights` are given any
 
     @property
     def shards(self) -> int:
@@ -44,6 +45,59 @@ class Population:
     def all_records(self) -> int:
         return int(self.records_before[-1])
 
+    @property
+    def record_weights(self) -> Values:
+        """Float32, shape [records], in stored order: those of shard i are from records_before[i] to
+        records_before[i + 1]; finite, 0 or more, some more; not to be changed.
+
+        Raises ValueError: the user gave none, or not of so many records.
+        """
+        if self.weights is None:
+            raise ValueError("weights: none of records were given")
+        values = self.weights.values
+        if len(values) != self.all_records:
+            raise ValueError(f"weights: {len(values)} of records; the data set has {self.all_records}")
+        return values
+
+    @cached_property
+    def largest_weights(self) -> npt.NDArray[np.float64]:
+        """Of each shard's records, shape [shards]; 0 of one without records. Raises as `record_weights`."""
+        values, largest, some = self.record_weights, np.zeros(self.shards), np.flatnonzero(self.records)
+        largest[some] = np.maximum.reduceat(values, self.records_before[some])
+        return largest
+
+    @cached_property
+    def weight_sums(self) -> npt.NDArray[np.float64]:
+        """Of each shard's records, shape [shards]. Raises as `record_weights`."""
+        values, sums, some = self.record_weights, np.zeros(self.shards), np.flatnonzero(self.records)
+        starts, at = self.records_before[some], 0
+        while at < len(some):  # in float64 some at a time: all would take twice what the weights do
+            end = max(at + 1, int(np.searchsorted(starts, starts[at] + AT_ONCE)))
+            last = int(self.records_before[some[end - 1] + 1])
+            sums[some[at:end]] = np.add.reduceat(
+                values[starts[at] : last].astype(np.float64), starts[at:end] - starts[at]
+            )
+            at = end
+        return sums
+
+    def picks(self, shards: npt.ArrayLike, chance: Chance, copies: int = 1) -> RecordPicks:
+        """For `Draws.picks`, where `shards` are its draws: each emits a record of its shard with the chance
+        weight / `largest_weights` of that shard, on its own, and does so `copies` times. What has the weight 0 never
+        comes.
+
+        Args:
+          copies: 1 to 64.
+
+        Raises ValueError: also as `record_weights`.
+        """
+        if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies <= MOST_PLANES:
+            raise ValueError(f"copies={copies!r}: must be a whole number from 1 to {MOST_PLANES}")
+        sums, largest = self.weight_sums, self.largest_weights
+        assert self.weights is not None
+        expected = np.divide(sums, largest, out=np.zeros(self.shards), where=largest > 0)
+        records = float(expected[np.asarray(shards, np.int64)].sum()) * copies
+        return RecordPicks(self.weights.weights_id, picks_seed(chance.epoch_seed), copies, 0.0, round(records))
+
 
 @dataclass(frozen=True, eq=False)
 class Draws:
@@ -54,7 +108,7 @@ class Draws:
       stage_ends: how many draws are in this stage and those before. Draws of one stage come in any order, what is
         cached first, and those of the next when they have come. None: all draws are one stage.
       in_turn: the draws come exactly as they stand, so that what is missing is read as it is stored; without stages.
-      picks: which records of its shard a draw is of, by `population.weights`; None: of all.
+      picks: which records of its shard a draw is of, as `population.picks` says it of these draws; None: of all.
     """
 
     shards: npt.ArrayLike
@@ -69,6 +123,8 @@ class Scheme(Protocol):
     and false, lists, and mappings whose keys are text.
 
     A class attribute `repeats = False` promises that no shard is drawn twice in an epoch: what breaks it is refused.
+    Another, `takes_weights = True`, says that the user may give weights of records (`tfquiver.Sampling(weights=)`),
+    which are in `population` then. To a scheme without it they cannot be given.
     """
 
     def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:

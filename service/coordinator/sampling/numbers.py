@@ -22,8 +22,15 @@ def number(name: str, value: object, least: float, most: float) -> float:
 def checked_draws(count: int) -> int:
     """So many of an epoch, known before there is memory for them. Raises ValueError."""
     if count > MOST_DRAWS:
-        raise ValueError(f"{count} draws; an epoch has 1 to {MOST_DRAWS}")
+        raise ValueError(too_many_draws(count))
     return count
+
+
+def too_many_draws(count: int) -> str:
+    return (
+        f"{count} draws; an epoch has 1 to {MOST_DRAWS}: draw fewer (a smaller epoch_share=, or copies= with weights "
+        "of records), or cut larger shards (FirstUse(cut=))"
+    )
 
 
 def truth(name: str, value: object) -> bool:

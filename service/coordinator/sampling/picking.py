@@ -53,29 +53,27 @@ def keys(seed: int, values: Values, first: int) -> npt.NDArray[np.float64]:
 
 def most_key(seed: int, values: Values, count: int) -> float:
     """Between the keys of `count` records and all others, of which there are some or none; `count` is at most that of
-    weights above 0. In bounded memory, for any number of records.
+    weights above 0. In bounded memory, for any number of records: some 1 % of the keys are in one bin, whatever the
+    weights are.
 
     In the middle between two keys: where a logarithm of another machine ends in another bit, it means the same.
     """
     bins = np.zeros(1 << _BIN_BITS, np.int64)
     for at in range(0, len(values), AT_ONCE):
-        part = keys(seed, values[at : at + AT_ONCE], at)
-        bins += np.bincount(_bin(part), minlength=len(bins))
-    before = np.concatenate(([0], np.cumsum(bins)))
-    # The count-th smallest, and the one after it: all keys of the bins that hold these.
-    last_bin, next_bin = (int(np.searchsorted(before, place, "left")) - 1 for place in (count, count + 1))
-    kept = []
+        bins += np.bincount(_bin(keys(seed, values[at : at + AT_ONCE], at)), minlength=len(bins))
+    ends = np.cumsum(bins)
+    last_bin = int(np.searchsorted(ends, count, "left"))  # the count-th smallest is in it
+    among, filled, beyond = np.empty(int(bins[last_bin])), 0, np.inf
     for at in range(0, len(values), AT_ONCE):
         part = keys(seed, values[at : at + AT_ONCE], at)
         bin_of = _bin(part)
-        kept.append(part[(bin_of == last_bin) | (bin_of == next_bin)])
-    among, place = np.concatenate(kept), count - int(before[last_bin])
-    if next_bin >= len(bins):
-        next_key = np.inf
-        last_key = float(np.partition(among, place - 1)[place - 1])
-    else:
-        among = np.partition(among, (place - 1, place))
-        last_key, next_key = float(among[place - 1]), float(among[place])
+        inside = part[bin_of == last_bin]
+        among[filled : filled + len(inside)] = inside
+        filled += len(inside)
+        beyond = min(beyond, float(part.min(where=bin_of > last_bin, initial=np.inf)))
+    place = count - int(ends[last_bin] - bins[last_bin])
+    among.partition(sorted({place - 1, min(place, len(among) - 1)}))
+    last_key, next_key = float(among[place - 1]), float(among[place]) if place < len(among) else beyond
     # Those that are infinite are of weights that are 0.
     return last_key * (1 + 2.0**-40) if next_key == np.inf else last_key + (next_key - last_key) / 2
 
@@ -85,14 +83,14 @@ def picked_of_shards(picks: RecordPicks, values: Values, before: npt.NDArray[np.
 
     `before`: records before each shard, and all, shape [shards + 1].
     """
-    counts = np.zeros(len(values) + 1, np.uint8)
+    picked_before, picked = np.zeros(len(before), np.int64), 0
     for at in range(0, len(values), AT_ONCE):
         part = keys(picks.seed, values[at : at + AT_ONCE], at) <= picks.most_key
-        counts[at : at + len(part)] = part
-    starts = before[:-1]
-    found: npt.NDArray[np.int64] = np.add.reduceat(counts, starts, dtype=np.int64)
-    found[np.diff(before) == 0] = 0  # of none, reduceat gives the one after it
-    return found
+        sums = np.cumsum(part)
+        first, end = np.searchsorted(before, (at + 1, at + len(part) + 1))  # shards' beginnings in this part
+        picked_before[first:end] = picked + sums[before[first:end] - at - 1]
+        picked += int(sums[-1])
+    return np.diff(picked_before)
 
 
 def _uniform(seed: int, count: int, first: int) -> npt.NDArray[np.float64]:

@@ -4,7 +4,6 @@ the chance weight / largest; or, without replacement, the records with the small
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from tfquiver.content.record_picks import MOST_PLANES, RecordPicks
 from tfquiver.service.coordinator.sampling import picking
@@ -26,44 +25,30 @@ class RecordsByWeight:
             raise ValueError("copies: with replacement only")
 
     def draw(self, population: Population, chance: Chance) -> Draws:
-        weights = population.weights
-        if weights is None:
-            raise ValueError("weights: none of records were given")
-        if len(weights.values) != population.all_records:
-            raise ValueError(f"weights: {len(weights.values)} of records; the data set has {population.all_records}")
         return self._drawn(population, chance) if self._replacement else self._kept(population, chance)
 
     def _drawn(self, population: Population, chance: Chance) -> Draws:
-        assert population.weights is not None
-        values = population.weights.values
-        largest = _largest(values, population.records_before)
+        values, largest = population.record_weights, population.largest_weights
         wanted = self._epoch_share * population.all_records
         # Each plane of a draw picks a record with the chance weight / sum of the largest weights.
         a_plane = float(values.sum(dtype=np.float64) / largest.sum())
         count = checked_draws(max(1, round(wanted / (self._copies * a_plane))))
+        assert population.weights is not None
         picks = RecordPicks(
             population.weights.weights_id, picking.picks_seed(chance.epoch_seed), self._copies, 0.0,
             round(count * self._copies * a_plane),
         )  # fmt: skip
-        return Draws(chance.weighted(largest, count), picks=picks)
+        return Draws(chance.weighted(largest, count, any_order=True), picks=picks)
 
     def _kept(self, population: Population, chance: Chance) -> Draws:
-        assert population.weights is not None
-        values, count = population.weights.values, max(1, round(self._epoch_share * population.all_records))
+        values, count = population.record_weights, max(1, round(self._epoch_share * population.all_records))
         if count > (most := int(np.count_nonzero(values))):
             raise ValueError(
                 f"epoch_share={self._epoch_share:g}: {count} records without replacement; {most} have weights above 0"
             )
         seed = picking.picks_seed(chance.epoch_seed)
         most_key = picking.most_key(seed, values, count)
+        assert population.weights is not None
         picks = RecordPicks(population.weights.weights_id, seed, 1, most_key, count)
         of_shards = picking.picked_of_shards(picks, values, population.records_before)
         return Draws(np.flatnonzero(of_shards), picks=picks)
-
-
-def _largest(values: npt.NDArray[np.float32], before: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Weight of each shard, shape [shards]; 0 of one without records."""
-    some = np.flatnonzero(np.diff(before))
-    largest = np.zeros(len(before) - 1)
-    largest[some] = np.maximum.reduceat(values, before[some])
-    return largest

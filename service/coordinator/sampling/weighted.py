@@ -60,6 +60,10 @@ class Weighted:
             raise ValueError("weights: either of files or of shards")
         self._weights = weights("weights", values)
 
+    @property
+    def takes_weights(self) -> bool:
+        return self._by_record is not None
+
     def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:
         if self._by_record:
             return self._by_record.draw(population, chance)
@@ -83,8 +87,8 @@ class Weighted:
 def drawn_by_weight(
     population: Population, of_shards: Weights, epoch_share: float, chance: Chance
 ) -> npt.NDArray[np.uint32]:
-    """So many draws that their records are expected to be `epoch_share` times those of the data set."""
+    """So many draws that their records are expected to be `epoch_share` times those of the data set; sorted."""
     of_shards = of_shards / of_shards.max()  # no sum is too large then
     mean_records = float((of_shards * population.records).sum() / of_shards.sum())
     count = checked_draws(max(1, round(epoch_share * population.all_records / max(mean_records, 1e-9))))
-    return chance.weighted(of_shards, count)
+    return chance.weighted(of_shards, count, any_order=True)

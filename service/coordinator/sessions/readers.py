@@ -10,7 +10,8 @@ from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.early_leaving import EarlyLeaving
-from tfquiver.service.coordinator.sessions.session import DatasetView, LeaseResult, LeaseState, Reader, Session
+from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
+from tfquiver.service.coordinator.sessions.session import DatasetView, Reader, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 
 MAX_READERS = 10_000

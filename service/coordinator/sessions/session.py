@@ -12,7 +12,6 @@ when it is decided and when the log is read again. Invariants, at every moment:
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import random
 from collections.abc import Collection, Iterable, Sequence
@@ -24,8 +23,9 @@ import numpy.typing as npt
 
 from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.order.sampler import Place, Sampler
+from tfquiver.service.coordinator.order.sampler import Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
+from tfquiver.service.coordinator.sessions.lease import LeaseResult
 
 MAX_LABELS = 1000
 
@@ -46,23 +46,6 @@ class DatasetView(Protocol):
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler | None:
         """For a session that begins, or goes on with what it has pending. None: not yet; it waits."""
-
-
-class LeaseState(enum.Enum):
-    LEASED = "leased"
-    WAIT = "wait"
-    END = "end"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseResult:
-    """`places`: of each of `shards`. `bypass`: they are read past the cache."""
-
-    state: LeaseState
-    shards: tuple[int, ...] = ()
-    places: tuple[Place, ...] = ()
-    bypass: bool = False
-    repeated: bool = field(default=False, compare=False)  # it was said before, and lost on its way
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +105,16 @@ class Session:
     def sampled(self) -> bool:
         """It is of draws."""
         return self.drawn.draws > 0
+
+    @property
+    def draws_known(self) -> bool:
+        """Whether `draws_of` takes no time."""
+        return self._drawn_shards is not None
+
+    def know_draws(self, drawn: DrawnShards) -> None:
+        """Those of `drawn`, decoded by the caller."""
+        if self.settled_acked is None:
+            self._drawn_shards = drawn
 
     def draws_of(self, shards: int) -> DrawnShards:  # kept until it has settled
         self._drawn_shards = self._drawn_shards or drawn_shards(self.drawn, shards)

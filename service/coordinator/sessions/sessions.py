@@ -134,9 +134,13 @@ class Sessions:
         """Whether a reader that comes late with the session's key may belong to it, and to no other."""
         return self._book.newest(session.session_key, session.digest_id) is session
 
+    def now(self) -> float:
+        """On the clock of `Session.last_used`."""
+        return self._decisions.now()
+
     def idle_s(self, session: Session) -> float:
         """Since somebody asked for it, or left it."""
-        return self._decisions.now() - session.last_used
+        return self.now() - session.last_used
 
     # The log.
 

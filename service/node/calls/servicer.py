@@ -33,10 +33,11 @@ class NodeServicer(DerivedCalls):
         clear: Callable[[], Awaitable[pb.ClearReply]],
         reach: Callable[[int], Awaitable[pb.ReachPeersReply]],
         derived: DerivedShards,
+        scan_files: Callable[[pb.ScanFilesRequest], AsyncGenerator[pb.ScanFilesReply, None]],
     ) -> None:
         super().__init__(derived, used)
         self._status, self._scans, self._client_stores = status, scans, client_stores
-        self._warm, self._clear, self._reach = warm, clear, reach
+        self._warm, self._clear, self._reach, self._scan_files = warm, clear, reach, scan_files
 
     @rpc.handled
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
@@ -94,3 +95,10 @@ class NodeServicer(DerivedCalls):
     @rpc.handled
     async def ReachPeers(self, request: pb.ReachPeersRequest, context: Any) -> pb.ReachPeersReply:
         return await self._reach(request.most)
+
+    @rpc.handled_stream
+    async def ScanFiles(self, request: pb.ScanFilesRequest, context: Any) -> AsyncIterator[pb.ScanFilesReply]:
+        async with aclosing(self._scan_files(request)) as replies:
+            async for reply in replies:
+                self._used()
+                yield reply

@@ -21,10 +21,10 @@ from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 MOST_TOLD = 64
-# Requests to the store, where shards are neighbours: half of what it is sent at first, so that readers have some left.
-# Each counts until its shards stand on the disk: with four, a store of 200 MB/s was asked for 20 MB at a time.
-PARALLEL = 8
-TOGETHER_SHARDS, TOGETHER_BYTES = 4, 8 << 20  # of each: more would only wait in memory
+# Requests to the store, where shards are neighbours: less than half of what it is sent at first; readers have the rest.
+# Each counts until its shards stand on the disk: with four of 8 MiB, a store of 200 MB/s was asked for 20 MB at a time.
+PARALLEL = 6
+TOGETHER_SHARDS, TOGETHER_BYTES = 32, 12 << 20  # of each: more would only wait in memory
 MOST_FAILED = 16  # in a row: whatever is wrong, it is not one object
 _ASKED_SHARDS = 65536
 _PROGRESS_S = 0.25

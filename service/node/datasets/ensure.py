@@ -123,15 +123,21 @@ class DatasetScans:
         terms: ListingTerms,
         key: bytes,
         store_for: Callable[[str], ObjectStore],
+        scanner: ScanFiles | None = None,
     ) -> Scan:
-        """The scan of a listing (its key), begun if it is not under way. Raises ResourceExhaustedError."""
+        """The scan of a listing (its key), begun if it is not under way. Raises UnavailableError: too many are.
+
+        `scanner`: instead of the one that all have.
+        """
         scan = self._under_way.get(key)
         if scan is None:
             if len(self._under_way) >= _MAX_SCANS:
-                raise errors.ResourceExhaustedError(f"{_MAX_SCANS} data sets are being scanned: try again later")
+                raise errors.UnavailableError(f"{_MAX_SCANS} data sets are being scanned: try again later")
             scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files), name)
             with telling(dataset=name, alone=True):
-                scan.task = asyncio.get_running_loop().create_task(self._scan(scan, name, files, terms, key, store_for))
+                scan.task = asyncio.get_running_loop().create_task(
+                    self._scan(scan, name, files, terms, key, store_for, scanner or self._scanner)
+                )
                 scan.task.add_done_callback(lambda task: self._done(key, task))
         scan.waiting += 1
         return scan
@@ -156,8 +162,9 @@ class DatasetScans:
         terms: ListingTerms,
         key: bytes,
         store_for: Callable[[str], ObjectStore],
+        scanner: ScanFiles,
     ) -> types_pb2.Dataset:
-        digest = await self._scanner(name, files, terms, scan.report, store_for)
+        digest = await scanner(name, files, terms, scan.report, store_for)
         await self._digests.put(digest)
         data = await asyncio.to_thread(digest.to_bytes)
         return await self._link.register_dataset(name, key, terms, data)
@@ -195,16 +202,22 @@ async def received(requests: Requests) -> list[FileEntry]:
     names_bytes = 0
     async for request in requests:
         for file in request.files:
-            if not file.uri:
-                raise errors.InvalidArgumentError(f"files[{len(entries)}].uri: empty")
-            if file.compression not in _COMPRESSION:
-                raise errors.InvalidArgumentError(f"files[{len(entries)}].compression: {file.compression} is not known")
+            entry = entry_of(file, len(entries))
             names_bytes += len(file.uri) + len(file.generation)
             if len(entries) >= MAX_FILES or names_bytes > MAX_NAMES_BYTES:
                 raise errors.InvalidArgumentError(
                     f"files: at most {MAX_FILES}, and {MAX_NAMES_BYTES} bytes of names, make a data set"
                 )
-            entries.append(FileEntry(file.uri, file.size_bytes, file.generation, _COMPRESSION[file.compression]))
+            entries.append(entry)
     if not entries:
         raise errors.InvalidArgumentError("files: none")
     return entries
+
+
+def entry_of(file: types_pb2.FileInfo, number: int) -> FileEntry:
+    """One of those that a request brings, by its place there. Raises InvalidArgumentError naming the field."""
+    if not file.uri:
+        raise errors.InvalidArgumentError(f"files[{number}].uri: empty")
+    if file.compression not in _COMPRESSION:
+        raise errors.InvalidArgumentError(f"files[{number}].compression: {file.compression} is not known")
+    return FileEntry(file.uri, file.size_bytes, file.generation, _COMPRESSION[file.compression])

@@ -1,8 +1,9 @@
 """What scans have found, file by file: so that nothing is read twice to be cut, whatever listings it is part of.
 
 A table is named by its file's URI, size and generation, the cutting policy and the place of the store: a changed file
-simply has none. Only what this node has cut itself stands here. Each is durable when its file is done, which makes them
-the journal of a scan, too: one that fails after hours goes on with the files it had not finished.
+simply has none. What this node has cut itself stands here, and what others have cut for it. Each is durable when its
+file is done, which makes them the journal of a scan, too: one that fails after hours goes on with the files it had not
+finished.
 
 One SQLite file, held exclusively (so that nothing of it is memory-mapped: a failing disk must not kill the node); each
 table with its checksum. A file that is damaged is thrown away: it only costs another scan.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,9 +16,10 @@ from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.directories import beneath
 from tfquiver.scanning.listing_terms import ListingTerms, format_name
-from tfquiver.service.node.datasets.ensure import MAX_FILES, DatasetScans
-from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.datasets.ensure import MAX_FILES, DatasetScans, ScanFiles
+from tfquiver.service.node.datasets.scan import Scanner, ScanReport
 from tfquiver.service.node.origin.named_access import NamedAccess, Way
+from tfquiver.stores import ObjectStore
 
 Report = Callable[[int, int, str], None]
 _PROGRESS_S = 0.25
@@ -27,6 +29,7 @@ _LISTINGS = 4
 class NamedSources:
     """Args:
     digest: the digest with that id; raises TfquiverError.
+    scan_files: scans what a task (its id) is about, with other nodes where that is much; else as Scanner.scan.
     """
 
     def __init__(
@@ -35,12 +38,16 @@ class NamedSources:
         scanner: Scanner,
         digest: Callable[[bytes], Awaitable[Digest]],
         access: NamedAccess,
+        scan_files: Callable[
+            [str, str, Sequence[FileEntry], ListingTerms, ScanReport, Callable[[str], ObjectStore]], Awaitable[Digest]
+        ],
     ) -> None:
         self._scans, self._scanner, self._digest, self._access = scans, scanner, digest, access
+        self._scan_files = scan_files
         # Their own: a store that does not answer, or a hundred sources at once, would take those of everybody else.
         self._threads = ThreadPoolExecutor(_LISTINGS, "named-listings")
 
-    async def scan(self, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
+    async def scan(self, task_id: str, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
         """The registered data set of its files as they are now. Raises TfquiverError, which says whose credentials
         were refused."""
         policy = CutPolicy(format=format_name(task.format))
@@ -54,12 +61,20 @@ class NamedSources:
             return found
         if task.before_digest_id:
             await self._remember(task.before_digest_id, files, terms)
-        return await self._scanned(task.name, files, terms, key, way, report)
+        scan_files = functools.partial(self._scan_files, task_id)
+        return await self._scanned(task.name, files, terms, key, way, report, scan_files)
 
     async def _scanned(
-        self, name: str, files: list[FileEntry], terms: ListingTerms, key: bytes, way: Way, report: Report
+        self,
+        name: str,
+        files: list[FileEntry],
+        terms: ListingTerms,
+        key: bytes,
+        way: Way,
+        report: Report,
+        scan_files: ScanFiles,
     ) -> types_pb2.Dataset:
-        scan = self._scans.begun(name, files, terms, key, way.store_for)
+        scan = self._scans.begun(name, files, terms, key, way.store_for, scan_files)
         try:
             while not scan.task.done():
                 await asyncio.wait([scan.task], timeout=_PROGRESS_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
@@ -68,20 +68,39 @@ class Scanner:
           DataLossError: a damaged record; names file and offset.
           StaleDigestError, NotFoundError, PermissionError_, UnauthenticatedError, UnavailableError: from the store.
         """
-        state = _State(asyncio.get_running_loop(), progress)
         scanned: list[ScannedFile | None] = [None] * len(files)
+        await self.scan_files(files, range(len(files)), terms, progress, store_for, scanned.__setitem__)
+        return await assembled(name, scanned, terms)
 
-        def cut(index: int) -> None:
-            scanned[index] = self._scan_file(files[index], terms, store_for, state)
+    async def scan_files(
+        self,
+        files: Sequence[FileEntry],
+        numbers: Iterable[int],
+        terms: ListingTerms,
+        progress: ScanReport,
+        store_for: StoreFor,
+        found: Callable[[int, ScannedFile], object],
+    ) -> None:
+        """Those of `files`, asked for one by one as threads come free; `found` is told each, in a thread, before
+        `progress` hears the last of it. Ends and raises as `scan`."""
+        state = _State(asyncio.get_running_loop(), progress)
+
+        def cut(number: int) -> None:
+            found(number, self._scan_file(files[number], terms, store_for, state))
 
         try:
-            await self._queue.run(state, (functools.partial(cut, index) for index in range(len(files))))
+            await self._queue.run(state, (functools.partial(cut, number) for number in numbers))
         finally:
             state.stop.set()
-        done = [file for file in scanned if file is not None]
-        from tfquiver.scanning import digest_build  # not for nodes that have nothing to scan
 
-        return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
+    def known(self, files: Sequence[FileEntry], terms: ListingTerms) -> list[ScannedFile | None]:
+        """Those that need no reading. Blocks."""
+        return [self._tables.get(file, terms) if self._tables is not None else None for file in files]
+
+    def learn(self, file: FileEntry, terms: ListingTerms, scanned: ScannedFile) -> None:
+        """Another node has scanned it. Blocks."""
+        if self._tables is not None:
+            self._tables.put(file, terms, scanned)
 
     def remember(self, before: Digest, files: Sequence[FileEntry], terms: ListingTerms) -> None:
         """What a digest says of those of its files that are as they are in `files` still. Blocks."""
@@ -149,6 +168,13 @@ class Scanner:
                 if len(rows) == before or not store.remote:
                     assert damaged.__cause__ is not None
                     raise damaged.__cause__ from error
+
+
+async def assembled(name: str, scanned: Sequence[ScannedFile | None], terms: ListingTerms) -> Digest:
+    from tfquiver.scanning import digest_build  # not for nodes that have nothing to scan
+
+    done = [file for file in scanned if file is not None]
+    return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
 
 
 class _State:

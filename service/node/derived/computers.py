@@ -108,7 +108,8 @@ class Computers:
         """Asks those who can, one after the other.
 
         Raises:
-          UnavailableError: nobody is there who can, or all of them failed.
+          NobodyComputesError: nobody is there who can.
+          UnavailableError: all of them failed.
           StaleDigestError: what they make of it is something else by now.
         """
         where = f"{ref.file.uri} at {ref.offset}"
@@ -133,7 +134,8 @@ class Computers:
                 return shard
         if isinstance(trouble, errors.StaleDigestError):
             raise trouble
-        raise errors.UnavailableError(
+        kind = errors.UnavailableError if trouble else errors.NobodyComputesError
+        raise kind(
             f"{where}: nobody has it, and to compute it again takes a process that has data set {digest.name} from "
             "tfquiver.materialize; on this machine " + (str(trouble) if trouble else "there is none")
         )

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Protocol, TypeVar
 
 from absl import logging
@@ -20,13 +21,14 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 SEARCH_AGAIN_S = 5.0
+_AS_GOOD_AS_NEW_S = 1.0  # many shards are missed at a time, and one search answers for them all
 _MOST_REMEMBERED = 64  # data sets
 T = TypeVar("T")
 
 
 class Peers(Protocol):
-    def others(self) -> Sequence[str]:
-        """The live nodes but this one."""
+    def others(self) -> Sequence[str] | None:
+        """The live nodes but this one; None: it is not known yet."""
 
     async def get_of_its_own(self, node_id: str, digest: Digest, ref: ShardRef) -> ReadyShard:
         """As PeerClient."""
@@ -36,33 +38,48 @@ class Elsewhere:
     """Lives on one loop.
 
     A cluster may have a thousand nodes and a data set a thousand missing shards: one search at a time for a data set,
-    and where nobody could, none for `again_s`.
+    and where nobody could, none for `again_s`. What it has found is as good as new for `as_new_s`.
     """
 
-    def __init__(self, peers: Peers | None, again_s: float = SEARCH_AGAIN_S) -> None:
-        self._peers, self._again_s = peers, again_s
+    def __init__(
+        self, peers: Peers | None, again_s: float = SEARCH_AGAIN_S, as_new_s: float = _AS_GOOD_AS_NEW_S
+    ) -> None:
+        self._peers, self._again_s, self._as_new_s = peers, again_s, as_new_s
         self._able: dict[bytes, str] = {}  # digest id -> the node that could the last time
-        self._in_vain_until_s: dict[bytes, float] = {}  # by digest id
+        self._in_vain: dict[bytes, tuple[float, _No]] = {}  # by digest id: until when, and why
         self._searches: dict[bytes, _Search] = {}
 
     async def compute(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
         """Asks the other nodes, one after the other, for what they have or can have computed themselves.
 
-        Raises UnavailableError: none of them could.
+        Raises:
+          NobodyComputesError: all of them have answered, and none knows of anybody who could; `everywhere` where that
+            is not what they said some time ago.
+          UnavailableError: none of them could.
         """
+        shard: VerifiedShard | _No = _No.NOBODY
         if self._peers is not None:
             able = self._able.get(digest.digest_id)
-            shard = None if able is None else await self._ask(self._peers, able, digest, ref)
-            if shard is None:
-                shard = await self._searched(self._peers, digest, ref, able)
-            if shard is not None:
-                return shard
-        raise errors.UnavailableError(
+            if able is not None:
+                shard = await self._ask(self._peers, able, digest, ref)
+            if isinstance(shard, _No):
+                shard = await self._searched(self._peers, digest, ref, able, shard)
+        if not isinstance(shard, _No):
+            return shard
+        said = (
             "nor could one of another node: workers of tf.data service can read it where a trainer that called "
             "tfquiver.materialize is there"
         )
+        if shard is _No.TROUBLE:
+            raise errors.UnavailableError(said)
+        nobody = errors.NobodyComputesError(said)
+        nobody.everywhere = shard is _No.NOBODY
+        raise nobody
 
-    async def _searched(self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None) -> VerifiedShard | None:
+    async def _searched(
+        self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None, said: _No
+    ) -> VerifiedShard | _No:
+        """`tried`: was asked already, and `said` so."""
         key = digest.digest_id
         search = self._searches.setdefault(key, _Search())
         search.waiting += 1
@@ -70,7 +87,7 @@ class Elsewhere:
             async with search.lock:
                 found = self._able.get(key)  # by the search before this one
                 if found in (None, tried):
-                    return await self._search(peers, digest, ref, tried)
+                    return await self._search(peers, digest, ref, tried, said)
             assert found is not None
             return await self._ask(peers, found, digest, ref)
         finally:
@@ -78,22 +95,33 @@ class Elsewhere:
             if not search.waiting:
                 del self._searches[key]
 
-    async def _search(self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None) -> VerifiedShard | None:
+    async def _search(
+        self, peers: Peers, digest: Digest, ref: ShardRef, tried: str | None, said: _No
+    ) -> VerifiedShard | _No:
         key, now_s = digest.digest_id, asyncio.get_running_loop().time
-        if now_s() < self._in_vain_until_s.get(key, 0.0):
-            return None
-        for name in peers.others():
+        until_s, why = self._in_vain.get(key, (0.0, said))
+        if (left_s := until_s - now_s()) > 0:
+            if _No.TROUBLE in (why, said):
+                return _No.TROUBLE
+            return why if left_s > self._again_s - self._as_new_s else _No.NOBODY_THEN
+        others = peers.others()
+        if others is None:
+            return _No.TROUBLE
+        for name in others:
             if name == tried:
                 continue
-            if (shard := await self._ask(peers, name, digest, ref)) is not None:
+            shard = await self._ask(peers, name, digest, ref)
+            if not isinstance(shard, _No):
                 _remember(self._able, key, name)
                 return shard
+            if shard is _No.TROUBLE:
+                said = shard
         if self._able.pop(key, None) is None:
-            _remember(self._in_vain_until_s, key, now_s() + self._again_s)
+            _remember(self._in_vain, key, (now_s() + self._again_s, said))
         # Else it may be this shard alone that cannot be had: the next one is searched for once more.
-        return None
+        return said
 
-    async def _ask(self, peers: Peers, name: str, digest: Digest, ref: ShardRef) -> VerifiedShard | None:
+    async def _ask(self, peers: Peers, name: str, digest: Digest, ref: ShardRef) -> VerifiedShard | _No:
         try:
             async with asyncio.timeout(COMPUTE_S):
                 ready = await peers.get_of_its_own(name, digest, ref)
@@ -105,7 +133,13 @@ class Elsewhere:
             logging.log_every_n_seconds(
                 logging.INFO, "shard %d of %s from node %s: %s", 30, ref.index, digest.name, name, error
             )
-            return None
+            return _No.NOBODY if isinstance(error, errors.NobodyComputesError) else _No.TROUBLE
+
+
+class _No(Enum):
+    NOBODY = auto()  # there is none who could
+    NOBODY_THEN = auto()  # there was none a while ago; one may have come since
+    TROUBLE = auto()  # one failed, or it is not known
 
 
 @dataclass

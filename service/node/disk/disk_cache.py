@@ -87,6 +87,11 @@ class DiskCache:
         return self._books.evictions
 
     @property
+    def written_bytes(self) -> int:
+        """Of entries, since it began, those that are gone again too."""
+        return self._landing.written_bytes
+
+    @property
     def evicted_bytes(self) -> int:
         return self._books.evicted_bytes
 
@@ -336,9 +341,14 @@ class DiskCache:
                 if size_bytes <= entry.HEADER_BYTES:
                     torn.append(hash)  # not even one stored byte
             self.give_up(torn)
+            room_bytes = free_room.look(self._root)[0] + self.used_bytes
             if quota_bytes is None:
-                free_bytes, _ = free_room.look(self._root)
-                self._books.ledger.resize(int(_DEFAULT_SHARE * (free_bytes + self.used_bytes)))
+                self._books.ledger.resize(int(_DEFAULT_SHARE * room_bytes))
+            elif quota_bytes > room_bytes:
+                logging.warning(
+                    "%s: a quota of %d bytes, and room for %d: what is more will be read from the store; give less "
+                    "(--quota), or make room", self._root, quota_bytes, room_bytes,
+                )  # fmt: skip
             self._shrink()
         except OSError as error:
             raise errors.PermissionError_(f"{self._layout.objects}: cannot be scanned: {error}") from error

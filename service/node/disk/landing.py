@@ -39,6 +39,7 @@ class Landing:
         self._setback = Setback()  # of the disk: it failed
         self._lacking = Setback()  # of room on the disk, for entries
         self._numbers = itertools.count()
+        self.written_bytes = 0
 
     def trouble(self) -> str:
         """Why nothing should be written now; empty: it may be. Under the lock."""
@@ -63,6 +64,7 @@ class Landing:
                 os.close(fd)
             standing = self._land(claim, temporary)
             with self._settled:
+                self.written_bytes += header.disk_bytes
                 self._setback.over()
                 self._lacking.over()
         except OSError as error:

@@ -14,6 +14,7 @@ from tfquiver.placement import labels
 from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.moves.of_members import OfMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,53 +37,70 @@ class KeptSet:
         return {one.digest_id: KeptSet(its, one.moves) for one, its in zip(told, places, strict=True)}
 
 
+@dataclass(frozen=True, slots=True)
+class ToldPlaces:
+    """What one version says. Does not change."""
+
+    version: int
+    sets: Mapping[bytes, KeptSet]  # by digest id
+
+
 class KnownPlaces:
     def __init__(self, node_id: str = "", members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple) -> None:
-        """`members`: every live node."""
-        self._node_id, self._members = node_id, members
-        self.version = 0
-        self._sets: Mapping[bytes, KeptSet] = {}
+        """`members`: every live node; another object whenever they are others."""
+        self._node_id = node_id
+        self._racks = OfMembers(members, lambda live: {node.node_id: node.labels.get(labels.RACK, "") for node in live})
+        self._told = ToldPlaces(0, {})
         self._moved: dict[bytes, KeptSet] = {}  # of which nothing is left here that others own
         self._contents: dict[bytes, Prefixes] = {}  # sorted, of the digests that are here
 
     @property
+    def told(self) -> ToldPlaces:
+        """The newest, both of it together: taken apart, the one may be of another version than the other."""
+        return self._told
+
+    @property
+    def version(self) -> int:
+        return self._told.version
+
+    @property
     def sets(self) -> Mapping[bytes, KeptSet]:
         """By digest id; the same object as long as nothing is different."""
-        return self._sets
+        return self._told.sets
 
     def use(self, version: int, told: Sequence[pb.DatasetPlaces]) -> bool:
         """The newest, instead of all before; whether it is another version. Version 0: what was told before holds."""
         if not version or version == self.version:
             return False
         sets = KeptSet.all(told)
-        self.version = version
-        if sets != self._sets:
-            self._sets = sets
+        if sets == self.sets:
+            self._told = ToldPlaces(version, self.sets)
+        else:
+            self._told = ToldPlaces(version, sets)
             self._contents = {key: values for key, values in self._contents.items() if key in sets}
             self._moved = {key: kept for key, kept in self._moved.items() if sets.get(key) == kept}
         return True
 
     def has(self, digest: Digest) -> None:
         """The digest of one of them is here: its shards are known by their hashes from now on. Sorts them."""
-        if digest.digest_id in self._sets and digest.digest_id not in self._contents:
+        if digest.digest_id in self.sets and digest.digest_id not in self._contents:
             self._contents = {**self._contents, digest.digest_id: np.sort(prefixes.of_rows(digest.hashes))}
 
-    def has_moved(self, digest_id: bytes) -> bool:
-        """Nothing of it is left here that others own; whether that is new."""
-        kept, before = self._sets.get(digest_id), self._moved.get(digest_id)
-        if kept is None or kept == before:
+    def has_moved(self, digest_id: bytes, kept: KeptSet) -> bool:
+        """Of one that is kept like that nothing is left here that others own; whether that is so now, and new."""
+        if kept != self.sets.get(digest_id) or kept == self._moved.get(digest_id):
             return False
         self._moved[digest_id] = kept
         return True
 
     def is_moving(self, digest_id: bytes) -> bool:
         """Something may be left here that others own, and are to take over from here."""
-        kept = self._sets.get(digest_id)
+        kept = self.sets.get(digest_id)
         return kept is not None and kept.moves and self._moved.get(digest_id) != kept
 
     def of(self, digest_id: bytes) -> Places | None:
         """None: it has no rule."""
-        kept = self._sets.get(digest_id)
+        kept = self.sets.get(digest_id)
         return kept.places if kept else None
 
     def holding(self, hash: bytes) -> list[Places]:
@@ -91,7 +109,7 @@ class KnownPlaces:
         found = []
         for digest_id, its in list(self._contents.items()):
             at = int(np.searchsorted(its, value))
-            if at < len(its) and its[at] == value and (kept := self._sets.get(digest_id)):
+            if at < len(its) and its[at] == value and (kept := self.sets.get(digest_id)):
                 found.append(kept.places)
         return found
 
@@ -120,6 +138,6 @@ class KnownPlaces:
 
     def is_far(self, node_id: str) -> bool:
         """In another rack, as far as labels say."""
-        racks = {node.node_id: node.labels.get(labels.RACK, "") for node in self._members()}
+        racks = self._racks()
         own, other = racks.get(self._node_id, ""), racks.get(node_id, "")
         return bool(own and other and own != other)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,10 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves import move_plan
 from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
+from tfquiver.service.node.moves.look_again import LookAgain, lookups
 from tfquiver.service.node.origin.throttle import TokenBucket
 from tfquiver.service.node.shards.shard_source import ShardSource
 
-FIRST_LOOK_AGAIN_S, LONGEST_LOOK_AGAIN_S = 1.0, 30.0
-REPLICAS_LOOK_AGAIN_S = 3.0  # what readers bring is in one place until then
-UNSETTLED_LOOK_AGAIN_S = 3.0  # whether it is over is known when all have looked again
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told
 # what it gave up under the one before.
 GIVE_UP_AFTER_S = 5.0
@@ -43,13 +41,12 @@ _HERE_S = 0.5  # a list of all entries is used so long
 _BURST_S = 0.25
 _ASKED_AT_ONCE = 1 << 20  # prefixes times nodes
 _ASKED_SHARDS = 16_384
-_FEW = 200_000  # prefixes times nodes: to ask for more of them every few seconds would keep the coordinator busy
 
 Held = dict[str, npt.NDArray[np.bool_]]
 
 
-class _ChangedError(Exception):
-    """The placement is another by now."""
+class ChangedError(Exception):
+    """The placement is another by now: what was looked at says nothing of it."""
 
 
 class Moves:
@@ -87,7 +84,9 @@ class Moves:
         self._own: dict[bytes, move_plan.OwnPart] = {}
         self._here, self._here_until_s = prefixes.of_hashes([]), 0.0
         self._settled: set[bytes] = set()  # of what is left, as the coordinator said when it was last asked
-        self._looked_up = 0  # prefixes times nodes, in one look at everything
+        self._moved: dict[bytes, int] = {}  # by data set: another number when something of it has moved anywhere
+        self._look_again = LookAgain()
+        self._looked_up = 0  # in one look at everything, as `lookups` counts
         self._give_up_from_s = 0.0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -119,36 +118,37 @@ class Moves:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()
-                pause_s = FIRST_LOOK_AGAIN_S
+                self._look_again.told()
             self._changed.clear()
             try:
-                busy = await self._look_at_all()
-            except _ChangedError:
-                pause_s = FIRST_LOOK_AGAIN_S
+                busy = await self.look()
+            except ChangedError:
+                pause_s = self._look_again.told()
                 continue
             except Exception:  # noqa: BLE001 - whatever it is, later moves must not wait for ever
                 logging.exception("moves")
                 busy = True
-            if not self._known.sets:
-                pause_s = None
-                continue
-            pause_s = FIRST_LOOK_AGAIN_S if busy else min(2 * (pause_s or FIRST_LOOK_AGAIN_S), LONGEST_LOOK_AGAIN_S)
-            if self._looked_up < _FEW and any(kept.places.replicas > 1 for kept in self._known.sets.values()):
-                pause_s = min(pause_s, REPLICAS_LOOK_AGAIN_S)
-            if self._looked_up < _FEW and any(self._is_left(key) for key in self._known.sets):
-                pause_s = min(pause_s, UNSETTLED_LOOK_AGAIN_S)
+            sets, nodes = self._known.sets, len(self._members())
+            several = any(kept.places.replicas > 1 for kept in sets.values())
+            pause_s = self._look_again.after(busy, self._left(), several, self._looked_up, nodes) if sets else None
 
-    async def _look_at_all(self) -> bool:
-        """Whether something was done, or will be soon. What others have to do first is looked at again later each time:
-        at most as long again as it took them."""
-        busy, self._looked_up = False, 0
-        self._own = {key: own for key, own in self._own.items() if key in self._known.sets}
-        for digest_id, kept in list(self._known.sets.items()):
+    async def look(self) -> bool:
+        """Once, at everything: whether something was done, or will be soon. What others have to do first is looked at
+        again later each time: at most as long again as it took them.
+
+        Raises ChangedError.
+        """
+        told, busy, self._looked_up = self._known.told, False, 0
+        self._here_until_s = 0.0  # what came in the look before is to go, perhaps, by what was told since
+        self._own = {key: own for key, own in self._own.items() if key in told.sets}
+        self._moved = {key: moved for key, moved in self._moved.items() if key in told.sets}
+        for digest_id, kept in told.sets.items():
             try:
                 digest = await self._digests(digest_id)
                 await asyncio.to_thread(self._known.has, digest)
+                self._check(told.version)
                 if kept.moves:
-                    busy = await self._move(digest, kept) or busy
+                    busy = await self._move(digest, kept, told.version) or busy
                 else:
                     self._reports.pop(digest_id, None)
             except errors.TfquiverError as error:
@@ -158,33 +158,41 @@ class Moves:
                 busy = True
         return busy
 
-    async def _move(self, digest: Digest, kept: KeptSet) -> bool:
+    async def _move(self, digest: Digest, kept: KeptSet, version: int) -> bool:
+        """`kept`: as that version says. Raises ChangedError when there is another one: what has been looked at then is
+        told as no version's, least of all as that of the new one."""
         places = kept.places
         contents, plan = await asyncio.to_thread(self._look, digest, places)
+        self._check(version)
         report = self._reports.setdefault(digest.digest_id, pb.MoveReport(digest_id=digest.digest_id))
-        report.to_go_shards, version = len(plan.extra), self._known.version
+        report.to_go_shards = len(plan.extra)
         self._settled.discard(digest.digest_id)
-        came = await self._take_over_lacking(digest, places, contents, plan.lacking, report)
-        gone = await self._give_up_extra(digest, places, contents, plan.extra, report)
+        came = await self._take_over_lacking(digest, places, version, contents, plan.lacking, report)
+        gone = await self._give_up_extra(digest, places, version, contents, plan.extra, report)
+        self._check(version)
         waits = bool(len(plan.extra)) and self._clock.now() < self._give_up_from_s
         busy = bool(came or gone or waits)
-        if version == self._known.version:
-            # A disk in trouble may take the rest when it is well again.
-            tried = report.to_come_shards == report.no_room_shards and not (
-                report.to_come_shards and self._disk.trouble
-            )
-            again = report.places_version == version
-            report.idle_looks = (report.idle_looks + 1 if again else 1) if tried and not busy else 0
-            report.places_version = version  # from now on what is left is what is left of this one
-            over = not report.to_go_shards or digest.digest_id in self._settled
-            if over and self._known.has_moved(digest.digest_id):
-                self._on_moved()
+        # A disk in trouble may take the rest when it is well again.
+        tried = report.to_come_shards == report.no_room_shards and not (report.to_come_shards and self._disk.trouble)
+        again = report.places_version == version
+        report.idle_looks = (report.idle_looks + 1 if again else 1) if tried and not busy else 0
+        report.places_version = version  # from now on what is left is what is left of this one
+        over = not report.to_go_shards or digest.digest_id in self._settled
+        if over and self._known.has_moved(digest.digest_id, kept):
+            self._on_moved()
         return busy
 
-    def _is_left(self, digest_id: bytes) -> bool:
-        """Something of it is to come or to go, and may yet."""
-        report = self._reports.get(digest_id)
-        return bool(report and (report.to_come_shards or report.to_go_shards)) and digest_id not in self._settled
+    def _check(self, version: int) -> None:
+        if version != self._known.version:
+            raise ChangedError
+
+    def _left(self) -> Hashable:
+        """What is to come or to go, and may yet; the same again: nothing of it has moved, here or anywhere."""
+        return tuple(
+            (key, report.to_come_shards, report.no_room_shards, report.to_go_shards, self._moved.get(key))
+            for key, report in self._reports.items()
+            if (report.to_come_shards or report.to_go_shards) and key not in self._settled
+        )
 
     def _look(self, digest: Digest, places: Places) -> tuple[Prefixes, move_plan.MovePlan]:
         """For a thread."""
@@ -199,13 +207,19 @@ class Moves:
     # What comes.
 
     async def _take_over_lacking(
-        self, digest: Digest, places: Places, contents: Prefixes, lacking: move_plan.Shards, report: pb.MoveReport
+        self,
+        digest: Digest,
+        places: Places,
+        version: int,
+        contents: Prefixes,
+        lacking: move_plan.Shards,
+        report: pb.MoveReport,
     ) -> int:
         """How many came."""
         found: list[tuple[int, str]] = []
         names = self._others()
         near = [name for name in names if not self._known.is_far(name)]
-        async for some, held in self._held(digest.digest_id, contents, lacking, names):
+        async for some, held in self._held(digest.digest_id, version, contents, lacking, names):
             mine = contents[some]
             may = {
                 name: mask & move_plan.may_come_from(places, mine, self._node_id, name) for name, mask in held.items()
@@ -219,18 +233,22 @@ class Moves:
         todo = iter(found)
         async with asyncio.TaskGroup() as group:
             for _ in range(_PARALLEL):
-                group.create_task(self._take_over_on(digest, todo, report))
+                group.create_task(self._take_over_on(digest, version, todo, report))
+        self._check(version)
         return report.came_bytes - came_before
 
-    async def _take_over_on(self, digest: Digest, todo: Iterator[tuple[int, str]], report: pb.MoveReport) -> None:
-        version = self._known.version
+    async def _take_over_on(
+        self, digest: Digest, version: int, todo: Iterator[tuple[int, str]], report: pb.MoveReport
+    ) -> None:
         for shard, holder in todo:
             if self._known.version != version:
                 return
             size_bytes = int(digest.lengths[shard])
             hash = digest.hashes[shard].tobytes()
             if hash not in self._disk:
-                if not self._disk.wanted(hash):
+                if not self._disk.wanted(hash):  # it stays where it is, and nobody waits for it
+                    report.to_come_shards -= 1
+                    report.to_come_bytes -= size_bytes
                     continue
                 if not self._disk.has_room(hash, entry.disk_bytes(entry.HEADER_BYTES + size_bytes)):
                     report.no_room_shards += 1  # it would be sent in vain, again and again
@@ -257,18 +275,23 @@ class Moves:
     # What goes.
 
     async def _give_up_extra(
-        self, digest: Digest, places: Places, contents: Prefixes, extra: move_plan.Shards, report: pb.MoveReport
+        self,
+        digest: Digest,
+        places: Places,
+        version: int,
+        contents: Prefixes,
+        extra: move_plan.Shards,
+        report: pb.MoveReport,
     ) -> int:
         """How many went."""
         if self._clock.now() < self._give_up_from_s or not places.groups:
             return 0
-        version, gone = self._known.version, 0
-        async for some, held in self._held(digest.digest_id, contents, extra, sorted(places.members)):
+        gone, names = 0, sorted(places.members)
+        async for some, held in self._held(digest.digest_id, version, contents, extra, names):
             owners = await asyncio.to_thread(places.home_owners, contents[some])
             hashes = [digest.hashes[int(some[at])].tobytes() for at in move_plan.spare(owners, held)]
             hashes = [hash for hash in hashes if not self._owns(hash)]
-            if self._known.version != version:
-                raise _ChangedError
+            self._check(version)
             await self._source.give_up(hashes)
             gone += len(hashes)
             report.gone_shards += len(hashes)
@@ -288,7 +311,7 @@ class Moves:
         )
 
     async def _held(
-        self, digest_id: bytes, contents: Prefixes, shards: move_plan.Shards, names: Sequence[str]
+        self, digest_id: bytes, version: int, contents: Prefixes, shards: move_plan.Shards, names: Sequence[str]
     ) -> AsyncGenerator[tuple[move_plan.Shards, Held], None]:
         """Some of the shards at a time, and which of them each of these nodes holds."""
         if not names:
@@ -297,13 +320,15 @@ class Moves:
         for at in range(0, len(shards), step):
             some = shards[at : at + step]
             request = pb.HoldersRequest(
-                prefixes=contents[some].tolist(), node_ids=names, places_version=self._known.version,
+                prefixes=contents[some].tolist(), node_ids=names, places_version=version,
                 digest_id=digest_id,
             )  # fmt: skip
-            self._looked_up += len(some) * len(names)
+            self._looked_up += lookups(len(some), len(names))
             reply = await self._holders(request)
-            if reply.places_version != self._known.version or len(reply.held) != len(names):
-                raise _ChangedError
+            self._check(version)
+            if reply.places_version != version or len(reply.held) != len(names):
+                raise ChangedError
+            self._moved[digest_id] = reply.moves
             if reply.settled:
                 self._settled.add(digest_id)
             yield some, {name: _mask(bits, len(some)) for name, bits in zip(names, reply.held, strict=True)}

@@ -24,7 +24,7 @@ class NamedWork:
 
     def __init__(
         self,
-        scan: Callable[[pb.ScanTask, Report], Awaitable[types_pb2.Dataset]],
+        scan: Callable[[str, pb.ScanTask, Report], Awaitable[types_pb2.Dataset]],
         warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         abandoned: Callable[[], None],
@@ -34,7 +34,7 @@ class NamedWork:
     async def do(self, task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
         match task.WhichOneof("work"):
             case "scan":
-                dataset = await self._scan(task.scan, report)
+                dataset = await self._scan(task.task_id, task.scan, report)
                 return pb.ReportTaskRequest(digest_id=dataset.digest_id)
             case "warm":
                 last = node_pb2.WarmProgress()
@@ -60,6 +60,7 @@ class NamedOrders:
       removals: told the coordinator's number of removals.
       report_stale: tells the coordinator; raises TfquiverError.
       use: told the data sets that have names, and with what each is read.
+      ordered: told the tasks of all nodes.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class NamedOrders:
         removals: Callable[[int], None],
         use: Callable[[Sequence[pb.NamedDigest]], None],
         report_stale: Callable[[bytes, str], Awaitable[None]],
+        ordered: Callable[[Sequence[pb.DatasetTask]], None] = lambda tasks: None,
     ) -> None:
-        self.tasks = tasks
+        self.tasks, self._ordered = tasks, ordered
         self._here, self._digest, self._removals, self._use = here, digest, removals, use
         self._report_stale = report_stale
         self._getting: asyncio.Task[None] | None = None
@@ -82,6 +84,7 @@ class NamedOrders:
     def receive(self, orders: coordinator_pb2.OrdersReply) -> None:
         """The newest ones, which replace all before them."""
         self._use(orders.named)
+        self._ordered(orders.tasks)
         self._names = {one.digest_id: one.name for one in orders.named}
         self._stale &= self._names.keys()
         self.tasks.receive([task for task in orders.tasks if not task.HasField("evict") or self.tasks.has(task)])

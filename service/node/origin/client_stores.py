@@ -33,16 +33,36 @@ class _Client:
     until_s: float
     said: int  # which of all calls was its last
     by_scheme: dict[str, Access]
+    places: dict[str, str]  # by scheme
     digest_ids: frozenset[bytes]
 
 
 @dataclass(slots=True)
 class _Opened:
-    store: ObjectStore
+    """A store once it has been reached. `lock` may be held for as long as its library is imported."""
+
+    open: Callable[[], ObjectStore]
     place: str
     unused_since_s: float | None = None
     refused: int = 0  # how often it was in vain: asked last then
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _store: ObjectStore | None = None
+    _closed: bool = False
+
+    def store(self) -> ObjectStore:
+        """Blocks. Raises what opening it raises; it is tried again then."""
+        with self.lock:
+            if self._closed:
+                raise errors.CancelledError_(f"{self.place or 'store'}: nobody uses it any more")
+            if self._store is None:
+                self._store = self.open()
+            return self._store
+
+    def close(self) -> None:
+        with self.lock:
+            self._closed = True
+            if self._store is not None:
+                self._store.close()
 
 
 class ClientStores:
@@ -51,6 +71,7 @@ class ClientStores:
     Args:
       own: the node's own way to a URI's store.
       named: the way that a data set which has a name is read; None: it says of none.
+      named_place: where that leads, without blocking.
       clock, now: monotonic seconds, and Unix time.
     """
 
@@ -61,8 +82,10 @@ class ClientStores:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         named: Callable[[str, bytes], ObjectStore | None] = lambda uri, digest_id: None,
+        named_place: Callable[[str, bytes], str | None] = lambda uri, digest_id: None,
     ) -> None:
         self._own, self._open_store, self._clock, self._now, self._named = own, opened, clock, now, named
+        self._named_place = named_place
         self._lock = threading.Lock()
         self._clients: dict[str, _Client] = {}
         self._stores: dict[Access, _Opened] = {}
@@ -74,8 +97,7 @@ class ClientStores:
             raise errors.InvalidArgumentError("client_id: 1 to 128 characters")
         if len(accesses) > MAX_SCHEMES or len(digest_ids) > MAX_DATASETS:
             raise errors.InvalidArgumentError(f"stores, digest_ids: at most {MAX_SCHEMES} and {MAX_DATASETS}")
-        for access in accesses:
-            _ = access.fields  # whether it can be read at all
+        places = {access.scheme: access.place for access in accesses}  # whether they can be read at all
         with self._lock:
             self._calls += 1
             if ttl_s:
@@ -83,12 +105,12 @@ class ClientStores:
                     raise errors.ResourceExhaustedError(f"client_id: {MAX_CLIENTS} clients have said what they use")
                 by_scheme = {access.scheme: access for access in accesses}
                 until_s = self._clock() + ttl_s
-                self._clients[client_id] = _Client(until_s, self._calls, by_scheme, frozenset(digest_ids))
+                self._clients[client_id] = _Client(until_s, self._calls, by_scheme, places, frozenset(digest_ids))
             else:
                 self._clients.pop(client_id, None)
             closing = self._swept()
-        for store in closing:
-            store.close()
+        for opened in closing:
+            opened.close()
 
     def of_dataset(self, uri: str, digest_id: bytes) -> ObjectStore:
         """The store of a URI as the users of a data set reach it."""
@@ -98,10 +120,20 @@ class ClientStores:
         if (store := self._named(uri, digest_id)) is not None:
             return store
         with self._lock:
-            users = [one for one in self._clients.values() if one.until_s > now_s and digest_id in one.digest_ids]
-            users.sort(key=lambda client: -client.said)
-            found = list(dict.fromkeys(client.by_scheme[scheme] for client in users if scheme in client.by_scheme))
+            users = self._users(scheme, digest_id, now_s)
+            found = list(dict.fromkeys(client.by_scheme[scheme] for client in users))
         return self._reached(uri, found) if found else self._own(uri)
+
+    def place_of(self, uri: str, digest_id: bytes) -> str:
+        """Where that store is, as Access.place; "": the public one, or the node's own. All of them, where its users
+        reach it in several places. Does not block.
+        """
+        if (place := self._named_place(uri, digest_id)) is not None:
+            return place
+        scheme = scheme_of(uri)
+        with self._lock:
+            users = self._users(scheme, digest_id, self._clock())
+        return ", ".join(sorted({client.places[scheme] for client in users} - {""}))
 
     def of_client(self, uri: str, client_id: str, place: str) -> ObjectStore:
         """The same as one client reaches it; "": the node's own.
@@ -128,11 +160,11 @@ class ClientStores:
 
     def close(self) -> None:
         with self._lock:
-            closing = [opened.store for opened in self._stores.values()]
+            closing = list(self._stores.values())
             self._stores.clear()
             self._clients.clear()
-        for store in closing:
-            store.close()
+        for opened in closing:
+            opened.close()
 
     def _reached(self, uri: str, found: Sequence[Access]) -> ObjectStore:
         usable = [access for access in found if not 0 < access.expires_at_s <= self._now()]
@@ -142,11 +174,20 @@ class ClientStores:
         with self._lock:
             opened = self._stores.get(access)
             if opened is None:
-                opened = self._stores[access] = _Opened(self._open_store(access), access.place)
+                opened = self._stores[access] = _Opened(lambda: self._open_store(access), access.place)
             opened.unused_since_s = None
             return opened
 
-    def _swept(self) -> list[ObjectStore]:
+    def _users(self, scheme: str, digest_id: bytes, now_s: float) -> list[_Client]:
+        """Those of a data set that have said how they reach that scheme; who spoke last is the first."""
+        users = [
+            client
+            for client in self._clients.values()
+            if client.until_s > now_s and digest_id in client.digest_ids and scheme in client.by_scheme
+        ]
+        return sorted(users, key=lambda client: -client.said)
+
+    def _swept(self) -> list[_Opened]:
         """Forgets clients that are gone; the stores of nobody, which the caller closes."""
         now_s = self._clock()
         self._clients = {name: client for name, client in self._clients.items() if client.until_s > now_s}
@@ -158,7 +199,7 @@ class ClientStores:
             elif opened.unused_since_s is None:
                 opened.unused_since_s = now_s
             elif now_s - opened.unused_since_s > _CLOSE_AFTER_S:
-                closing.append(self._stores.pop(access).store)
+                closing.append(self._stores.pop(access))
         return closing
 
 
@@ -170,13 +211,13 @@ class _Tried:
 
     @property
     def remote(self) -> bool:
-        return self._ways[0].store.remote
+        return self._ways[0].store().remote
 
     def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._ways[0].store.list(pattern)
+        return self._ways[0].store().list(pattern)
 
     def stat(self, uri: str) -> ObjectInfo:
-        return self._ways[0].store.stat(uri)
+        return self._ways[0].store().stat(uri)
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         return read_whole(self, uri, offset, length, generation, deadline_s)
@@ -208,7 +249,7 @@ class _Tried:
             try:
                 left_s = max(give_up_at - time.monotonic(), 0.1)
                 rest, each_s = lengths[come:], left_s / len(places)
-                way.store.read_parts(uri, offset + sum(lengths[:come]), rest, generation, each_s, counted)
+                way.store().read_parts(uri, offset + sum(lengths[:come]), rest, generation, each_s, counted)
                 return
             except errors.CancelledError_:
                 raise

@@ -13,7 +13,7 @@ from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.file_passes import FilePasses
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
-from tfquiver.service.node.origin.origins import Origins, origin_of
+from tfquiver.service.node.origin.origins import Origins, origin_of_file, origin_of_remote
 from tfquiver.service.node.origin.ranges import parallelism
 from tfquiver.service.node.origin.ranges.range_reads import RangeReads
 from tfquiver.service.node.origin.timed_store import Stopwatch, TimedStore
@@ -28,6 +28,15 @@ _GRACE_S = 5.0
 Compute = Callable[[Digest, ShardRef], Awaitable[VerifiedShard]]
 
 
+def _by_nobody(here: errors.UnavailableError, there: errors.UnavailableError) -> errors.UnavailableError:
+    said = f"{here}; {there}"
+    if not all(isinstance(one, errors.NobodyComputesError) for one in (here, there)):
+        return errors.UnavailableError(said)
+    nobody = errors.NobodyComputesError(said)
+    nobody.everywhere = isinstance(there, errors.NobodyComputesError) and there.everywhere
+    return nobody
+
+
 async def _computed_by_nobody(digest: Digest, ref: ShardRef) -> VerifiedShard:
     raise errors.UnavailableError(f"{ref.file.uri}: it is derived data, which nothing computes here")
 
@@ -36,11 +45,12 @@ class Fetcher:
     """Reads ranges, a bounded number at a time; the stores retry inside `deadline_s`. Callers join (see flights.py).
 
     Of remote stores neighbours come in one request (see range_reads.py); of local files it would bring nothing. Each
-    bucket and each mount has its own places and hangs alone.
+    bucket, of one endpoint, and each mount has its own places and hangs alone.
 
     Args:
       place: keeps a shard at its owner; called in threads, for the neighbours that a compressed file brings along.
       store_for: the store of a URI, reached as the users of a data set (its digest id) reach it.
+      store_place: where that store is, as Access.place; does not block.
       compute: makes a shard of a derived data set, which is in no store; raises as `fetch`.
       elsewhere: has another node do that, where this one cannot; raises as `fetch`.
     """
@@ -53,6 +63,7 @@ class Fetcher:
         deadline_s: float,
         parallel_reads: int = 16,
         store_for: Callable[[str, bytes], ObjectStore] = lambda uri, _: stores.for_uri(uri),
+        store_place: Callable[[str, bytes], str] = lambda uri, _: "",
         compute: Compute = _computed_by_nobody,
         elsewhere: Compute | None = None,
     ) -> None:
@@ -67,10 +78,17 @@ class Fetcher:
         def reads(parallel: int, most: int | None = None) -> Callable[[str], BoundedReads]:
             return lambda origin: BoundedReads(origin, parallel, _MOST_HUNG, limit_s, wait_s, most)
 
+        def remote(uri: str, digest_id: bytes) -> str:
+            return origin_of_remote(uri, store_place(uri, digest_id))
+
+        async def origin(uri: str, digest_id: bytes) -> str:
+            return await origin_of_file(uri) if stores.scheme_of(uri) == "file" else remote(uri, digest_id)
+
         self._local = Origins(reads(parallel_reads))
-        self._ranges = RangeReads(self._store, self._read, reads(parallelism.FIRST, parallelism.MOST), deadline_s)
+        ranges = reads(parallelism.FIRST, parallelism.MOST)
+        self._ranges = RangeReads(self._store, self._read, ranges, deadline_s, remote)
         self._again = Attempts()
-        self._passes = FilePasses(self._store, place, self._again, deadline_s, reads(_PARALLEL_PASSES))
+        self._passes = FilePasses(self._store, place, self._again, deadline_s, reads(_PARALLEL_PASSES), origin)
 
     async def fetch(
         self, digest: Digest, ref: ShardRef, keep: bool, bypass: bool = False, ask_others: bool = True
@@ -85,6 +103,7 @@ class Fetcher:
         Raises:
           StaleDigestError: the object is not what the digest says; names object and offset.
           UnavailableError, PermissionError_: from the store.
+          NobodyComputesError: of derived data.
           DataLossError: a damaged compressed stream.
         """
         try:
@@ -94,7 +113,7 @@ class Fetcher:
                 return await self._passes.fetch(digest, ref, keep, bypass)
             if stores.scheme_of(ref.file.uri) != "file":
                 return await self._ranges.fetch(digest, ref, bypass)
-            reads = self._local.at(await origin_of(ref.file.uri))
+            reads = self._local.at(await origin_of_file(ref.file.uri))
             return await reads.run(f"{ref.file.uri} at {ref.offset}", self._read, digest, ref)
         except errors.StaleDigestError as error:
             self.on_stale(digest.digest_id, str(error))
@@ -121,7 +140,7 @@ class Fetcher:
             try:
                 shard = await self._elsewhere(digest, ref)
             except errors.UnavailableError as there:
-                raise errors.UnavailableError(f"{here}; {there}") from here
+                raise _by_nobody(here, there) from here
         if keep:
             await asyncio.to_thread(self._place, shard)
         return shard

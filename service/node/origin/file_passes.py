@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
 from tfquiver.service.node.origin.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.origin.metered_store import MeteredStore
-from tfquiver.service.node.origin.origins import Origins, origin_of
+from tfquiver.service.node.origin.origins import Origins
 from tfquiver.stores.attempts import Attempts
 
 _Key = tuple[bytes, int, bool]  # digest id, file, and whether it is read past the cache
@@ -66,9 +66,10 @@ class FilePasses:
         again: Attempts,
         deadline_s: float,
         reads: Callable[[str], BoundedReads],
+        origin: Callable[[str, bytes], Awaitable[str]],
     ) -> None:
         self._store_for, self._place, self._again, self._deadline_s = store_for, place, again, deadline_s
-        self._reads = Origins(reads)
+        self._reads, self._origin = Origins(reads), origin
         self._passes: dict[_Key, _Pass] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -100,7 +101,7 @@ class FilePasses:
         trouble: errors.TfquiverError | None = None
         uri = current.digest.files[current.file_index].uri
         try:
-            reads = self._reads.at(await origin_of(uri))
+            reads = self._reads.at(await self._origin(uri, current.digest.digest_id))
             with telling(dataset=current.digest.name, digest=current.digest.digest_id, alone=True):
                 await reads.run(uri, self._go, current, at=lambda: current.chunks)
         except errors.TfquiverError as error:

@@ -43,6 +43,10 @@ class Way:
             return resolved.place_of(access for access in own if access is not None)
         return resolved.place_of(self._ways.access(self._reference, one) for one in schemes if one != "file")
 
+    def known_place(self, uri: str) -> str:
+        scheme = stores.scheme_of(uri)
+        return "" if not self._reference or scheme == "file" else self._ways.known_place(self._reference, scheme)
+
     def explained(self, call: Callable[[], T]) -> T:
         """What `call` gives. Raises what it raises; where the store refuses it says whose credentials those were."""
         try:
@@ -71,6 +75,11 @@ class NamedAccess:
         way = self._ways.get(digest_id)
         return way.store_for(uri) if way else None
 
+    def place_of(self, uri: str, digest_id: bytes) -> str | None:
+        """Of that store, as Access.place; where nobody has read it yet, which credentials it is of. Does not block."""
+        way = self._ways.get(digest_id)
+        return way.known_place(uri) if way else None
+
 
 class _References:
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -83,6 +92,10 @@ class _References:
 
     def access(self, reference: str, scheme: str) -> Access:
         return self._find(reference, scheme)[2]
+
+    def known_place(self, reference: str, scheme: str) -> str:
+        found = self._found.get((reference, scheme))  # without the lock, which is held while a store is opened
+        return f"credentials {reference}" if found is None else found[2].place
 
     def _find(self, reference: str, scheme: str) -> tuple[str, float, Access, ObjectStore]:
         """What was found is used until it is time to look again; another store is opened where it says otherwise."""

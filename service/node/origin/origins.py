@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from tfquiver import errors
-from tfquiver.stores import scheme_of
 from tfquiver.stores.local import MOUNTS, path_of
+from tfquiver.stores.mounts.mounts import Mounts
 
 MOST_IDLE, MOST = 16, 256
 
@@ -20,13 +21,33 @@ def bucket_of(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-async def origin_of(uri: str) -> str:
-    """What hangs as a whole. Waits for a mount that does not answer a second at most."""
-    if scheme_of(uri) != "file":
-        return bucket_of(uri)
+def origin_of_remote(uri: str, place: str) -> str:
+    """What hangs, and is paced, as a whole: a bucket. Of one name there are others at other endpoints.
+
+    `place`: of the store, as Access.place; "": the scheme's public one, or this machine's own.
+    """
+    return f"{bucket_of(uri)} of {place}" if place else bucket_of(uri)
+
+
+async def origin_of_file(uri: str, mounts: Mounts = MOUNTS) -> str:
+    """What hangs as a whole: the mount. Waits for one that does not answer a second at most, and in no executor."""
     path = path_of(uri)
-    mount = MOUNTS.known(path)
-    return await asyncio.to_thread(MOUNTS.of, path) if mount is None else mount
+    if (mount := mounts.known(path)) is not None:
+        return mount
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(ended.set)
+
+    look_up = mounts.look_up(path)
+    look_up.ended.add_done_callback(tell)
+    try:
+        async with asyncio.timeout(mounts.answers_s):
+            await ended.wait()
+    except TimeoutError:
+        return mounts.late(look_up)
+    return look_up.mount
 
 
 class PerOrigin(Protocol):

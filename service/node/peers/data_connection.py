@@ -129,13 +129,13 @@ class DataConnection:
             digest = await self._services.digests(get.digest_id)
         except errors.TfquiverError as error:
             for shard, _ in get.wants:
-                await self._answer(_no_item(get.request, shard, frames.NOT_HERE, error))
+                await self._answer(frames.no_item(get.request, shard, frames.NOT_HERE, error))
             return
         others: list[int] = []
         for shard, hash in get.wants:
             if shard >= digest.num_shards or digest.hashes[shard].tobytes() != hash:
                 trouble = errors.PermissionError_(f"{hash.hex()} is not the hash of shard {shard} of that digest")
-                await self._answer(_no_item(get.request, shard, frames.NOT_THAT_SHARD, trouble))
+                await self._answer(frames.no_item(get.request, shard, frames.NOT_THAT_SHARD, trouble))
             else:
                 others.append(shard)
         missing: list[int] = []
@@ -146,7 +146,7 @@ class DataConnection:
         for shard in missing:
             if reach == reaches.ON_DISK:
                 gone = errors.NotFoundError(f"shard {shard} does not stand here any more")
-                await self._answer(_no_item(get.request, shard, frames.NOT_HERE, gone))
+                await self._answer(frames.no_item(get.request, shard, frames.NOT_HERE, gone))
                 continue
             await self._at_once.acquire()
             self._spawn(self._fetch_and_send, digest, get.request, shard, reach == reaches.ANYWHERE)
@@ -165,7 +165,7 @@ class DataConnection:
             async with asyncio.timeout(self._services.fetch_deadline_s):
                 stored = await self._services.source.get_stored(digest, shard, ask_others)
         except (errors.TfquiverError, OSError) as error:
-            await self._answer(_no_item(request, shard, frames.NOT_HERE, error))
+            await self._answer(frames.no_item(request, shard, frames.NOT_HERE, error))
         else:
             await self._send_alone(_body(request, shard, stored.fd, stored.offset, stored.header))
             self._asked -= 1
@@ -260,7 +260,3 @@ class DataConnection:
 def _body(request: int, shard: int, fd: int, offset: int, header: entry.Header) -> Body:
     frame = frames.encode(frames.Item(request, shard, frames.HERE, header, ""))
     return Body(frame, fd, offset, offset + header.stored_length)
-
-
-def _no_item(request: int, shard: int, status: int, error: Exception) -> frames.Item:
-    return frames.Item(request, shard, status, None, frames.clipped(error))

@@ -33,6 +33,7 @@ _WANT = struct.Struct("<I32s")
 _BODY = struct.Struct("<BQQII")
 _FIRST_TYPE = 32
 _UNKNOWN = "the data port has no frame type {}"  # peers go by these words: they stay as they are
+_NOBODY = "nobody computes it here: "  # and by these
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,17 @@ def decode_header(header: bytes) -> tuple[type[Frame], int]:
 def is_unknown(error: TfquiverError, cls: type[Frame]) -> bool:
     """Whether a peer's ERROR says that it has no such frame: it is older."""
     return str(error).endswith(_UNKNOWN.format(_NUMBERS[cls]))
+
+
+def no_item(request: int, shard: int, status: int, error: Exception) -> Item:
+    """Says why there is none."""
+    nobody = isinstance(error, errors.NobodyComputesError)
+    return Item(request, shard, status, None, clipped(f"{_NOBODY}{error}" if nobody else error))
+
+
+def trouble(item: Item) -> type[errors.UnavailableError]:
+    """What an item is that is none."""
+    return errors.NobodyComputesError if item.message.startswith(_NOBODY) else errors.UnavailableError
 
 
 def decode_payload(cls: type[Frame], payload: bytes | bytearray) -> Frame:

@@ -146,7 +146,7 @@ class PeerConnection:
 
     def _outcome(self, digest_id: bytes, want: Want, item: frames.Item) -> Outcome:
         if item.body is None:
-            return errors.UnavailableError(f"{self._peer}: {plain(item.message)}")
+            return frames.trouble(item)(f"{self._peer}: {plain(item.message)}")
         if item.body.raw_length != want.length_bytes:
             raise errors.ProtocolError(f"shard {want.shard} of {item.body.raw_length} bytes, not {want.length_bytes}")
         try:

@@ -21,15 +21,16 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.moves.of_members import OfMembers
 from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.shards.reach import ANYWHERE, STORE
 
-_CONNECTIONS = 2  # to one peer, that get
+_CONNECTIONS = 2  # to one peer, that get, of each lane
 _BATCH_SHARDS = 32
 _BATCH_BYTES = 32 << 20
-_THREADS = 32
+_THREADS, _THREADS_STORE = 32, 16
 _FULL_S = UNREACHABLE_S  # a peer that was full is not offered more for so long
 _OLDER_S = 60.0  # then it may have been upgraded
 
@@ -48,6 +49,7 @@ class _Peer:
 
     node_id: str
     address: str
+    pool: ThreadPoolExecutor
     orders: deque[_Order] = field(default_factory=deque)
     busy: int = 0  # threads that work the orders off
     idle: list[PeerConnection] = field(default_factory=list)
@@ -59,8 +61,12 @@ class _Peer:
 class PeerClient:
     """`knows` and `get` belong to the loop; `put` blocks and may be called from any thread.
 
+    What a peer is asked for that it may ask others for in turn, and what it can have without them (STORE), go two
+    lanes, with threads and connections of their own. Else the nodes of a cluster wait in a circle: each has all threads
+    at peers that wait for a thread of their own, to ask the one that has what they all wait for.
+
     Args:
-      members: every live node, as the coordinator last said.
+      members: every live node, as the coordinator last said; another object whenever they are others.
       trust: what comes from a peer that proves to hold `token` is not checked against its hash.
     """
 
@@ -72,21 +78,25 @@ class PeerClient:
         *,
         trust: bool = False,
         threads: int = _THREADS,
+        threads_store: int = _THREADS_STORE,
     ) -> None:
         self._node_id, self._members, self._token, self._trust = node_id, members, token, trust
+        self._addresses = OfMembers(members, lambda live: {node.node_id: node.data_address for node in live})
         self.mismatches = 0
         """Bodies that were not what was asked for, damaged or another's, since start."""
         self._standings: dict[str, Standing] = {}  # by node id: a rogue that moves to another port stays one
         self._pool = ThreadPoolExecutor(threads, "peers")
+        self._pool_store = ThreadPoolExecutor(threads_store, "peers' own")
         self._lock = threading.Lock()
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[tuple[str, bool], _Peer] = {}  # by node id and whether it is the lane of STORE
         self._in_use: dict[PeerConnection, str] = {}  # node ids
         self._live: frozenset[str] = frozenset()
         self._closed = False
 
-    def others(self) -> list[str]:
-        """The live nodes but this one."""
-        return [node.node_id for node in self._members() if node.node_id != self._node_id]
+    def others(self) -> list[str] | None:
+        """The live nodes but this one; None: the coordinator has not said yet, for this one is live, too."""
+        live = [node.node_id for node in self._members()]
+        return [node_id for node_id in live if node_id != self._node_id] if live else None
 
     def knows(self, node_id: str) -> bool:
         """Is it a live node other than this one?"""
@@ -104,11 +114,11 @@ class PeerClient:
         future: Future[ReadyShard] = Future()
         order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future, reach)
         with self._lock:
-            peer = self._usable(node_id)
+            peer = self._usable(node_id, reach == STORE)
             peer.orders.append(order)
             if peer.busy < _CONNECTIONS:
                 peer.busy += 1
-                self._pool.submit(self._work_off, peer)
+                peer.pool.submit(self._work_off, peer)
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
@@ -158,7 +168,8 @@ class PeerClient:
             connections = list(self._in_use)
         for connection in connections:
             connection.shut_down()
-        await asyncio.to_thread(self._pool.shutdown, True)
+        for pool in (self._pool, self._pool_store):
+            await asyncio.to_thread(pool.shutdown, True)
         for peer in self._peers.values():
             for connection in peer.idle:
                 connection.close()
@@ -166,23 +177,25 @@ class PeerClient:
     def _address(self, node_id: str) -> str | None:
         if node_id == self._node_id:
             return None
-        return next((node.data_address for node in self._members() if node.node_id == node_id), None) or None
+        return self._addresses().get(node_id) or None
 
-    def _usable(self, node_id: str) -> _Peer:
+    def _usable(self, node_id: str, store: bool = False) -> _Peer:
         address = self._address(node_id)
-        peer = self._peers.get(node_id)
-        if peer is not None and peer.address != address:  # gone, or come back elsewhere
-            del self._peers[node_id]
-            peer.retired = True
-            for connection in peer.idle:
-                connection.close()
+        for lane in ((node_id, False), (node_id, True)):
+            peer = self._peers.get(lane)
+            if peer is not None and peer.address != address:  # gone, or come back elsewhere
+                del self._peers[lane]
+                peer.retired = True
+                for connection in peer.idle:
+                    connection.close()
         if address is None:
             raise errors.UnavailableError(f"node {node_id} is not among the live ones")
         if self._closed:
             raise errors.CancelledError_("the node is stopping")
-        peer = self._peers.get(node_id)
+        peer = self._peers.get((node_id, store))
         if peer is None or peer.retired:
-            peer = self._peers[node_id] = _Peer(node_id, address)
+            pool = self._pool_store if store else self._pool
+            peer = self._peers[node_id, store] = _Peer(node_id, address, pool)
         if why := self._standing(node_id).avoided(time.monotonic()):
             raise errors.UnavailableError(f"node {node_id} {why}")
         return peer

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tfquiver import errors
+from tfquiver.content.drawn_shards import MOST_DRAWS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
 from tfquiver.service.node.readers.instructions import Lease, LeaseState
@@ -71,6 +72,7 @@ class ReaderCalls:
             in_turn=in_turn,
             knows_draws=True,
             knows_picks=True,
+            most_draws=MOST_DRAWS,
         )  # fmt: skip
 
     def report(self, frame: frames.Report, hit_bytes: int, missed_bytes: int) -> pb.ReaderReport:
@@ -93,6 +95,7 @@ class ReaderCalls:
     async def open_again(self, held: Iterable[int]) -> Sequence[int]:
         """Those of `held` that are no longer this reader's."""
         self._request.held[:] = held
+        self._request.has_drawn = True
         reply = await self._coordinator.open_reader(self._request)
         return list(reply.dropped)
 

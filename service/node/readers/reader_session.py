@@ -37,13 +37,12 @@ from tfquiver.service.node.readers.instructions import (
     SendEnd,
     Tell,
 )
+from tfquiver.service.node.readers.wanted_shard import WantedShard
 
 MAX_LEASE_SHARDS = 1024
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
 BAD_LIMIT = 5
-FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 WAIT_MS = 1000
-RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhaustedError, errors.CancelledError_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,6 @@ class ReaderLimits:
     ahead_bytes: int = 32 << 20  # leased and fetched beyond credit; never more than half of the most credit it had
     ahead_shards: int = 64
     fetch_deadline_s: float = 120.0
-
-
-@dataclass(slots=True)
-class _Wanted:
-    owner: str
-    since_s: float
-    pause_s: float = FIRST_PAUSE_S
-    told: bool = False
 
 
 @dataclass(slots=True)
@@ -84,7 +75,7 @@ class ReaderSession:
     sent_frames: int = 0
     ended: bool = False
     _out: list[Instruction] = field(default_factory=list)
-    _waiting: dict[int, _Wanted] = field(default_factory=dict)
+    _waiting: dict[int, WantedShard] = field(default_factory=dict)
     _ready: dict[int, str] = field(default_factory=dict)  # shard -> owner, in order of readiness
     _turn: deque[int] = field(default_factory=deque)  # ordered: leased, and not yet sent for the first time
     _wanted: deque[int] = field(default_factory=deque)
@@ -194,16 +185,16 @@ class ReaderSession:
         return self._advance()
 
     def fetch_failed(self, shard: int, error: TfquiverError, now_s: float) -> list[Instruction]:
-        """Transient errors are tried again until the deadline; others leave the shard failed and the rest going."""
+        """It is tried again, for as long as WantedShard says, or has failed, and the rest goes on."""
         wanted = self._waiting.get(shard)
         if wanted is None:
             return self._take()
-        if isinstance(error, RETRYABLE) and now_s - wanted.since_s < self.limits.fetch_deadline_s:
+        pause_s = wanted.failed(error, now_s, self.limits.fetch_deadline_s)
+        if pause_s is not None:
             if not wanted.told:
                 wanted.told = True
                 self._out.append(Tell(error, fatal=False))
-            self._out.append(Fetch(shard, wanted.owner, after_s=wanted.pause_s))
-            wanted.pause_s = min(wanted.pause_s * 2, MAX_PAUSE_S)
+            self._out.append(Fetch(shard, wanted.owner, after_s=pause_s))
             return self._take()
         self._fail(shard, error)
         return self._advance()
@@ -238,7 +229,7 @@ class ReaderSession:
         else:
             self._free.add(shard)
             self._unsent_bytes += int(self.lengths_bytes[shard])
-            self._waiting[shard] = _Wanted(owner, now_s)
+            self._waiting[shard] = WantedShard(owner, now_s)
             self._out.append(Fetch(shard, owner, drop_first=True))
         return self._advance()
 
@@ -258,6 +249,11 @@ class ReaderSession:
     def held(self) -> list[int]:
         """Every shard that is this reader's and whose acknowledgement is not durable."""
         return [*self._sent, *self._ready, *self._waiting, *self._failed, *self._acks]
+
+    def given(self) -> list[int]:
+        """Of these, those that the reader may have: what was sent, if only once and damaged."""
+        never = {shard for shards in (self._ready, self._waiting) for shard in shards} - self._free
+        return [shard for shard in self.held() if shard not in never]
 
     def acks_unsettled(self) -> bool:
         return self._acks.unsettled
@@ -351,7 +347,7 @@ class ReaderSession:
 
     def _want(self, shard: int, owner: str, now_s: float) -> None:
         self._unsent_bytes += int(self.lengths_bytes[shard])
-        self._waiting[shard] = _Wanted(owner, now_s)
+        self._waiting[shard] = WantedShard(owner, now_s)
         if self.ordered:
             self._turn.append(shard)
         self._out.append(Fetch(shard, owner))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
@@ -167,11 +168,22 @@ class ReaderShell:
             self.socket.bid_farewell(None)
 
     async def _close(self, calls: ReaderCalls, complete: bool) -> None:
+        if not complete:
+            await self._give_back(calls)
         try:
             await calls.close(complete)
         except errors.NotFoundError:  # the coordinator is new: it has to know what was held before it can believe this
             await asyncio.wait([self._reopen()])
             await calls.close(complete)
+
+    async def _give_back(self, calls: ReaderCalls) -> None:
+        """What was leased ahead and never sent: of all else that goes back the coordinator has to think, and says, that
+        it may be read twice."""
+        session = self._session
+        if session is None or len(given := session.given()) == len(session.held()):
+            return
+        with contextlib.suppress(errors.TfquiverError):  # then that of all of it
+            await calls.open_again(given)
 
     async def _settle_acks(self, session: ReaderSession) -> None:
         if self._ack_timer:
@@ -207,12 +219,14 @@ class ReaderShell:
             )
         held = self._held.take(MOST_DRAWS if KEY_MARK in frame.session_key else digest.num_shards)
         reply = await calls.open(done_bitmap, held)
-        if self._closing:
-            return
-        drawn = drawn_shards(reply.drawn, digest.num_shards) if reply.HasField("drawn") else None
+        drawn = None
+        if reply.HasField("drawn"):  # of millions it takes a while
+            drawn = await asyncio.to_thread(drawn_shards, reply.drawn, digest.num_shards)
         self._shards = shards = NumberedShards(digest, drawn)
         if reply.shards != shards.count:
             raise errors.ProtocolError(f"{reply.shards} shards in the session, {shards.count} in the digest")
+        if self._closing:
+            return
         self._session = session = ReaderSession(
             shards.lengths, frame.credit_bytes, shards.name, self._limits,
             ordered=frame.wish.order != frames.ORDER_ANY, wanting=frame.wish.order == frames.ORDER_WANTED,
@@ -225,6 +239,7 @@ class ReaderShell:
             lambda shard: self._apply(session.fetched(shard)),
             lambda shard, error: self._apply(session.fetch_failed(shard, error, self._now())),
             frame.job,
+            self._know_picks,
         )
         self.socket.send(frames.Opened(reply.session_id, reply.epoch, reply.shards, reply.records))
         self._apply(session.opened(held, reply.dropped))
@@ -271,6 +286,11 @@ class ReaderShell:
 
     def _send(self, shard: int) -> None:
         assert self._fetches and self._calls
+        picks = self._calls.picks.get(shard, b"")
+        if len(picks) != self._shards.pick_bytes(shard):  # the reader would emit all of its records
+            what = f"{self._shards.name(shard)}: which of its records draw {shard} is of is not known here"
+            self.tell(errors.ProtocolError(what), fatal=True)
+            return
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
         self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
@@ -278,10 +298,21 @@ class ReaderShell:
             self._traced.sent(shard, ready.source, ready.length_bytes)
         records = self._shards.records(shard)
         place = self._calls.places.get(shard, frames.NO_PLACE)
-        for picks in frames.picks_of(shard, self._calls.picks.get(shard, b"")):
-            self.socket.send(picks)
+        for part in frames.picks_of(shard, picks):
+            self.socket.send(part)
         frame = frames.Shard(shard, ready.kind, ready.offset, ready.length_bytes, ready.crc32c, records, place)
         self.socket.send(frame, ready.fd)
+
+    async def _know_picks(self, shard: int) -> None:
+        """Of a shard that its reader held when it came, and that is sent again: of all that it held they may be
+        gigabytes. Raises TfquiverError."""
+        assert self._calls
+        try:
+            if self._shards.picks and shard not in self._calls.picks:
+                await self._calls.pick([shard], self._shards.pick_bytes)
+        except errors.NotFoundError as error:
+            self._reopen()
+            raise errors.UnavailableError(f"{self._shards.name(shard)}: {error}") from error
 
     def _start_lease(self, order: instructions.Lease) -> None:
         if self._lease_task:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from absl import logging
 
@@ -25,6 +25,7 @@ class ShardFetches:
     on_ready: the shard can be taken.
     on_failed: it could not be had; a typed error.
     job: of the reader, for the log.
+    before: awaited before a shard is got that is got by itself, as each is that is got again; may raise TfquiverError.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class ShardFetches:
         on_ready: Callable[[int], None],
         on_failed: Callable[[int, errors.TfquiverError], None],
         job: str = "",
+        before: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        self._source, self._shards, self._job = source, shards, job
+        self._source, self._shards, self._job, self._before = source, shards, job, before
         self._on_ready, self._on_failed = on_ready, on_failed
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._batch: list[Fetch] = []
@@ -132,6 +134,8 @@ class ShardFetches:
             await asyncio.sleep(order.after_s)
         if order.drop_first:
             await self._source.drop(self._shards.hash(order.shard), "its reader found it bad")
+        if self._before:
+            await self._before(order.shard)
         return await self._source.get(self._shards.digest, self._shards.shard(order.shard), order.owner, bypass)
 
     def _failed(self, shard: int, error: errors.TfquiverError) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.content.derived_uris import is_derived
 from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
@@ -68,7 +69,8 @@ class OtherNodes:
 
     def __init__(self, node_id: str, peers: Peers | None, owners: Owners | None, stats: Stats) -> None:
         self._node_id, self._peers, self._owners, self._stats = node_id, peers, owners, stats
-        self._hedges = Hedges()
+        # What takes a computation says nothing of how long a peer takes that has it.
+        self._hedges, self._hedges_of_derived = Hedges(), Hedges()
         self._suspects: set[bytes] = set()  # were bad in a reader's hands, and came from a peer for all we know
 
     @property
@@ -111,7 +113,8 @@ class OtherNodes:
         asks: list[Ask[ReadyShard | VerifiedShard]] = [
             functools.partial(self._ask, name, digest, ref, its_reach) for name, its_reach in asked
         ]
-        return await first_answer(asks, instead, self._hedges, failed, _let_go, STORE_AFTER_S)
+        hedges = self._hedges_of_derived if is_derived(ref.file.uri) else self._hedges
+        return await first_answer(asks, instead, hedges, failed, _let_go, STORE_AFTER_S)
 
     async def _ask(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
         async with asyncio.timeout(_ASK_S if reach != ANYWHERE else None):

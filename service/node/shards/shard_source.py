@@ -34,6 +34,8 @@ from tfquiver.service.node.shards.resident import bitmap
 from tfquiver.service.node.shards.stored_body import StoredBody
 from tfquiver.service.node.stats import Stats
 
+_ITSELF = b"itself"
+
 
 class ShardSource:
     """Lives on one loop; what blocks runs in its own bounded pools of threads."""
@@ -90,8 +92,12 @@ class ShardSource:
             return await self._past_the_cache(digest, ref)
         ready = self._hot.get(ref.hash)
         if ready is None:
-            joined = ref.hash in self._flights
-            ready = await self._flights.join(ref.hash, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
+            key = ref.hash
+            if is_derived(ref.file.uri) and not ask_others:
+                # A node that this one waits for asks back what this one can compute itself: it must not wait for that.
+                key += _ITSELF
+            joined = key in self._flights
+            ready = await self._flights.join(key, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
             if not joined:
                 self._stats.count(ready)
                 return ready
@@ -226,6 +232,7 @@ class ShardSource:
         self._stats.hot_bytes = self._hot.size_bytes
         self._stats.evictions = self._disk.evictions
         self._stats.evicted_bytes = self._disk.evicted_bytes
+        self._stats.written_bytes = self._disk.written_bytes
         self._stats.peer_mismatches = self._others.mismatches
         return self._stats
 

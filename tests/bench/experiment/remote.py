@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Remote:
         `shard_records`: so all shards are of one size. Records are noise, which no codec makes smaller."""
         assert records_a_file % shard_records == 0, (records_a_file, shard_records)
         directory = self.base / name
-        for path in numbered.write(directory, files, records_a_file, record_bytes, seed=len(name)):
+        for path in numbered.write(directory, files, records_a_file, record_bytes, seed=zlib.crc32(name.encode())):
             self.store.put("bench", f"{name}/{path.name}", path.read_bytes())
         shutil.rmtree(directory)
         digest = self._digest(name, shard_records * (record_bytes + _FRAME_BYTES))

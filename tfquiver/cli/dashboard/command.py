@@ -35,7 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "dashboard", help="serve a page that shows a cluster, and open it", description=_ABOUT
     )
-    calls.add_where(parser, positional=True, or_running=True)
+    calls.add_where(parser, positional=True)
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT",
         help="port 0: any free one; default: 127.0.0.1:0, for this machine alone",
@@ -46,9 +46,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    found = status.named_or_running(arguments.where or arguments.service)
-    if found[1:]:
-        raise errors.InvalidArgumentError(f"which of these? {', '.join(map(plain_text.plain, found))}")
+    where = calls.where(arguments)
     key = _key(arguments.key_file)
     try:
         host, port = addresses.split(arguments.listen)
@@ -56,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
         port = -1
     if not 0 <= port <= _MOST_PORT:
         raise errors.InvalidArgumentError(f"--listen: {plain_text.shortened(arguments.listen)} is not host:port")
-    asyncio.run(_serve(found[0], calls.token(arguments), host, port, key, not arguments.no_browser))
+    asyncio.run(_serve(where, calls.token(arguments), host, port, key, not arguments.no_browser))
     return 0
 
 

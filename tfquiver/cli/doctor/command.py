@@ -15,17 +15,18 @@ from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import cluster, disk, machine, store
-from tfquiver.cli.doctor.finding import Finding, Verdict, fail
-from tfquiver.cluster_address import service_name
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
+from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.plain_text import of_error
+from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.wire import rpc
 
 _ABOUT = """Looks at this machine (TensorFlow and the op, descriptors, memory), and at what is named: a cluster
-(coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed), an
-object store. Each line is ok, warn or fail, with what to do, or skip: it was not tried, and why. Exit code 1 when
-anything fails."""
+(coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed, wear), an
+object store. Where no cluster is named, at those of yours that run on this machine. Each line is ok, warn or fail, with
+what to do, or skip: it was not tried, and why. Exit code 1 when anything fails."""
+_STARTS = "tfquiver.dataset(..., cache_dir=) starts one for as long as it is used; tfquiver-node and `tfquiver up` stay"
 _STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.SKIP: "dim"}
 
 
@@ -39,13 +40,18 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = service_name.chosen(arguments.where or arguments.service)
-    token = calls.token(arguments)
+    where, token = _where(arguments), calls.token(arguments)
     found = _findings(where, token, arguments.store, not arguments.no_op)
     seen = list(found) if arguments.json else _told(found)
     if arguments.json:
         print(json.dumps([asdict(one) for one in seen]))
     return int(any(one.verdict is Verdict.FAIL for one in seen))
+
+
+def _where(arguments: argparse.Namespace) -> list[str]:
+    """Which clusters are meant; a machine is looked at where none is named and none runs, too."""
+    named = service_name.chosen(calls.given(arguments))
+    return [named] if named else running.found()
 
 
 def _told(found: Iterable[Finding]) -> list[Finding]:
@@ -63,16 +69,19 @@ def _told(found: Iterable[Finding]) -> list[Finding]:
     return seen
 
 
-def _findings(where: str, token: str, glob: str, with_op: bool) -> Iterator[Finding]:
+def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterator[Finding]:
     yield from machine.findings(with_op)
-    if where:
+    for where in named:
         directory = service_name.directory_of(where)
         if directory is not None:
             yield from disk.findings(directory, *_quota(directory, token))
         try:
             address = coordinator_address(where)
         except errors.TfquiverError as error:
-            yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
+            if directory is not None and isinstance(error, errors.NotFoundError):  # the directory is there
+                yield skip("cluster", f"no node runs in {plain(directory, 300)} now", _STARTS)
+            else:
+                yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
         else:
             yield from cluster.findings(address, token)
     if glob:

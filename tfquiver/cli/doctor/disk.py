@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.cli.doctor.finding import Finding, fail, ok, warn
+from tfquiver.cli.doctor import endurance, wear
+from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.plain_text import plain
+from tfquiver.service.node import totals_file
 
 _TRIAL_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -37,6 +39,7 @@ def findings(directory: Path, quota_bytes: int = 0, used_bytes: int = 0) -> Iter
     yield _kind(directory)
     yield _room(directory, quota_bytes, used_bytes)
     yield _speed(directory)
+    yield _endurance(directory)
 
 
 def _modes(what: str, info: os.stat_result) -> Finding:
@@ -94,6 +97,19 @@ def _room(directory: Path, quota_bytes: int, used_bytes: int) -> Finding:
         return warn(what, f"{of_bytes(free_bytes)} are free", "make room, or name a directory on a larger disk")
     quota = f", quota {of_bytes(quota_bytes)}, used {of_bytes(used_bytes)}" if quota_bytes else ""
     return ok(what, f"{of_bytes(free_bytes)} are free{quota}")
+
+
+def _endurance(directory: Path) -> Finding:
+    device, kind = _mounted(directory)
+    disk = wear.disk_of(directory, device)
+    if disk is None:
+        return skip(endurance.WHAT, f"{kind} on {device} is on no disk of this machine that the kernel names")
+    if not disk.virtual and disk.wear is None and _rotates(directory):
+        return ok(endurance.WHAT, f"{disk.name} is a hard disk, which writes do not wear")
+    counted = totals_file.read(directory)
+    seconds = time.time() - counted.written_since_s
+    known = counted.written_since_s > 0 and seconds > 0
+    return endurance.judge(disk, endurance.Written(counted.written_bytes, seconds) if known else None)
 
 
 def _speed(directory: Path) -> Finding:

@@ -55,7 +55,9 @@ def add_parser(subparsers: Any) -> None:
     placing.add_commands(commands, _found)
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
     share.add_argument("--everybody", action="store_true", help="with whoever has a token")
-    delete.add_argument("--force", action="store_true", help="end the epochs of those who read it")
+    delete.add_argument(
+        "--force", action="store_true", help="although jobs read it, or may be between two epochs of it: they end"
+    )
     set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help="default: relevance")
     set_cache.add_argument("--chunks", type=_count, default=0, metavar="N", help="default: by size and allocation")
     set_cache.add_argument("--partitions", type=_count, default=0, metavar="N", help="default: by size")

@@ -32,7 +32,7 @@ _LAST = 10  # decisions
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
-    parser.add_argument("name", metavar="JOB|DATASET", help="a name that `tfquiver status` shows")
+    parser.add_argument("name", metavar="JOB|DATASET", help="a name that `tfquiver status` and `dataset list` show")
     calls.add_where(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
     parser.set_defaults(run=_run)
@@ -81,6 +81,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
     if resident := told.get("resident"):
         console.print(f"  {_resident(resident)}", highlight=False)
+    if computed := told.get("computed"):
+        console.print(f"  {_computed(computed)}", highlight=False)
     if placed := told.get("placement"):
         console.print(f"  {_placement(placed)}", highlight=False)
     if store := words.store(told.get("store") or {}):
@@ -124,6 +126,18 @@ def _resident(resident: Mapping[str, Any]) -> str:
     chunks = f", {resident['resident_chunks']} of {resident['chunks']} chunks whole" if resident["chunks"] else ""
     when = "cached now" if not resident["age_s"] else "cached when it was last read"
     return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
+
+
+def _computed(computed: Mapping[str, Any]) -> str:
+    """Of a derived data set."""
+    shards = max(1, computed["shards"])
+    cpu, saved = computed["cpu_s"] / shards, computed["saved_cpu_s"] / shards
+    pays = f"keeping it saves {saved:.3g} s of CPU a shard" if computed["pays"] else "keeping it saves no CPU"
+    return (
+        f"computed, measured on {_number(computed['shards'], 'shard')}: {cpu:.3g} s of CPU for one, reading what it "
+        f"became {cpu - saved:.3g} s; {decimal(computed['made_bytes'] // shards)} in place of "
+        f"{decimal(computed['input_bytes'] // shards)}; one process computes {_rate(computed['bytes_per_s'])}: {pays}"
+    )
 
 
 def _steps(job: str, steps: Mapping[str, Any]) -> str:

@@ -10,11 +10,12 @@ import grpc
 
 from tfquiver import errors, plain_text
 from tfquiver.cache_directory.node_endpoint import read_endpoint
+from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.proto.tfquiver.v1.health_pb2 import HealthCheckResponse
 from tfquiver.wire import health, rpc
 
-_ABOUT = """Says whether a server is ready, in one line and the exit code (0: yes). ADDRESS is its own: host:port or
+_ABOUT = """Says whether a server is ready, in one line and the exit code (0: yes). WHERE is its own: host:port or
 unix:/path of a coordinator, a node, a dispatcher or a worker; or a cache directory, for the node that runs there. No
 token is needed."""
 # TensorFlow's servers speak no health: a call of each that changes nothing says who it is, and that it answers.
@@ -27,8 +28,7 @@ _LONGEST_S = 3600.0
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("health", help="say whether one server is ready, for probes", description=_ABOUT)
-    what = f"host:port, unix:/path or cache directory; default: what {service_name.VARIABLE} names"
-    parser.add_argument("where", nargs="?", metavar="ADDRESS", help=what)
+    calls.add_service(parser, positional=True, which="host:port, unix:/path or cache directory")
     parser.add_argument(
         "--live", action="store_true", help="only whether it turns at all: one that does not needs a restart"
     )
@@ -47,7 +47,7 @@ def _seconds(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = service_name.required(arguments.where)
+    where = calls.where(arguments)
     directory = service_name.directory_of(where)
     address = where if directory is None else read_endpoint(directory).local_control
     what = plain_text.shortened(where)

@@ -14,12 +14,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.showing import activity, cold, money, mounts_view, status_view, watching, words
 from tfquiver.cli.showing.status_view import saved
-from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain as printable
 from tfquiver.plain_text import shortened
@@ -43,7 +42,7 @@ _EVERY_S, _LEAST_S, _MOST_S = 2.0, 0.2, 86400.0
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
-    calls.add_where(parser, positional=True, or_running=True)
+    calls.add_where(parser, positional=True)
     parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables (docs/format/status.md)")
     parser.add_argument(
@@ -81,11 +80,9 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.where or arguments.service:
             raise errors.InvalidArgumentError(f"--watch={printable(arguments.watch)}: not a number of seconds")
         arguments.where, arguments.watch = arguments.watch, _EVERY_S
-    found = named_or_running(arguments.where or arguments.service)
     if arguments.watch is not None:
-        if found[1:]:
-            raise errors.InvalidArgumentError(f"--watch: which of these? {', '.join(map(printable, found))}")
-        return _watch(arguments, found[0], token, prices)
+        return _watch(arguments, calls.where(arguments), token, prices)
+    found = named_or_running(calls.given(arguments))
     told = [_told(where, token, arguments.sessions, prices) for where in found]
     if arguments.json:
         print(json.dumps(told[0] if not told[1:] else {"running": told}))
@@ -107,25 +104,6 @@ def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.
     if arguments.json:
         return watching.as_json(lambda: _told(where, token, arguments.sessions, prices), arguments.watch)
     return watching.watch(lambda: collect(where, token, arguments.sessions, prices), arguments.watch)
-
-
-def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
-    """What is named, here or in TFQUIVER_SERVICE; where nothing is, the cache directories of this machine in which
-    nodes of this user run, one for each cluster. Raises InvalidArgumentError: none does."""
-    if named := service_name.chosen(given):
-        return [named]
-    by_coordinator: dict[str, str] = {}
-    for directory in running_nodes.directories():
-        try:
-            by_coordinator.setdefault(coordinator_address(str(directory)), str(directory))
-        except errors.TfquiverError:  # it is just starting or leaving
-            continue
-    if not by_coordinator:
-        raise errors.InvalidArgumentError(
-            "no node of yours runs on this machine; of which cluster? give its coordinator (host:port) or a cache "
-            f"directory, here or in {service_name.VARIABLE}"
-        )
-    return list(by_coordinator.values())
 
 
 def status(
@@ -158,11 +136,9 @@ def status(
     """
     if not 0 < sessions <= _MOST_SESSIONS:
         raise errors.InvalidArgumentError(f"sessions={sessions}: must be from 1 to {_MOST_SESSIONS}")
-    found = named_or_running(service)
-    if found[1:]:
-        raise errors.InvalidArgumentError(f"service=None: which of these? {', '.join(map(printable, found))}")
+    where = one_named_or_running(service, "service=")
     token = own_token.of_user(os.fspath(auth_token_file) if auth_token_file else "")
-    return _told(found[0], token, sessions, money.Prices(store_price, request_price))
+    return _told(where, token, sessions, money.Prices(store_price, request_price))
 
 
 def _told(where: str, token: str, sessions: int, prices: money.Prices) -> dict[str, Any]:

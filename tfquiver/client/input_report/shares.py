@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_LEAST_S = 1e-9  # TensorFlow counts nanoseconds; shares of what is far below would be 0 / 0
 _MUCH, _MOSTLY = 0.25, 0.9
 _ENOUGH = 1.5  # times as fast as the training takes it: no step waits
 WAITS = "waits for records"
@@ -76,7 +77,7 @@ def report(
 ) -> InputReport:
     """`stages`: all but the source of tfquiver, which is `source`."""
     stall = min(max(source.stall_share or 0.0, 0.0), 1.0)
-    busy = {stage: stage.busy_s / max(stage.threads, 1) for stage in stages if stage.busy_s > 0}
+    busy = {stage: stage.busy_s / max(stage.threads, 1) for stage in stages if stage.busy_s >= _LEAST_S}
     together = sum(busy.values())
     # Stages overlap, and what waits for records does nothing else: of the rest each has its part.
     shares = {stage.shown: 0.0 for stage in busy}

@@ -16,7 +16,7 @@ from tfquiver.content.digest import Digest, ShardRef
 from tfquiver.logs import telling
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.bounded_reads import BoundedReads
-from tfquiver.service.node.origin.origins import Origins, bucket_of
+from tfquiver.service.node.origin.origins import Origins
 from tfquiver.service.node.origin.ranges.hedging import Hedges
 from tfquiver.service.node.origin.ranges.one_range import Asked, OneRange
 from tfquiver.service.node.origin.ranges.parallelism import Parallelism
@@ -40,11 +40,12 @@ class _Place:
         self.plan: RangePlan[Asked] = RangePlan()
         self.reads, self.parallelism, self.hedges = reads, Parallelism(now), Hedges()
         self.ranges: set[OneRange] = set()
+        self.alone = 0  # shards that are read, or are about to be, by themselves
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
-        return not self.ranges and not len(self.plan) and self.reads.idle
+        return not (self.ranges or len(self.plan) or self.alone) and self.reads.idle
 
     @property
     def free(self) -> bool:
@@ -52,6 +53,8 @@ class _Place:
         return self.reads.free
 
     def forget(self) -> None:
+        if self.timer:
+            self.timer.cancel()
         self.reads.forget()
 
 
@@ -61,7 +64,8 @@ class RangeReads:
     Args:
       store_for: the store of a URI, reached as the users of a data set (its digest id) reach it; called in threads.
       alone: blocks; one shard by itself, read again while its bytes are wrong.
-      reads: makes the places of a bucket.
+      reads: makes the places of an origin.
+      origin: of a URI as the users of a data set reach it.
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class RangeReads:
         alone: Callable[[Digest, ShardRef], VerifiedShard],
         reads: Callable[[str], BoundedReads],
         deadline_s: float,
+        origin: Callable[[str, bytes], str],
     ) -> None:
         self._store_for, self._alone, self._reads, self._deadline_s = store_for, alone, reads, deadline_s
+        self._origin = origin
         self._places = Origins(self._made)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -82,7 +88,7 @@ class RangeReads:
         asked = Asked(digest, ref, loop.create_future())
         if self._closed:
             raise errors.CancelledError_(f"{asked.where}: the node is stopping")
-        place = self._places.at(bucket_of(ref.file.uri))
+        place = self._places.at(self._origin(ref.file.uri, digest.digest_id))
         key = (digest.digest_id, ref.file_index, bypass)
         number = place.plan.want(key, ref.offset, ref.length_bytes, loop.time(), asked)
         self._start(place)
@@ -224,8 +230,10 @@ class RangeReads:
                 if not asked.outcome.done():
                     asked.outcome.set_result(shard)
             finally:
+                place.alone -= 1
                 asked.fail(errors.CancelledError_(f"{asked.where}: the node is stopping"))
 
+        place.alone += 1  # now: the task begins at the loop's next turn
         self._spawn(read())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

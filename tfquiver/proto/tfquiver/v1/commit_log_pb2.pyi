@@ -983,20 +983,26 @@ class DerivedRows(_message.Message):
     RECIPE_FIELD_NUMBER: _builtins.int
     DRAW_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     recipe: _builtins.bytes
     draw: _builtins.int
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[_derived_datasets_pb2.DerivedRow]: ...
+    @_builtins.property
+    def cost(self) -> _derived_datasets_pb2.DerivedCost:
+        """to be added to what is known of that build"""
+
     def __init__(
         self,
         *,
         recipe: _builtins.bytes = ...,
         draw: _builtins.int = ...,
         rows: _abc.Iterable[_derived_datasets_pb2.DerivedRow] | None = ...,
+        cost: _derived_datasets_pb2.DerivedCost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "recipe", b"recipe", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "draw", b"draw", "recipe", b"recipe", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1010,12 +1016,17 @@ class DerivedMade(_message.Message):
     DRAW_FIELD_NUMBER: _builtins.int
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     recipe: _builtins.bytes
     draw: _builtins.int
     digest_id: _builtins.bytes
     """of the derived data set"""
     @_builtins.property
     def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def cost(self) -> _derived_datasets_pb2.DerivedCost:
+        """of all of its rows of which it was measured"""
+
     def __init__(
         self,
         *,
@@ -1023,10 +1034,11 @@ class DerivedMade(_message.Message):
         draw: _builtins.int = ...,
         digest_id: _builtins.bytes = ...,
         old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        cost: _derived_datasets_pb2.DerivedCost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "draw", b"draw", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "digest_id", b"digest_id", "draw", b"draw", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

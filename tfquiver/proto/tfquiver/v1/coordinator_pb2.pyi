@@ -1267,11 +1267,16 @@ class HoldersReply(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     PLACES_VERSION_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
     places_version: _builtins.int
     """that of now: another than the request's: wait for the orders"""
     settled: _builtins.bool
     """Of the data set named nothing moves any more, on any node: PlacementReply.settled. What others own and is here has
     no room there. False: it may still move, or the coordinator is an earlier one.
+    """
+    moves: _builtins.int
+    """Another number than before: something of the data set named has moved since, on some node. 0: nothing has, as far as
+    this coordinator has heard, or it is an earlier one.
     """
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -1283,10 +1288,11 @@ class HoldersReply(_message.Message):
         held: _abc.Iterable[_builtins.bytes] | None = ...,
         places_version: _builtins.int = ...,
         settled: _builtins.bool = ...,
+        moves: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "places_version", b"places_version", "settled", b"settled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "moves", b"moves", "places_version", b"places_version", "settled", b"settled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1908,6 +1914,8 @@ class OpenReaderRequest(_message.Message):
     IN_TURN_FIELD_NUMBER: _builtins.int
     KNOWS_DRAWS_FIELD_NUMBER: _builtins.int
     KNOWS_PICKS_FIELD_NUMBER: _builtins.int
+    HAS_DRAWN_FIELD_NUMBER: _builtins.int
+    MOST_DRAWS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """empty: a new session is made for this reader alone (the reader is its own ticket)"""
     reader_id: _builtins.str
@@ -1936,6 +1944,10 @@ class OpenReaderRequest(_message.Message):
     """the node reads `drawn` of the reply; one that does not is refused where it matters"""
     knows_picks: _builtins.bool
     """and asks PickRecords, where `drawn` has picks"""
+    has_drawn: _builtins.bool
+    """this reader's node has read `drawn` of this session before: it is left out of the reply"""
+    most_draws: _builtins.int
+    """that the node reads of one session; 0: 4,194,304, as earlier versions did"""
     @_builtins.property
     def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """leases the reader holds already (after a reconnect)"""
@@ -1963,10 +1975,12 @@ class OpenReaderRequest(_message.Message):
         in_turn: _builtins.bool = ...,
         knows_draws: _builtins.bool = ...,
         knows_picks: _builtins.bool = ...,
+        has_drawn: _builtins.bool = ...,
+        most_draws: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "knows_draws", b"knows_draws", "knows_picks", b"knows_picks", "label", b"label", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "has_drawn", b"has_drawn", "held", b"held", "homogeneous", b"homogeneous", "in_turn", b"in_turn", "incarnation", b"incarnation", "job", b"job", "knows_draws", b"knows_draws", "knows_picks", b"knows_picks", "label", b"label", "most_draws", b"most_draws", "node_id", b"node_id", "order", b"order", "reader_id", b"reader_id", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1994,7 +2008,7 @@ class OpenReaderReply(_message.Message):
 
     @_builtins.property
     def drawn(self) -> _types_pb2.DrawnShards:
-        """set: the session is of draws; `shards` and `records` are of these"""
+        """set: the session is of draws; `shards` and `records` are of these. Up to 6 MiB"""
 
     def __init__(
         self,

@@ -228,7 +228,7 @@ class CoordinatorServicer(object):
     def RegisterDataset(self, request_iterator, context):
         """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
         digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
-        digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
+        digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -504,9 +504,12 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PutWeights(self, request_iterator, context):
-        """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
-        them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
-        damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+        """Weights of records (docs/format/weights.md), for AskSampling. Their first bytes say which: where these are here, or
+        another sends them, no more is read, and the reply comes when they are durable. A first part of 96 bytes is enough.
+        Kept for as long as a session, or a job that has read or asked in the last ten minutes, needs them. Idempotent.
+        Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are damaged, or of
+        other data), RESOURCE_EXHAUSTED (no room for them), UNAVAILABLE (too many are coming, or these came more slowly than
+        1 MiB/s while others waited: try again).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

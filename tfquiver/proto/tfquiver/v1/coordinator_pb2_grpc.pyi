@@ -41,7 +41,7 @@ class CoordinatorStub:
     RegisterDataset: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.RegisterDatasetRequest, _types_pb2.Dataset]
     """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
     digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
-    digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
+    digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
     """
     FindDataset: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]
     """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
@@ -169,9 +169,12 @@ class CoordinatorStub:
     the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
     """
     PutWeights: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.PutWeightsRequest, _coordinator_pb2.PutWeightsReply]
-    """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
-    them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
-    damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+    """Weights of records (docs/format/weights.md), for AskSampling. Their first bytes say which: where these are here, or
+    another sends them, no more is read, and the reply comes when they are durable. A first part of 96 bytes is enough.
+    Kept for as long as a session, or a job that has read or asked in the last ten minutes, needs them. Idempotent.
+    Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are damaged, or of
+    other data), RESOURCE_EXHAUSTED (no room for them), UNAVAILABLE (too many are coming, or these came more slowly than
+    1 MiB/s while others waited: try again).
     """
     PickRecords: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PickRecordsRequest, _coordinator_pb2.PickRecordsReply]
     """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
@@ -204,7 +207,7 @@ class CoordinatorAsyncStub(CoordinatorStub):
     RegisterDataset: _aio.StreamUnaryMultiCallable[_coordinator_pb2.RegisterDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
     """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
     digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
-    digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
+    digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
     """
     FindDataset: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
     """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
@@ -332,9 +335,12 @@ class CoordinatorAsyncStub(CoordinatorStub):
     the message names the scheme), DEADLINE_EXCEEDED (it does not come to an end), PERMISSION_DENIED.
     """
     PutWeights: _aio.StreamUnaryMultiCallable[_coordinator_pb2.PutWeightsRequest, _coordinator_pb2.PutWeightsReply]  # type: ignore[assignment]
-    """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
-    them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
-    damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+    """Weights of records (docs/format/weights.md), for AskSampling. Their first bytes say which: where these are here, or
+    another sends them, no more is read, and the reply comes when they are durable. A first part of 96 bytes is enough.
+    Kept for as long as a session, or a job that has read or asked in the last ten minutes, needs them. Idempotent.
+    Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are damaged, or of
+    other data), RESOURCE_EXHAUSTED (no room for them), UNAVAILABLE (too many are coming, or these came more slowly than
+    1 MiB/s while others waited: try again).
     """
     PickRecords: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PickRecordsRequest, _coordinator_pb2.PickRecordsReply]  # type: ignore[assignment]
     """Read-only: which records the draws of a session with `picks` are of. Errors: NOT_FOUND (unknown session),
@@ -370,7 +376,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_types_pb2.Dataset, _abc.Awaitable[_types_pb2.Dataset]]:
         """Uploads a digest file in parts of at most 1 MiB; the first message carries the header fields. Idempotent: the
         digest is named by its content. Errors: INVALID_ARGUMENT (damaged digest; a listing key that is not that of the
-        digest's own file table), RESOURCE_EXHAUSTED (over the size limit).
+        digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
         """
 
     @_abc_1.abstractmethod
@@ -702,9 +708,12 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_coordinator_pb2.PutWeightsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.PutWeightsReply, _abc.Awaitable[_coordinator_pb2.PutWeightsReply]]:
-        """Weights of records (docs/format/weights.md), for AskSampling. Kept for as long as a session key or a session needs
-        them. Idempotent. Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are
-        damaged, or of other data), RESOURCE_EXHAUSTED (no room for them).
+        """Weights of records (docs/format/weights.md), for AskSampling. Their first bytes say which: where these are here, or
+        another sends them, no more is read, and the reply comes when they are durable. A first part of 96 bytes is enough.
+        Kept for as long as a session, or a job that has read or asked in the last ten minutes, needs them. Idempotent.
+        Errors: NOT_FOUND (digest_id is unknown, or not the caller's to read), INVALID_ARGUMENT (they are damaged, or of
+        other data), RESOURCE_EXHAUSTED (no room for them), UNAVAILABLE (too many are coming, or these came more slowly than
+        1 MiB/s while others waited: try again).
         """
 
     @_abc_1.abstractmethod

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from tfquiver.proto.tfquiver.v1 import types_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1tfquiver/proto/tfquiver/v1/derived_datasets.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"q\n\x12OpenDerivedRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x15\n\ruses_per_draw\x18\x04 \x01(\r\x12\x0e\n\x06use_id\x18\x05 \x01(\t\"~\n\x13\x43laimDerivedRequest\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x63laimer\x18\x02 \x01(\t\x12\x0c\n\x04most\x18\x03 \x01(\r\x12\x11\n\tcomputing\x18\x04 \x03(\r\x12\x12\n\ngiven_back\x18\x05 \x03(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\"`\n\x14ReportDerivedRequest\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x63laimer\x18\x02 \x01(\t\x12%\n\x04rows\x18\x03 \x03(\x0b\x32\x17.tfquiver.v1.DerivedRow\"C\n\nDerivedRow\x12\x0b\n\x03row\x18\x01 \x01(\r\x12(\n\x05parts\x18\x02 \x03(\x0b\x32\x19.tfquiver.v1.DerivedShard\"C\n\x0c\x44\x65rivedShard\x12\x0c\n\x04hash\x18\x01 \x01(\x0c\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\"\x82\x01\n\x0c\x44\x65rivedState\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12%\n\x07\x64\x61taset\x18\x02 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0c\n\x04\x64one\x18\x04 \x01(\x04\x12\x0f\n\x07\x63laimed\x18\x05 \x03(\r\x12\x0c\n\x04\x64raw\x18\x06 \x01(\x04\x32\xe3\x01\n\x0f\x44\x65rivedDatasets\x12\x42\n\x04Open\x12\x1f.tfquiver.v1.OpenDerivedRequest\x1a\x19.tfquiver.v1.DerivedState\x12\x44\n\x05\x43laim\x12 .tfquiver.v1.ClaimDerivedRequest\x1a\x19.tfquiver.v1.DerivedState\x12\x46\n\x06Report\x12!.tfquiver.v1.ReportDerivedRequest\x1a\x19.tfquiver.v1.DerivedStateb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1tfquiver/proto/tfquiver/v1/derived_datasets.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"q\n\x12OpenDerivedRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\x12\x11\n\tdigest_id\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x15\n\ruses_per_draw\x18\x04 \x01(\r\x12\x0e\n\x06use_id\x18\x05 \x01(\t\"~\n\x13\x43laimDerivedRequest\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x63laimer\x18\x02 \x01(\t\x12\x0c\n\x04most\x18\x03 \x01(\r\x12\x11\n\tcomputing\x18\x04 \x03(\r\x12\x12\n\ngiven_back\x18\x05 \x03(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\"\x88\x01\n\x14ReportDerivedRequest\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x63laimer\x18\x02 \x01(\t\x12%\n\x04rows\x18\x03 \x03(\x0b\x32\x17.tfquiver.v1.DerivedRow\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tfquiver.v1.DerivedCost\"v\n\x0b\x44\x65rivedCost\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x0e\n\x06\x63pu_us\x18\x02 \x01(\x04\x12\x0f\n\x07read_us\x18\x03 \x01(\x04\x12\x0f\n\x07\x62usy_us\x18\x04 \x01(\x04\x12\x13\n\x0binput_bytes\x18\x05 \x01(\x04\x12\x12\n\nmade_bytes\x18\x06 \x01(\x04\"C\n\nDerivedRow\x12\x0b\n\x03row\x18\x01 \x01(\r\x12(\n\x05parts\x18\x02 \x03(\x0b\x32\x19.tfquiver.v1.DerivedShard\"C\n\x0c\x44\x65rivedShard\x12\x0c\n\x04hash\x18\x01 \x01(\x0c\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\"\x82\x01\n\x0c\x44\x65rivedState\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\x0c\x12%\n\x07\x64\x61taset\x18\x02 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0c\n\x04\x64one\x18\x04 \x01(\x04\x12\x0f\n\x07\x63laimed\x18\x05 \x03(\r\x12\x0c\n\x04\x64raw\x18\x06 \x01(\x04\x32\xe3\x01\n\x0f\x44\x65rivedDatasets\x12\x42\n\x04Open\x12\x1f.tfquiver.v1.OpenDerivedRequest\x1a\x19.tfquiver.v1.DerivedState\x12\x44\n\x05\x43laim\x12 .tfquiver.v1.ClaimDerivedRequest\x1a\x19.tfquiver.v1.DerivedState\x12\x46\n\x06Report\x12!.tfquiver.v1.ReportDerivedRequest\x1a\x19.tfquiver.v1.DerivedStateb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,14 +26,16 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_OPENDERIVEDREQUEST']._serialized_end=219
   _globals['_CLAIMDERIVEDREQUEST']._serialized_start=221
   _globals['_CLAIMDERIVEDREQUEST']._serialized_end=347
-  _globals['_REPORTDERIVEDREQUEST']._serialized_start=349
-  _globals['_REPORTDERIVEDREQUEST']._serialized_end=445
-  _globals['_DERIVEDROW']._serialized_start=447
-  _globals['_DERIVEDROW']._serialized_end=514
-  _globals['_DERIVEDSHARD']._serialized_start=516
-  _globals['_DERIVEDSHARD']._serialized_end=583
-  _globals['_DERIVEDSTATE']._serialized_start=586
-  _globals['_DERIVEDSTATE']._serialized_end=716
-  _globals['_DERIVEDDATASETS']._serialized_start=719
-  _globals['_DERIVEDDATASETS']._serialized_end=946
+  _globals['_REPORTDERIVEDREQUEST']._serialized_start=350
+  _globals['_REPORTDERIVEDREQUEST']._serialized_end=486
+  _globals['_DERIVEDCOST']._serialized_start=488
+  _globals['_DERIVEDCOST']._serialized_end=606
+  _globals['_DERIVEDROW']._serialized_start=608
+  _globals['_DERIVEDROW']._serialized_end=675
+  _globals['_DERIVEDSHARD']._serialized_start=677
+  _globals['_DERIVEDSHARD']._serialized_end=744
+  _globals['_DERIVEDSTATE']._serialized_start=747
+  _globals['_DERIVEDSTATE']._serialized_end=877
+  _globals['_DERIVEDDATASETS']._serialized_start=880
+  _globals['_DERIVEDDATASETS']._serialized_end=1107
 # @@protoc_insertion_point(module_scope)

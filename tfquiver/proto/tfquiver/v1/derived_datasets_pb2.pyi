@@ -110,24 +110,70 @@ class ReportDerivedRequest(_message.Message):
     BUILD_ID_FIELD_NUMBER: _builtins.int
     CLAIMER_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     build_id: _builtins.bytes
     claimer: _builtins.str
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___DerivedRow]: ...
+    @_builtins.property
+    def cost(self) -> Global___DerivedCost:
+        """of these rows; unset: not measured. Counted once where all of them are new"""
+
     def __init__(
         self,
         *,
         build_id: _builtins.bytes = ...,
         claimer: _builtins.str = ...,
         rows: _abc.Iterable[Global___DerivedRow] | None = ...,
+        cost: Global___DerivedCost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "claimer", b"claimer", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "claimer", b"claimer", "cost", b"cost", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportDerivedRequest: _TypeAlias = ReportDerivedRequest  # noqa: Y015
+
+@_typing.final
+class DerivedCost(_message.Message):
+    """What it took to compute some shards of the input, as those say who did it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    CPU_US_FIELD_NUMBER: _builtins.int
+    READ_US_FIELD_NUMBER: _builtins.int
+    BUSY_US_FIELD_NUMBER: _builtins.int
+    INPUT_BYTES_FIELD_NUMBER: _builtins.int
+    MADE_BYTES_FIELD_NUMBER: _builtins.int
+    rows: _builtins.int
+    """of which it was measured"""
+    cpu_us: _builtins.int
+    """of the processes that computed them, in all their threads, with reading the input"""
+    read_us: _builtins.int
+    """of that: to read the input's shards and to check their hashes"""
+    busy_us: _builtins.int
+    """elapsed, of one process"""
+    input_bytes: _builtins.int
+    made_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        rows: _builtins.int = ...,
+        cpu_us: _builtins.int = ...,
+        read_us: _builtins.int = ...,
+        busy_us: _builtins.int = ...,
+        input_bytes: _builtins.int = ...,
+        made_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy_us", b"busy_us", "cpu_us", b"cpu_us", "input_bytes", b"input_bytes", "made_bytes", b"made_bytes", "read_us", b"read_us", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DerivedCost: _TypeAlias = DerivedCost  # noqa: Y015
 
 @_typing.final
 class DerivedRow(_message.Message):

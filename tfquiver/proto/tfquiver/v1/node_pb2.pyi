@@ -87,6 +87,7 @@ class StatusReply(_message.Message):
     CROSS_RACK_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     COMPUTED_FIELD_NUMBER: _builtins.int
     COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
@@ -140,6 +141,8 @@ class StatusReply(_message.Message):
     """raw bytes taken over from other nodes because the placement gave them to this one"""
     moved: _builtins.int
     """shards of these"""
+    written_bytes: _builtins.int
+    """of entries, onto the disk, those that have gone again too"""
     computed: _builtins.int
     """of misses and loads: shards of derived data sets, computed by a trainer, not read"""
     computed_bytes: _builtins.int
@@ -186,6 +189,7 @@ class StatusReply(_message.Message):
         cross_rack_bytes: _builtins.int = ...,
         moved_bytes: _builtins.int = ...,
         moved: _builtins.int = ...,
+        written_bytes: _builtins.int = ...,
         computed: _builtins.int = ...,
         computed_bytes: _builtins.int = ...,
         version: _builtins.str = ...,
@@ -194,7 +198,7 @@ class StatusReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,6 +255,8 @@ class Totals(_message.Message):
     MISSES_FIELD_NUMBER: _builtins.int
     STORE_BYTES_FIELD_NUMBER: _builtins.int
     STORE_REQUESTS_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    WRITTEN_SINCE_S_FIELD_NUMBER: _builtins.int
     since_s: _builtins.int
     """Unix time"""
     served_bytes: _builtins.int
@@ -259,6 +265,9 @@ class Totals(_message.Message):
     misses: _builtins.int
     store_bytes: _builtins.int
     store_requests: _builtins.int
+    written_bytes: _builtins.int
+    written_since_s: _builtins.int
+    """Unix time from which written_bytes are counted; 0: they are not"""
     def __init__(
         self,
         *,
@@ -268,10 +277,12 @@ class Totals(_message.Message):
         misses: _builtins.int = ...,
         store_bytes: _builtins.int = ...,
         store_requests: _builtins.int = ...,
+        written_bytes: _builtins.int = ...,
+        written_since_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "misses", b"misses", "served_bytes", b"served_bytes", "since_s", b"since_s", "store_bytes", b"store_bytes", "store_requests", b"store_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "misses", b"misses", "served_bytes", b"served_bytes", "since_s", b"since_s", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "written_bytes", b"written_bytes", "written_since_s", b"written_since_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -639,6 +650,119 @@ class EnsureDatasetProgress(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EnsureDatasetProgress: _TypeAlias = EnsureDatasetProgress  # noqa: Y015
+
+@_typing.final
+class ScanFilesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """of a ScanTask that this node has been told of, too"""
+    node_id: _builtins.str
+    """the caller, whose task it is"""
+    @_builtins.property
+    def terms(self) -> _types_pb2.ListingTerms:
+        """as the caller cuts"""
+
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.FileInfo]:
+        """1 to 1024"""
+
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        terms: _types_pb2.ListingTerms | None = ...,
+        files: _abc.Iterable[_types_pb2.FileInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "node_id", b"node_id", "task_id", b"task_id", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanFilesRequest: _TypeAlias = ScanFilesRequest  # noqa: Y015
+
+@_typing.final
+class ScanFilesReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DONE_BYTES_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    done_bytes: _builtins.int
+    """of these files, stored bytes read, or known already, since the call began"""
+    records: _builtins.int
+    trouble: _builtins.str
+    """for people: what is being tried again just now; empty: nothing"""
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___FileTable]:
+        """of files that are done"""
+
+    def __init__(
+        self,
+        *,
+        done_bytes: _builtins.int = ...,
+        records: _builtins.int = ...,
+        trouble: _builtins.str = ...,
+        tables: _abc.Iterable[Global___FileTable] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done_bytes", b"done_bytes", "records", b"records", "tables", b"tables", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanFilesReply: _TypeAlias = ScanFilesReply  # noqa: Y015
+
+@_typing.final
+class FileTable(_message.Message):
+    """The shards of one file, in order: each begins where the one before it ends, in the decompressed stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    COMPRESSION_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    file: _builtins.int
+    """of the request's files, from 0"""
+    compression: _types_pb2.Compression.ValueType
+    """as it was found; never UNSPECIFIED"""
+    hashes: _builtins.bytes
+    """32 for each shard"""
+    more: _builtins.bool
+    """the next table is of this file, too"""
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """raw bytes"""
+
+    @_builtins.property
+    def records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        file: _builtins.int = ...,
+        compression: _types_pb2.Compression.ValueType = ...,
+        hashes: _builtins.bytes = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
+        records: _abc.Iterable[_builtins.int] | None = ...,
+        more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression", b"compression", "file", b"file", "hashes", b"hashes", "lengths", b"lengths", "more", b"more", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FileTable: _TypeAlias = FileTable  # noqa: Y015
 
 @_typing.final
 class UseStoresRequest(_message.Message):

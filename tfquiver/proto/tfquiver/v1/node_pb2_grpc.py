@@ -54,6 +54,11 @@ class NodeStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.FromString,
                 )
+        self.ScanFiles = channel.unary_stream(
+                '/tfquiver.v1.Node/ScanFiles',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesReply.FromString,
+                )
 
 
 class NodeServicer(object):
@@ -130,6 +135,19 @@ class NodeServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScanFiles(self, request, context):
+        """For nodes: some files of the caller's scan of a data set that has a name (named_datasets.proto) are cut and hashed here,
+        and their shards kept at their owners; nothing is registered. With which credentials and as what format this node
+        reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
+        known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
+        INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
+        orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+        cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -172,6 +190,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.ComputeDerived,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.SerializeToString,
+            ),
+            'ScanFiles': grpc.unary_stream_rpc_method_handler(
+                    servicer.ScanFiles,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -316,5 +339,22 @@ class Node(object):
         return grpc.experimental.stream_stream(request_iterator, target, '/tfquiver.v1.Node/ComputeDerived',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputedDerived.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ComputeDerivedRequest.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ScanFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/tfquiver.v1.Node/ScanFiles',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_node__pb2.ScanFilesReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

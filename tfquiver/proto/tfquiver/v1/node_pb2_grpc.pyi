@@ -69,6 +69,15 @@ class NodeStub:
     """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
     is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
     """
+    ScanFiles: _grpc.UnaryStreamMultiCallable[_node_pb2.ScanFilesRequest, _node_pb2.ScanFilesReply]
+    """For nodes: some files of the caller's scan of a data set that has a name (named_datasets.proto) are cut and hashed here,
+    and their shards kept at their owners; nothing is registered. With which credentials and as what format this node
+    reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
+    known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
+    INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
+    orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+    cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
+    """
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -110,6 +119,15 @@ class NodeAsyncStub(NodeStub):
     ComputeDerived: _aio.StreamStreamMultiCallable[_node_pb2.ComputedDerived, _node_pb2.ComputeDerivedRequest]  # type: ignore[assignment]
     """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
     is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
+    """
+    ScanFiles: _aio.UnaryStreamMultiCallable[_node_pb2.ScanFilesRequest, _node_pb2.ScanFilesReply]  # type: ignore[assignment]
+    """For nodes: some files of the caller's scan of a data set that has a name (named_datasets.proto) are cut and hashed here,
+    and their shards kept at their owners; nothing is registered. With which credentials and as what format this node
+    reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
+    known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
+    INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
+    orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+    cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
     """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
@@ -197,6 +215,21 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_node_pb2.ComputeDerivedRequest], _abc.AsyncIterator[_node_pb2.ComputeDerivedRequest]]:
         """The caller can compute shards of a derived data set, named by its first message, for as long as the call lasts: it
         is asked for those that are missing, and answers each in parts or with an error. On the Unix socket only.
+        """
+
+    @_abc_1.abstractmethod
+    def ScanFiles(
+        self,
+        request: _node_pb2.ScanFilesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.ScanFilesReply], _abc.AsyncIterator[_node_pb2.ScanFilesReply]]:
+        """For nodes: some files of the caller's scan of a data set that has a name (named_datasets.proto) are cut and hashed here,
+        and their shards kept at their owners; nothing is registered. With which credentials and as what format this node
+        reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
+        known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
+        INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
+        orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+        cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
         """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,41 @@
+"""Who uses a data set: readers, and jobs that have none just now but may begin another epoch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tfquiver.service.coordinator.sessions.session import Session
+
+_NAMED = 3  # jobs, of many
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """`between`: jobs that nobody reads for now, and when each read last (on the coordinator's clock): it evaluates,
+    builds a model, or has ended; which of these is not known here. Sessions of no job, as tools open them, have no next
+    epoch."""
+
+    readers: int
+    between: tuple[tuple[str, float], ...]
+
+    @staticmethod
+    def of(sessions: Iterable[Session], digest_ids: Collection[bytes]) -> Users:
+        its = [session for session in sessions if session.digest_id in digest_ids]
+        reading = {session.job for session in its if session.readers}
+        last: dict[str, float] = {}
+        for session in its:
+            if session.job and session.job not in reading:
+                last[session.job] = max(session.last_used, last.get(session.job, session.last_used))
+        return Users(sum(len(session.readers) for session in its), tuple(sorted(last.items())))
+
+    def said(self, called: str, now: float) -> str:
+        """Who they are, as a sentence about the data set that is called so; "": there are none."""
+        if self.readers:
+            return f"1 reader reads {called}" if self.readers == 1 else f"{self.readers} readers read {called}"
+        if not self.between:
+            return ""
+        jobs = [f"{job} (read it {now - last:.0f} s ago)" for job, last in self.between[:_NAMED]]
+        more = f" and {len(self.between) - len(jobs)} more" if len(self.between) > len(jobs) else ""
+        which = "jobs" if len(self.between) > 1 else "job"
+        return f"{which} {', '.join(jobs)}{more} may be between two epochs of {called}"

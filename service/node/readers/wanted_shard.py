@@ -1,0 +1,38 @@
+"""A shard that a reader has been leased and that is not here yet: for how long it is tried. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfquiver import errors
+
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
+NOBODY_S = 10.0  # a process that computes derived data may be about to connect again
+RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhaustedError, errors.CancelledError_)
+
+
+@dataclass(slots=True)
+class WantedShard:
+    owner: str
+    since_s: float
+    told: bool = False  # its reader has been told of a failure
+    _pause_s: float = FIRST_PAUSE_S
+    _nobody_since_s: float | None = None  # so long nobody could compute it, wherever asked
+
+    def failed(self, error: errors.TfquiverError, now_s: float, deadline_s: float) -> float | None:
+        """After how many seconds it is tried again; None: it is given up.
+
+        Transient errors are tried again for `deadline_s`. That nobody could compute it is believed where that has been
+        so for NOBODY_S.
+        """
+        late = now_s - self.since_s >= deadline_s
+        if not isinstance(error, errors.NobodyComputesError):
+            self._nobody_since_s = None
+        elif error.everywhere:  # else it says nothing new
+            if self._nobody_since_s is None:
+                self._nobody_since_s = now_s
+            late |= now_s - self._nobody_since_s >= NOBODY_S
+        if late or not isinstance(error, RETRYABLE):
+            return None
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, MAX_PAUSE_S)
+        return pause_s

@@ -1,0 +1,132 @@
+"""Every command that asks a cluster finds the one that runs on this machine, where none is named."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.cache_directory import running_nodes
+from tfquiver.cli import calls
+from tfquiver.cli.main import main, parser
+from tfquiver.cluster_address import running
+
+NOBODY = "localhost:1"
+ASKS = [
+    ["dataset", "list"],
+    ["dataset", "show", "x"],
+    ["dataset", "set-cache", "x", "none"],
+    ["dataset", "share", "x"],
+    ["dataset", "delete", "x"],
+    ["dataset", "prefetch", "x"],
+    ["dataset", "pin", "x"],
+    ["dataset", "unpin", "x"],
+    ["dataset", "evict", "x"],
+    ["dataset", "refresh", "x"],
+    ["dataset", "place", "x"],
+    ["dataset", "suggest", "x"],
+    ["limit", "x", "1MB"],
+    ["policy"],
+    ["status"],
+    ["explain", "x"],
+    ["health", "--timeout_s", "0.1"],
+    ["doctor", "--no_op"],
+    ["plan"],
+    ["trace", "record", "x"],
+]
+# They first start a node, serve a page, read files of the directory, or look for another package.
+OTHERWISE = [["dataset", "create"], ["warm"], ["mount"], ["dashboard"], ["logs"], ["stop"]]
+# A directory that may be none yet; what asks nobody without --service; what deletes.
+NAMED = [["up"], ["digest", "build"], ["clear"]]
+
+
+def node(directory: Path, coordinator: str) -> Path:
+    directory.mkdir()
+    fields = {"version": 1, "socket": "s", "control": coordinator, "coordinator": coordinator, "node_id": "n"}
+    (directory / "node.json").write_text(json.dumps(fields))
+    return directory
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The directories in which nodes run."""
+    found: list[Path] = []
+    monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
+    monkeypatch.setattr(running_nodes, "directories", lambda: found)
+    monkeypatch.setattr(calls, "CALL_S", 0.05)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+@pytest.mark.parametrize("command", ASKS, ids=" ".join)
+def test_it_is_found(command: list[str], here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here.append(node(tmp_path / "cache", NOBODY))
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert NOBODY in told.err + told.out or str(tmp_path)[:50] in told.err
+
+
+def test_what_is_cleared_has_to_be_named(here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here.append(node(tmp_path / "cache", NOBODY))
+    assert main(["clear"]) == 1
+    assert "which cluster? " in capsys.readouterr().err
+
+
+def test_of_several_nodes_of_one_cluster_none_is_stopped_unnamed(
+    here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.append(node(tmp_path / "a", NOBODY))
+    assert main(["stop"]) == 0
+    assert "a: nothing runs there" in capsys.readouterr().out.replace("\n", "")
+    here.append(node(tmp_path / "b", NOBODY))
+    assert main(["stop"]) == 1
+    told = capsys.readouterr()
+    assert f"which of the nodes of this machine? give one as --service: {here[0]}, {here[1]}" in told.err
+    assert main(["stop", str(here[1])]) == 0
+
+
+def test_no_command_is_forgotten() -> None:
+    known = [[word for word in words if not word.startswith("-")] for words in ASKS + OTHERWISE + NAMED]
+    for words in of_clusters(parser(), []):
+        assert any(words == one[: len(words)] for one in known), words
+
+
+def of_clusters(made: argparse.ArgumentParser, words: list[str]) -> Iterator[list[str]]:
+    for action in made._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield from of_clusters(command, [*words, name])
+        elif action.dest == "service":
+            yield words
+
+
+def test_one_of_several_is_not_chosen_and_what_is_named_comes_first(
+    here: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"no node of yours runs.*host:port.*SERVICE.*tfquiver up"):
+        running.one_named_or_running("")
+    one, of_the_same, other = (
+        node(tmp_path / name, coordinator) for name, coordinator in (("a", "h:1"), ("b", "h:1"), ("c", "h:2"))
+    )
+    here[:] = [one, of_the_same, tmp_path / "just-starting"]
+    assert running.one_named_or_running(None) == str(one)
+    here.append(other)
+    assert running.named_or_running(None) == [str(one), str(other)]
+    with pytest.raises(errors.InvalidArgumentError, match=f"give one as --service: {one}, {other}"):
+        running.one_named_or_running(None)
+    assert running.one_named_or_running("h:3") == "h:3"
+    monkeypatch.setenv("TFQUIVER_SERVICE", "h:4")
+    assert running.one_named_or_running(None) == "h:4"
+    assert running.one_named_or_running(other) == str(other)
+
+
+def test_a_command_that_asks_twice_means_one_cluster(here: list[Path], tmp_path: Path) -> None:
+    arguments = parser().parse_args(["dataset", "list"])
+    here.append(node(tmp_path / "a", "h:1"))
+    assert calls.where(arguments) == str(tmp_path / "a")
+    here.append(node(tmp_path / "b", "h:2"))
+    assert calls.where(arguments) == str(tmp_path / "a")

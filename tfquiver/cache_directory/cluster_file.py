@@ -1,0 +1,39 @@
+"""Which cluster's node a cache directory is: `<cache_dir>/cluster`, the coordinator's address.
+
+The node writes it. It stays when the node ends, however that happens, so that no trainer starts a node of its own there
+meanwhile, which would know none of the cluster's data sets and keep the cluster's own node out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfquiver import durable, errors
+
+FILE = "cluster"
+_MOST_BYTES = 4096
+
+
+def write(directory: Path, coordinator: str) -> None:
+    """Raises the typed error of a failed write.
+
+    Args:
+      coordinator: host:port or unix:/path; "": the node there is its own.
+    """
+    path = directory / FILE
+    try:
+        if coordinator:
+            durable.write(path, [coordinator.encode() + b"\n"])
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise errors.from_os_error(error, str(path)) from error
+
+
+def read(directory: Path) -> str:
+    """The coordinator's address; "": the directory is no cluster's, or this user may not look."""
+    try:
+        with (directory / FILE).open("rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""

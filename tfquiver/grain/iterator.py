@@ -1,0 +1,89 @@
+"""What Grain iterates over: one reader's share of one epoch after the other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import grain
+
+from tfquiver.grain import state
+from tfquiver.reader.batch import Batch
+from tfquiver.reader.epoch import Epoch
+from tfquiver.reader.native import Opening
+from tfquiver.reader.records import Records
+from tfquiver.reader.share import Share, beginning
+
+
+class QuiverIterator(grain.DatasetIterator[Any]):
+    """Nothing is opened before the first element is asked for: Grain makes iterators only to ask for their state.
+
+    Args:
+      element: what a batch of records becomes.
+    """
+
+    def __init__(self, records: Records, share: Share, element: Callable[[Batch], Any]) -> None:
+        super().__init__()
+        self._records, self._share, self._element = records, share, element
+        self._digest = records.digest_id.hex()
+        self._from = state.State(share.reader, share.readers, self._digest, 0)
+        self._epoch: Epoch | None = None
+        self._ended = False
+
+    def __next__(self) -> Any:
+        self._assert_not_closed()
+        if not self._ended:
+            if self._epoch is None:
+                self._epoch = Epoch(self._opening())
+            for batch in self._epoch:
+                return self._element(batch)
+            self._ended = True
+        raise StopIteration
+
+    def get_state(self) -> dict[str, Any]:
+        """Where this is, behind the last element: kilobytes.
+
+        Raises InvalidArgumentError: Ctrl-C has interrupted an element.
+        """
+        if self._epoch is None:
+            return self._from.plain()
+        return state.written(self._share, self._digest, self._from.epoch, self._epoch.state())
+
+    def set_state(self, value: dict[str, Any]) -> None:
+        """Goes on there. Set to its beginning when it has ended, as `repeat` does, it begins the next epoch.
+
+        Raises InvalidArgumentError: no such state, of other data, or of another reader or number of readers.
+        """
+        found = state.read(value, self._share, self._digest)
+        if self._ended and not found.here:
+            found = replace(found, epoch=self._from.epoch + 1)
+        self._leave()
+        self._from, self._ended = found, False
+
+    def close(self) -> None:
+        """Gives back at once what has not been read. From any thread."""
+        super().close()
+        self._leave()
+
+    def __str__(self) -> str:
+        return f"QuiverIterator(reader {self._share.reader} of {self._share.readers})"
+
+    # Inside.
+
+    def _opening(self) -> Opening:
+        opening = replace(self._records.opening(), epoch=self._from.epoch)
+        position = self._from.position()
+        if position is None and self._share.readers > 1:
+            options = self._records.options
+            position = beginning(
+                self._share, self._records.digest_id, self._records.num_shards,
+                options.seed or secrets.randbits(63), self._from.epoch, options.shuffle_bytes > 0,
+            )  # fmt: skip
+        return replace(opening, position=position)
+
+    def _leave(self) -> None:
+        left, self._epoch = self._epoch, None
+        if left is not None:
+            left.close()
