@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver import errors
+from tfquiver import errors, stores
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.registering.scans import file_parts
+from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets import ensure
 from tfquiver.wire import rpc
 
@@ -51,6 +53,16 @@ async def test_names_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensure, "MAX_NAMES_BYTES", 1000)
     with pytest.raises(errors.InvalidArgumentError, match="and 1000 bytes of names"):
         await ensure.received(sent([FileEntry("x" * 900, 1, "1")], 2))
+
+
+@on_loop
+async def test_sizes_that_no_heartbeat_could_tell_are_refused() -> None:
+    nobody = cast("Any", None)
+    scans = ensure.DatasetScans(nobody, nobody, nobody, nobody)
+    files = [FileEntry(f"gs://b/{at}", 1 << 63, "1") for at in range(2)]
+    with pytest.raises(errors.InvalidArgumentError, match="files: 18446744073709551616 bytes"):
+        scans.begun("data", files, ListingTerms(), b"k" * 32, stores.for_uri)
+    assert not scans.works() and not scans.busy
 
 
 @on_loop

@@ -20,6 +20,7 @@ from tfquiver.stores import ObjectStore
 
 MAX_FILES = 1_000_000
 MAX_NAMES_BYTES = 512 << 20  # of all URIs and generations of a listing
+MAX_TOTAL_BYTES = (1 << 63) - 1  # more cannot be told
 _MAX_SCANS = 64  # listings held in memory at the same time
 _COMPRESSION = {
     types_pb2.COMPRESSION_UNSPECIFIED: "auto",
@@ -125,7 +126,8 @@ class DatasetScans:
         store_for: Callable[[str], ObjectStore],
         scanner: ScanFiles | None = None,
     ) -> Scan:
-        """The scan of a listing (its key), begun if it is not under way. Raises UnavailableError: too many are.
+        """The scan of a listing (its key), begun if it is not under way. Raises UnavailableError: too many are;
+        InvalidArgumentError: there are no files so large.
 
         `scanner`: instead of the one that all have.
         """
@@ -133,7 +135,7 @@ class DatasetScans:
         if scan is None:
             if len(self._under_way) >= _MAX_SCANS:
                 raise errors.UnavailableError(f"{_MAX_SCANS} data sets are being scanned: try again later")
-            scan = self._under_way[key] = Scan(sum(file.size_bytes for file in files), name)
+            scan = self._under_way[key] = Scan(total_bytes(files), name)
             with telling(dataset=name, alone=True):
                 scan.task = asyncio.get_running_loop().create_task(
                     self._scan(scan, name, files, terms, key, store_for, scanner or self._scanner)
@@ -212,6 +214,14 @@ async def received(requests: Requests) -> list[FileEntry]:
     if not entries:
         raise errors.InvalidArgumentError("files: none")
     return entries
+
+
+def total_bytes(files: Sequence[FileEntry]) -> int:
+    """Raises InvalidArgumentError: what people and the coordinator are told has no room for it."""
+    found = sum(file.size_bytes for file in files)
+    if found > MAX_TOTAL_BYTES:
+        raise errors.InvalidArgumentError(f"files: {found} bytes; at most {MAX_TOTAL_BYTES} make a data set")
+    return found
 
 
 def entry_of(file: types_pb2.FileInfo, number: int) -> FileEntry:
