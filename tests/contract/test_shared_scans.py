@@ -110,12 +110,14 @@ def expected(files: list[FileEntry], tmp_path: Path) -> Iterator[Digest]:
     yield asyncio.run(Node(tmp_path, "alone").scan(files))
 
 
+@pytest.mark.parametrize("before", [[], ["another"]], ids=["no task", "the task of one that is lost"])
 @on_loop
 async def test_what_a_node_that_helps_has_found_is_not_read_here_and_is_remembered(
-    files: list[FileEntry], expected: Digest, tmp_path: Path
+    before: list[str], files: list[FileEntry], expected: Digest, tmp_path: Path
 ) -> None:
     other = Node(tmp_path, "peer")
     helping = Helping(other.scanner, NamedAccess())
+    helping.ordered([task(files, node_id=node_id) for node_id in before])
     peer = Peer(helping.scan)
     host = Node(tmp_path, "host", peer.asked, token="secret")
     asyncio.get_running_loop().call_later(0.3, helping.ordered, [task(files)])  # its orders come later
@@ -159,6 +161,11 @@ async def without_end(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFile
         yield pb.ScanFilesReply(tables=[table], done_bytes=1 << 62)
 
 
+async def of_nothing(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesReply]:
+    table = pb.FileTable(compression=types_pb2.COMPRESSION_NONE, more=True)
+    yield pb.ScanFilesReply(tables=[table] * 1_000_000)
+
+
 async def in_no_form(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesReply]:
     yield pb.ScanFilesReply(tables=[pb.FileTable()])
 
@@ -170,7 +177,7 @@ async def damaged(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesRep
 
 @pytest.mark.parametrize(
     "replies",
-    [nothing, unheard_of, too_short, without_hashes, without_end, in_no_form, damaged],
+    [nothing, unheard_of, too_short, without_hashes, without_end, of_nothing, in_no_form, damaged],
     ids=lambda replies: replies.__name__,
 )
 @on_loop
@@ -261,10 +268,25 @@ async def test_what_is_wrong_with_a_file_is_the_scans_error_and_named(
     ("ordered", "asked", "error", "says"),
     [
         ({}, {"task_id": "t/2"}, errors.UnavailableError, "task_id"),
-        ({"node_id": "another"}, {}, errors.StaleDigestError, "node_id"),
+        ({"node_id": "another"}, {}, errors.UnavailableError, "'t/1' of node 'host'"),
         ({"sources": ["/elsewhere/part-*"]}, {}, errors.InvalidArgumentError, r"files\[0\].uri"),
+        *(
+            (
+                {"sources": [source]},
+                {"files": [types_pb2.FileInfo(uri=uri, generation="1")]},
+                errors.InvalidArgumentError,
+                r"files\[0\].uri",
+            )
+            for source, uri in [("SAME/*", "SAME-2/part-1"), ("SAME", "SAME-2/part-1"), ("SAME/part-1", "SAME/part-10")]
+        ),
         ({"format": types_pb2.DATASET_FORMAT_BYTES}, {}, errors.StaleDigestError, "terms"),
         ({}, {"files": []}, errors.InvalidArgumentError, "files"),
+        (
+            {},
+            {"files": [types_pb2.FileInfo(uri="SAME/part-1", size_bytes=1 << 63, generation="1")] * 2},
+            errors.InvalidArgumentError,
+            "18446744073709551616 bytes",
+        ),
         (
             {},
             {"files": [types_pb2.FileInfo(uri="gs://b/x", generation="1")] * 1025},
@@ -286,6 +308,9 @@ async def test_a_node_helps_with_what_its_own_orders_say(
 ) -> None:
     other = Node(tmp_path, "peer")
     helping = Helping(other.scanner, NamedAccess(), orders_s=0.2)
+    here = str(Path(files[0].uri.removeprefix("file://")).parent)
+    if "sources" in ordered:
+        ordered = ordered | {"sources": [source.replace("SAME", here) for source in ordered["sources"]]}
     helping.ordered([task(files, **ordered)])
     one = types_pb2.FileInfo(uri=files[0].uri, size_bytes=files[0].size_bytes, generation=files[0].generation)
     request = pb.ScanFilesRequest(task_id="t/1", node_id="host", terms=TERMS.message(), files=[one])
@@ -293,7 +318,7 @@ async def test_a_node_helps_with_what_its_own_orders_say(
         request.ClearField(field)  # type: ignore[arg-type]
         request.MergeFrom(pb.ScanFilesRequest(**{field: value}))
     for file in request.files:
-        file.uri = file.uri.replace("SAME", str(Path(files[0].uri).parent).replace("file:/", "file:///"))
+        file.uri = file.uri.replace("SAME", f"file://{here}")
     with pytest.raises(errors.TfquiverError, match=says) as raised:
         async for _ in helping.scan(request):
             pass

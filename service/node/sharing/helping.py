@@ -13,11 +13,11 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms, format_name
-from tfquiver.service.node.datasets.ensure import entry_of
+from tfquiver.service.node.datasets.ensure import entry_of, total_bytes
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.origin.named_access import NamedAccess, Way
 from tfquiver.service.node.sharing.tables import messages
-from tfquiver.stores.globs import literal_prefix
+from tfquiver.stores.globs import is_glob, literal_prefix
 from tfquiver.stores.local import path_of
 
 MOST_FILES = 1024
@@ -74,31 +74,36 @@ class Helping:
             terms, way = await asyncio.to_thread(self._checked, task, files, request)
             async with contextlib.aclosing(call.replies(self._scanner, terms, way)) as replies:
                 async for reply in replies:
-                    if request.task_id not in self._ordered:
-                        raise errors.CancelledError_(f"task_id: {request.task_id} is ordered no more")
+                    if self._ordered_of(request) is None:
+                        raise errors.CancelledError_(f"task_id: {request.task_id} is that node's no more")
                     yield reply
         finally:
             del self._calls[call]
 
     async def _task(self, request: node_pb2.ScanFilesRequest) -> named_datasets_pb2.ScanTask:
+        """Who scans may be another node than before, and have been told so sooner."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._orders_s):
-                while request.task_id not in self._ordered:
+                while (task := self._ordered_of(request)) is None:
                     await self._news.wait()
+                return task
+        raise errors.UnavailableError(
+            f"task_id: {request.task_id[:100]!r} of node {request.node_id[:100]!r} is not in this node's orders yet"
+        )
+
+    def _ordered_of(self, request: node_pb2.ScanFilesRequest) -> named_datasets_pb2.ScanTask | None:
+        """None: there is no such task now, or it is another node's."""
         task = self._ordered.get(request.task_id)
-        if task is None:
-            raise errors.UnavailableError(f"task_id: {request.task_id[:100]!r} is not in this node's orders yet")
-        if task.node_id != request.node_id:
-            raise errors.InUseError(f"node_id: the task is node {task.node_id}'s")
-        return task
+        return task if task is not None and task.node_id == request.node_id else None
 
     def _checked(
         self, task: named_datasets_pb2.ScanTask, files: Sequence[FileEntry], request: node_pb2.ScanFilesRequest
     ) -> tuple[ListingTerms, Way]:
         """How they are cut and read here. Blocks: credentials are looked up."""
-        beginnings = tuple(_beginning(source) for source in task.sources)
+        names, beginnings = _files_of(task.sources)
         for number, file in enumerate(files):
-            if not file.uri.startswith(beginnings) or ".." in file.uri.split("/"):
+            named = file.uri in names or file.uri.startswith(beginnings)
+            if not named or ".." in file.uri.split("/"):
                 raise errors.InvalidArgumentError(f"files[{number}].uri: it is none of the task's sources")
             if not file.generation:
                 raise errors.InvalidArgumentError(f"files[{number}].generation: empty")
@@ -111,12 +116,20 @@ class Helping:
         return terms, way
 
 
-def _beginning(source: str) -> str:
-    """Of the URIs of all files that a source names."""
-    prefix = literal_prefix(source)
-    if stores.scheme_of(source) != "file":
-        return prefix
-    return f"file://{os.path.normpath(path_of(prefix))}"
+def _files_of(sources: Sequence[str]) -> tuple[set[str], tuple[str, ...]]:
+    """What the URIs of the files that they name are, or how they begin."""
+    names, beginnings = set[str](), set[str]()
+    for source in sources:
+        name = literal_prefix(source)
+        directory = name.endswith("/")
+        if stores.scheme_of(source) == "file":
+            name = f"file://{os.path.normpath(path_of(name))}"
+        if is_glob(source) and not directory:
+            beginnings.add(name)
+            continue
+        names.add(name)
+        beginnings.add(f"{name.rstrip('/')}/")
+    return names, tuple(beginnings)
 
 
 class _Call:
@@ -124,7 +137,7 @@ class _Call:
 
     def __init__(self, files: list[FileEntry]) -> None:
         self.files = files
-        self.total_bytes = sum(file.size_bytes for file in files)
+        self.total_bytes = total_bytes(files)
         self.done_bytes = self.records = 0
         self.trouble = ""
         self._done: list[tuple[int, ScannedFile]] = []

@@ -53,7 +53,8 @@ class Tables:
     def __init__(self, files: list[FileEntry], policy: CutPolicy) -> None:
         self._files, self._policy = files, policy
         self._left = set(range(len(files)))
-        self._parts: list[Rows] = []
+        self._parts: list[Rows] = []  # of the open one
+        self._shards = 0  # in them
         self._open: int | None = None
 
     def take(self, message: pb.FileTable) -> tuple[int, ScannedFile] | None:
@@ -71,8 +72,10 @@ class Tables:
             raise errors.ProtocolError(f"tables[{file}]: {shards} lengths with other numbers of hashes or records")
         plain = found.compression == "none"
         most = entry.size_bytes // min(self._policy.min_bytes, SHARD_LIMIT_BYTES) + 1 if plain else _COMPRESSED_ROWS
-        if sum(len(part) for part in self._parts) + shards > most:
+        if self._shards + shards > most:
             raise errors.ProtocolError(f"tables[{file}]: more than {most} shards")
+        if message.more and not shards:  # of these there might come any number
+            raise errors.ProtocolError(f"tables[{file}]: a part without shards")
         rows = np.zeros(shards, ROW)
         rows["hash"] = np.frombuffer(message.hashes, np.uint8).reshape(shards, _HASH_BYTES)
         rows["length"], rows["records"] = message.lengths, message.records
@@ -84,11 +87,12 @@ class Tables:
         ):
             raise errors.ProtocolError(f"tables[{file}]: no shards of {self._policy.format} are so")
         self._parts.append(rows)
+        self._shards += shards
         self._open = file
         if message.more:
             return None
         whole = np.concatenate(self._parts)
-        self._parts, self._open = [], None
+        self._parts, self._shards, self._open = [], 0, None
         self._left.remove(file)
         ends = np.cumsum(whole["length"], dtype=np.uint64)
         whole["offset"] = ends - whole["length"]

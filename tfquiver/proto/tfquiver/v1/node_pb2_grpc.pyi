@@ -75,7 +75,7 @@ class NodeStub:
     reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
     known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
     INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
-    orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+    orders yet, or there another node's, also after a few seconds; too many such calls), FAILED_PRECONDITION (this node
     cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
     """
 
@@ -126,7 +126,7 @@ class NodeAsyncStub(NodeStub):
     reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
     known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
     INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
-    orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+    orders yet, or there another node's, also after a few seconds; too many such calls), FAILED_PRECONDITION (this node
     cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
     """
 
@@ -228,7 +228,7 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         reads them its own orders say, never the caller. Each file's table comes as soon as it is done; files whose tables are
         known are not read again. Something comes every second. Ends with the call, or with the task. Idempotent. Errors:
         INVALID_ARGUMENT (files that are not of the task's sources, too many), UNAVAILABLE (that task is not in this node's
-        orders yet, also after a few seconds; too many such calls), FAILED_PRECONDITION (it is another node's task; this node
+        orders yet, or there another node's, also after a few seconds; too many such calls), FAILED_PRECONDITION (this node
         cuts otherwise, or its credentials lead to another store); and as EnsureDataset.
         """
 
