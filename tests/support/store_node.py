@@ -62,7 +62,7 @@ class StoreNode:
         self.peers = PeerClient(node_id, lambda: tuple(self.members), token)
         self.meter = Meter(limit_bytes_per_s)
         self.known = KnownPlaces(node_id, lambda: tuple(self.members))
-        self.placer = placer = Placer(node_id, self.disk, lambda: self.members, self.peers.put, self.known)
+        self.placer = placer = Placer(node_id, self.disk, lambda: tuple(self.members), self.peers.put, self.known)
         self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
         self.store_for = store_for
         self.tables = FileTables(root / "files.db")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
+from tests.support.steps import steps
 from tfquiver.content.prefixes import of_rows
 from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -55,11 +58,9 @@ def _act(places: Places, holds: dict[str, set[int]], name: str) -> None:
     def masks(shards: move_plan.Shards, names: list[str]) -> dict[str, np.ndarray]:
         return {other: np.array([int(s) in holds[other] for s in shards], np.bool_) for other in names}
 
-    may = {
-        other: mask & move_plan.may_come_from(places, CONTENTS[plan.lacking], name, other)
-        for other, mask in masks(plan.lacking, [other for other in NODES if other != name]).items()
-    }
-    sources = move_plan.sources(may, ["a"], 1)
+    others = masks(plan.lacking, [other for other in NODES if other != name])
+    may = move_plan.may_come_from(places, CONTENTS[plan.lacking], name, others)
+    sources = move_plan.sources(may, {"a"}, 1)
     for shard, source in zip(plan.lacking.tolist(), sources, strict=True):
         if source:
             assert shard in holds[source]
@@ -71,9 +72,40 @@ def _act(places: Places, holds: dict[str, set[int]], name: str) -> None:
 
 def test_those_that_have_it_take_turns_and_those_that_are_near_come_first() -> None:
     both, one = np.ones(6, np.bool_), np.array([True, False] * 3)
-    assert move_plan.sources({"x": both, "y": both}, [], 0) == ["x", "y"] * 3
-    assert move_plan.sources({"x": both, "y": one}, ["y"], 0) == ["y", "x"] * 3
-    assert move_plan.sources({}, [], 0) == []
+    assert move_plan.sources({"x": both, "y": both}, set(), 0) == ["x", "y"] * 3
+    assert move_plan.sources({"x": both, "y": one}, {"y"}, 0) == ["y", "x"] * 3
+    assert move_plan.sources({"x": ~both, "y": one}, {"x"}, 0) == ["y", ""] * 3
+    assert move_plan.sources({}, set(), 0) == []
+
+
+def test_what_is_asked_of_each_of_a_thousand_nodes_is_not_worked_out_for_each() -> None:
+    """Where the shards' homes are, and who gives each: the loop waits for both."""
+    contents, found = np.arange(500, dtype=np.uint64), []
+    for count in (10, 1000):
+        names = [f"n{number:04}" for number in range(count)]
+        places = Places([(f"r{rack}", names[rack::5]) for rack in range(5)])
+        holders = {name: contents % 7 == number % 7 for number, name in enumerate(names)}
+
+        def come(places: Places = places, holders: Mapping[str, np.ndarray] = holders) -> list[str]:
+            return move_plan.sources(move_plan.may_come_from(places, contents, "n0000", holders), {"n0001"}, 1)
+
+        assert any(come())
+        found.append(steps(come))
+    assert found[1] - found[0] < 50 * 1000, "a few for each node, not some for each of its shards"
+
+
+def test_whether_it_owns_them_is_known_of_many_shards_at_once() -> None:
+    known, racks = KnownPlaces("a"), {"r1": ["a", "b"], "r2": ["c"]}
+    assert known.use(1, [_told(DIGEST.digest_id, racks, 2), _told(bytes(32), {"": ["c"]})])
+    assert not known.owned(CONTENTS).any(), "its digest is not here yet"
+    known.has(DIGEST)
+    nobodys = np.array([1, 2], np.uint64)
+    assert known.owned(np.concatenate((CONTENTS, nobodys))).tolist() == [True] * 40 + [False] * 2
+    assert known.use(2, [_told(DIGEST.digest_id, {"": ["a", "b"]})])
+    owners = known.sets[DIGEST.digest_id].places.first(CONTENTS)
+    assert known.owned(CONTENTS).tolist() == [owner == "a" for owner in owners]
+    few, many = (steps(lambda count=count: known.owned(CONTENTS[:count])) for count in (5, 40))
+    assert few == many
 
 
 def test_nobody_gives_up_what_has_no_owners() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -10,16 +11,20 @@ from tests.support.digests import numbered_digest
 from tests.support.steps import steps
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.of_members import Members, OfMembers
 from tfquiver.service.node.peers.peers import PeerClient
+from tfquiver.service.node.peers.placer import Placer
 
 DIGEST = numbered_digest(40)
 
 
 def nodes(count: int) -> tuple[types_pb2.NodeInfo, ...]:
     return tuple(
-        types_pb2.NodeInfo(node_id=f"n{number}", data_address=f"h{number}:1", labels={"rack": f"r{number % 5}"})
+        types_pb2.NodeInfo(
+            node_id=f"n{number}", quota_bytes=1, data_address=f"h{number}:1", labels={"rack": f"r{number % 5}"}
+        )
         for number in range(count)
     )
 
@@ -50,7 +55,12 @@ def _knows(members: Members) -> Callable[[], object]:
     return lambda: peers.knows(members[-1].node_id)
 
 
-@pytest.mark.parametrize("asked", [_far, _others, _knows])
+def _owner(members: Members) -> Callable[[], object]:
+    placer = Placer("n0", cast(DiskCache, None), lambda: members)
+    return lambda: placer.owner(bytes(32))
+
+
+@pytest.mark.parametrize("asked", [_far, _others, _knows, _owner])
 def test_it_costs_the_same_with_a_thousand(asked: Callable[[Members], Callable[[], object]]) -> None:
     found = []
     for count in (10, 1000):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,30 +47,33 @@ class OwnPart:
         return np.sort(self._shards[mask]).astype(np.int64)
 
 
-def may_come_from(places: Places, contents: Prefixes, node_id: str, holder: str) -> npt.NDArray[np.bool_]:
-    """Shape [shards]: whether this node, their owner, takes what `holder` holds ahead of readers. In its home a shard
-    is taken from wherever it is; in another rack, where readers bring it when they need it, from nodes of that rack
-    only: else every shard would cross to every rack, read there or not."""
-    if holder in places.beside(node_id):
-        return np.ones(len(contents), np.bool_)
-    return places.home(contents, node_id)
+def may_come_from(
+    places: Places, contents: Prefixes, node_id: str, holders: Mapping[str, npt.NDArray[np.bool_]]
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Of each node, shape [shards]: what it holds, and this node, the owner, takes from it ahead of readers. In its
+    home a shard is taken from wherever it is; in another rack, where readers bring it when they need it, from nodes of
+    that rack only: else every shard would cross to every rack, read there or not."""
+    beside, home = frozenset(places.beside(node_id)), places.home(contents, node_id)
+    return {name: mask if name in beside else mask & home for name, mask in holders.items()}
 
 
-def sources(holders: Mapping[str, npt.NDArray[np.bool_]], near: Sequence[str], turn: int) -> list[str]:
+def sources(holders: Mapping[str, npt.NDArray[np.bool_]], near: Collection[str], turn: int) -> list[str]:
     """Of each shard, from whom it is taken; "": nobody has it. Those that have it take turns, those near first.
 
     Args:
       holders: of each node, shape [shards]: whether it has, and may give, each.
     """
-    count = len(next(iter(holders.values()))) if holders else 0
-    found = [""] * count
-    names = [sorted(name for name in holders if name in near), sorted(name for name in holders if name not in near)]
-    for at in range(count):
-        for some in names:
-            having = [name for name in some if holders[name][at]]
-            if having:
-                found[at] = having[(turn + at) % len(having)]
-                break
+    found = [""] * (len(next(iter(holders.values()))) if holders else 0)
+    for some in (holders.keys() - near, holders.keys() & near):  # those near come in the place of the others
+        if not some:
+            continue
+        names = sorted(some)
+        masks = np.stack([holders[name] for name in names], axis=1)
+        counts, having = np.count_nonzero(masks, axis=1), np.flatnonzero(masks) % len(names)
+        there = np.flatnonzero(counts)
+        chosen = having[(np.cumsum(counts) - counts)[there] + (turn + there) % counts[there]]
+        for shard, number in zip(there.tolist(), chosen.tolist(), strict=True):
+            found[shard] = names[number]
     return found
 
 

@@ -218,12 +218,9 @@ class Moves:
         """How many came."""
         found: list[tuple[int, str]] = []
         names = self._others()
-        near = [name for name in names if not self._known.is_far(name)]
+        near = {name for name in names if not self._known.is_far(name)}
         async for some, held in self._held(digest.digest_id, version, contents, lacking, names):
-            mine = contents[some]
-            may = {
-                name: mask & move_plan.may_come_from(places, mine, self._node_id, name) for name, mask in held.items()
-            }
+            may = move_plan.may_come_from(places, contents[some], self._node_id, held)
             self._turn += 1
             sources = move_plan.sources(may, near, self._turn)
             found += [(int(shard), name) for shard, name in zip(some, sources, strict=False) if name]
@@ -288,20 +285,19 @@ class Moves:
             return 0
         gone, names = 0, sorted(places.members)
         async for some, held in self._held(digest.digest_id, version, contents, extra, names):
-            owners = await asyncio.to_thread(places.home_owners, contents[some])
-            hashes = [digest.hashes[int(some[at])].tobytes() for at in move_plan.spare(owners, held)]
-            hashes = [hash for hash in hashes if not self._owns(hash)]
+            spare = await asyncio.to_thread(self._spare, places, contents, some, held)
             self._check(version)
+            hashes = [digest.hashes[shard].tobytes() for shard in spare]
             await self._source.give_up(hashes)
             gone += len(hashes)
             report.gone_shards += len(hashes)
             report.to_go_shards -= min(len(hashes), report.to_go_shards)
         return gone
 
-    def _owns(self, hash: bytes) -> bool:
-        """By the placement of any data set."""
-        row = prefixes.of_hashes([hash])
-        return any(bool(places.owned(row, self._node_id)[0]) for places in self._known.holding(hash))
+    def _spare(self, places: Places, contents: Prefixes, some: move_plan.Shards, held: Held) -> list[int]:
+        """Those of these shards that their owners hold, and this node is no owner of by any data set. For a thread."""
+        spare = some[move_plan.spare(places.home_owners(contents[some]), held)]
+        return [int(shard) for shard in spare[~self._known.owned(contents[spare])]]
 
     # Who holds what.
 
@@ -331,11 +327,13 @@ class Moves:
             self._moved[digest_id] = reply.moves
             if reply.settled:
                 self._settled.add(digest_id)
-            yield some, {name: _mask(bits, len(some)) for name, bits in zip(names, reply.held, strict=True)}
+            yield some, dict(zip(names, _masks(reply.held, len(some)), strict=True))
 
 
-def _mask(bits: bytes, count: int) -> npt.NDArray[np.bool_]:
-    """Shape [count]. Raises ProtocolError."""
-    if len(bits) != (count + 7) // 8:
-        raise errors.ProtocolError(f"held: {len(bits)} bytes of bits for {count} shards")
-    return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little", count=count).astype(np.bool_)
+def _masks(held: Sequence[bytes], count: int) -> npt.NDArray[np.bool_]:
+    """Shape [nodes, count]. Raises ProtocolError."""
+    for bits in held:
+        if len(bits) != (count + 7) // 8:
+            raise errors.ProtocolError(f"held: {len(bits)} bytes of bits for {count} shards")
+    rows = np.frombuffer(b"".join(held), np.uint8).reshape(len(held), -1)
+    return np.unpackbits(rows, axis=1, bitorder="little", count=count).view(np.bool_)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import google_crc32c
-import numpy as np
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.prefixes import of_hashes
 from tfquiver.logs import about
-from tfquiver.placement import rendezvous
+from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.moves.known_places import KnownPlaces
+from tfquiver.service.node.moves.of_members import Members, OfMembers
 from tfquiver.service.node.quota.rules import Why
 
 _ASKED = 2
@@ -27,7 +27,7 @@ class Placer:
     """Puts shards that come by (a scan, a compressed file) where they belong. Thread-safe; blocks.
 
     Args:
-      members: every live node.
+      members: every live node; another object whenever they are others.
       known: where data sets with a placement are kept.
       put: sends a shard to a node, or does not where that node had no room a moment ago, unless its last argument says
         so; raises TfquiverError when that node does not take it.
@@ -43,6 +43,7 @@ class Placer:
     ) -> None:
         self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
         self._known = known or KnownPlaces()
+        self._storing = OfMembers(members, _owners)
 
     def place(self, shard: VerifiedShard) -> bool:
         """Whether its owner keeps it now. If it does not, the shard is fetched again when it is wanted."""
@@ -104,11 +105,14 @@ class Placer:
         for places in self._known.holding(hash):
             if first := places.first(of_hashes([hash]))[0]:
                 return first
-        owners = sorted(node.node_id for node in self._members() if node.quota_bytes > 0)
-        if len(owners) <= 1:
-            return owners[0] if owners else self._node_id
-        row = np.frombuffer(hash, np.uint8).reshape(1, 32)
-        return owners[int(rendezvous.owners(row, owners)[0])]
+        owners = self._storing()
+        return owners.of(of_hashes([hash]))[0] if owners else self._node_id
+
+
+def _owners(members: Members) -> Owners | None:
+    """None: nobody keeps anything."""
+    names = [node.node_id for node in members if node.quota_bytes > 0]
+    return Owners(names) if names else None
 
 
 def memory_bytes(header: entry.Header) -> int:
