@@ -356,7 +356,8 @@ class Coordinator:
 
     async def _look_after_all(self) -> None:
         """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served."""
-        self.sessions.expire()
+        for _ in self.sessions.expiring():
+            await asyncio.sleep(0)
         await asyncio.sleep(0)
         if self.budgets.in_use:
             self.budgets.tick(self.sessions.jobs_of(), self.caching.loaded_ahead)

@@ -12,6 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tests.support.named_here import OTHER, of, until_done
+from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.content.digest import Digest
@@ -21,7 +22,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.datasets import named_requests
-from tfquiver.service.coordinator.named_datasets import specs
+from tfquiver.service.coordinator.named_datasets import lifecycle, specs
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
@@ -121,7 +122,7 @@ async def test_what_is_being_deleted_is_neither_made_nor_changed(tmp_path: Path)
         assert task.evict.abandoned
         assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
         await named.look()
-        assert not named.listed(EVERYBODY)
+        assert not await named.listed(EVERYBODY)
 
 
 @on_loop
@@ -214,7 +215,7 @@ async def test_orders_and_lists_of_the_longest_sources_fit_a_reply(tmp_path: Pat
         await until_done(coordinator, "n0")
         assert coordinator.named.tasks
         assert (await coordinator.node_orders.newer(0, 0.0)).ByteSize() < MAX_MESSAGE_BYTES // 2
-        listed = coordinator.named.listed(EVERYBODY)
+        listed = await coordinator.named.listed(EVERYBODY)
         assert len(listed) == 60 and pb.ListNamedDatasetsReply(datasets=listed).ByteSize() < MAX_MESSAGE_BYTES
         with pytest.raises(errors.InvalidArgumentError, match=r"sources: .* bytes in all"):
             await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="x", sources=[*sources, *sources]))
@@ -235,7 +236,7 @@ async def test_what_one_of_two_names_asked_for_goes_with_it(tmp_path: Path) -> N
         [task] = named.tasks
         await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
         await named.look()
-        assert [one.spec.name for one in named.listed(EVERYBODY)] == ["plain"]
+        assert [one.spec.name for one in await named.listed(EVERYBODY)] == ["plain"]
         assert not coordinator.caching.placement.pins, "nobody asks for that room any more"
         assert not list(coordinator.caching.placed.rules)
 
@@ -310,5 +311,23 @@ async def test_who_only_reads_a_data_set_is_not_told_where_its_secret_lies(tmp_p
         assert (await coordinator.named.create(EVERYBODY, spec)).spec.credentials
         await coordinator.catalogue.share(DIGEST.digest_id, ["bob"], everybody=False)
         for who, told in ((Identity(Role.JOB, "bob"), ""), (EVERYBODY, spec.credentials)):
-            [listed] = coordinator.named.listed(who)
+            [listed] = await coordinator.named.listed(who)
             assert (listed.spec.credentials, coordinator.named.find(who, "train").spec.credentials) == (told, told)
+
+
+@on_loop
+async def test_pins_without_room_cost_a_look_the_same_however_many_they_are(tmp_path: Path) -> None:
+    """Each data set asks whether there is one: of a thousand all were gone through a thousand times."""
+    async with started(tmp_path) as coordinator:
+        named, costs = coordinator.named, list[int]()
+        for count in (2, 40):
+            for number in range(count):
+                life = lifecycle.made(of(f"n{number}", pin=True), f"{number:032}", "", False, 1)
+                coordinator.named_table.put(life)
+                named._short[life.life] = None
+            costs.append(steps(named._is_short))
+        assert costs[0] == costs[1] > 10
+        assert named._is_short()
+        for number in range(40):
+            coordinator.named_table.gone(f"n{number}")
+        assert not named._is_short()

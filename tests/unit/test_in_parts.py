@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
+import grpc
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.coordinator_here import started
+from tests.support.named_here import of, until_done
 from tests.support.planning import FIRST, coordinating, plans, reads
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
+from tfquiver.service.coordinator.calls import dataset_calls
+from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.datasets import named_keeping, named_requests
 from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.planning import cluster_view, replanning
+from tfquiver.trust.identity import EVERYBODY
 
 
 class Clock:
@@ -66,3 +77,29 @@ async def test_measuring_and_what_a_policy_is_shown_rest_among_jobs(
         await plans(coordinator)
     for clock in clocks.values():
         assert len(clock.rests_s) >= 30 // 3, "a part of each is no longer than a few of these looks"
+
+
+@on_loop
+async def test_looks_at_data_sets_and_lists_of_them_rest_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten thousand a look took a tenth of a second, in parts of 10 ms; a list a tenth or two, in one."""
+    clocks = dict[object, Clock]()
+    for room in (named_keeping, named_requests, dataset_calls):
+        clocks[room] = clock = Clock(0.0004)
+        monkeypatch.setattr(room, "InParts", lambda clock=clock: InParts(clock.now, clock.sleep))
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("n0"))
+        await until_done(coordinator, "n0")
+        for number in range(1, 30):
+            coordinator.registry.apply(DatasetRegistered(dataset=types_pb2.Dataset(digest_id=bytes([number]) * 32)))
+            await coordinator.named.create(EVERYBODY, of(f"n{number}"))
+        for clock in clocks.values():
+            clock.rests_s.clear()
+        await coordinator.named.look()
+        assert len(await coordinator.named.listed(EVERYBODY)) == 30
+        context = cast(grpc.aio.ServicerContext[Any, Any], None)
+        listed = await DatasetCalls(coordinator).ListDatasets(pb.ListDatasetsRequest(), context)
+        assert len(listed.datasets) == 30
+    for clock in clocks.values():
+        assert len(clock.rests_s) >= 30 // 3

@@ -239,9 +239,10 @@ def test_scores_lie_between_nothing_and_all_and_their_bytes_add_up(by_node: dict
 
 def test_bits_are_those_that_nodes_read() -> None:
     from tfquiver.service.coordinator.places.placed import held_bits
-    from tfquiver.service.node.moves.moves import _mask
+    from tfquiver.service.node.moves.moves import _masks
 
-    mask = np.random.default_rng(3).random(77) < 0.5
-    assert (_mask(held_bits(mask[np.newaxis])[0], 77) == mask).all()
+    masks = np.random.default_rng(3).random((3, 77)) < 0.5
+    bits = held_bits(masks)
+    assert (_masks(bits, 77) == masks).all()
     with pytest.raises(errors.ProtocolError, match="9 bytes of bits for 77 shards"):
-        _mask(held_bits(mask[np.newaxis])[0][:-1], 77)
+        _masks([bits[0], bits[1][:-1]], 77)

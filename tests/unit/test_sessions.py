@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.session_bench import END, LIMITS, WAIT, Bench, alone
 from tfquiver import errors
+from tfquiver.service.coordinator.sessions import sessions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import SessionBook
@@ -336,3 +337,15 @@ def test_a_session_that_is_over_keeps_no_room_for_what_was_leased() -> None:
     assert session.ended
     kept = (session._holders, session._maybe_delivered, session.presumed, session.undelivered)
     assert sum(map(sys.getsizeof, kept)) < 1000
+
+
+def test_sessions_expire_in_parts_between_which_one_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_EXPIRED_AT_ONCE", 2)
+    bench = Bench()
+    for number in range(4):
+        bench.open(bench.begin(f"p:{number}"), f"r{number}")
+    assert len(list(bench.sessions)) == 4
+    expiring = bench.sessions.expiring()
+    next(expiring)
+    bench.sessions.forget_data_set(bench.digest_id)
+    assert sum(1 for _ in expiring) == 1

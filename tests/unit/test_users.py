@@ -6,7 +6,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import SessionCreated
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.users import Users
 
-TRAIN, OLD, OTHER = b"t" * 32, b"o" * 32, b"x" * 32
+TRAIN, OLD = b"t" * 32, b"o" * 32
 
 
 def session(job: str, last_used: float, digest_id: bytes = TRAIN, readers: int = 0) -> Session:
@@ -18,7 +18,7 @@ def session(job: str, last_used: float, digest_id: bytes = TRAIN, readers: int =
 
 
 def said(*sessions: Session) -> str:
-    return Users.of(sessions, [TRAIN, OLD]).said("train", 100.0)
+    return Users.of(sessions).said("train", 100.0)
 
 
 def test_readers_come_first() -> None:
@@ -38,6 +38,6 @@ def test_a_job_without_readers_is_named_with_when_it_read_last() -> None:
 
 
 def test_who_reads_again_is_a_reader_and_others_are_none() -> None:
-    its = Users.of([session("run", 10.0), session("run", 90.0, readers=1)], [TRAIN])
+    its = Users.of([session("run", 10.0), session("run", 90.0, readers=1)])
     assert (its.readers, its.between) == (1, ())
-    assert said(session("", 10.0), session("run", 10.0, OTHER)) == ""
+    assert said(session("", 10.0)) == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.calls.uploads import parts_of
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.places import rules
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
@@ -80,14 +80,16 @@ class DatasetCalls(Callers):
 
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
-        reply = pb2.ListDatasetsReply(datasets=self._coordinator.visible.all(caller()))  # copies: they may be changed
-        for one in reply.datasets:
+        reply, parts = pb2.ListDatasetsReply(), InParts()
+        for told in await self._coordinator.visible.all(caller(), parts.rest):
+            await parts.rest()
+            reply.datasets.append(told)
+            one = reply.datasets[-1]
             share = self._coordinator.caching.share(one.digest_id)
             if share is not None:
                 one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards
                 one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
                 one.resident_age_ms = int(1000 * share.age_s)
-                await asyncio.sleep(0)  # of millions of shards it takes some ms
             self._coordinator.caching.placed.tell(one)
         return reply
 

@@ -28,7 +28,7 @@ class NamedDatasetCalls(Callers, named_datasets_pb2_grpc.NamedDatasetsServicer):
 
     @handled
     async def List(self, request: pb2.ListNamedDatasetsRequest, context: Any) -> pb2.ListNamedDatasetsReply:
-        return pb2.ListNamedDatasetsReply(datasets=self._coordinator.named.listed(caller()))
+        return pb2.ListNamedDatasetsReply(datasets=await self._coordinator.named.listed(caller()))
 
     @handled
     async def Get(self, request: pb2.GetNamedDatasetRequest, context: Any) -> pb2.NamedDataset:

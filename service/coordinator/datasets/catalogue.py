@@ -88,7 +88,7 @@ class Catalogue:
                 await self._log.synced()
                 return left
             called = self._registry.called(digest_id)
-            users = Users.of(self._sessions, [digest_id])
+            users = Users.of(self._sessions.of_data_sets([digest_id]))
             if not force and (said := users.said(f"data set {called}", self._sessions.now())):
                 raise errors.InUseError(f"digest_id: {said}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):

@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.datasets.found_by import FoundBy
 
 MAX_LISTING_KEYS = 100_000
 MAX_NAMES = 100_000
@@ -28,8 +29,10 @@ class DatasetTable:
     def __init__(self, first_removals: int) -> None:
         """`first_removals`: from which removals are counted; another number at every start."""
         self._datasets: dict[bytes, types_pb2.Dataset] = {}  # the one registered last comes last
-        self._names: dict[str, bytes] = {}
-        self._listing_keys: dict[tuple[str, bytes], _Listed] = {}  # by who alone finds it ("": all), and key
+        self._called: dict[str, dict[bytes, None]] = {}  # by the name that they have now; the one registered last last
+        self._names = FoundBy[str, bytes](MAX_NAMES, lambda digest_id: digest_id)
+        # By who alone finds it ("": all), and key.
+        self._listing_keys = FoundBy[tuple[str, bytes], _Listed](MAX_LISTING_KEYS, lambda listed: listed.digest_id)
         self._removed: dict[bytes, None] = {}  # those removed last, as far as they were not registered again
         self._to_delete: dict[bytes, None] = {}  # of these, whose files may still be there
         self._removals = first_removals
@@ -38,20 +41,14 @@ class DatasetTable:
         digest_id = record.dataset.digest_id
         self._removed.pop(digest_id, None)
         self._to_delete.pop(digest_id, None)
-        self._datasets.pop(digest_id, None)
+        self._take(digest_id)
         self._datasets[digest_id] = record.dataset
+        self._called.setdefault(record.dataset.name, {})[digest_id] = None
         if record.dataset.name:
-            self._names.pop(record.dataset.name, None)
-            self._names[record.dataset.name] = digest_id
-            while len(self._names) > MAX_NAMES:
-                del self._names[next(iter(self._names))]
+            self._names.set(record.dataset.name, digest_id)
         if record.listing_key:
-            key = record.listed_for, record.listing_key
-            self._listing_keys.pop(key, None)
             terms = record.terms if record.HasField("terms") else None
-            self._listing_keys[key] = _Listed(digest_id, terms)
-            while len(self._listing_keys) > MAX_LISTING_KEYS:
-                del self._listing_keys[next(iter(self._listing_keys))]
+            self._listing_keys.set((record.listed_for, record.listing_key), _Listed(digest_id, terms))
 
     def apply_removal(self, digest_id: bytes) -> None:
         """`prune` deletes the file, when the record is durable."""
@@ -66,15 +63,15 @@ class DatasetTable:
     def still(self) -> Callable[[], Iterator[log_pb2.CommitRecord]]:
         """Gives the records that bring an empty object where this one is now; in any thread, while this one goes on."""
         removed, datasets = list(self._removed), dict(self._datasets)
-        names, listing_keys = dict(self._names), dict(self._listing_keys)
+        names, listing_keys = iter(self._names), iter(self._listing_keys)
 
         def records() -> Iterator[log_pb2.CommitRecord]:
             for digest_id in removed:
                 yield log_pb2.CommitRecord(dataset_removed=log_pb2.DatasetRemoved(digest_id=digest_id))
-            for name, digest_id in names.items():
+            for name, digest_id in names:
                 if datasets[digest_id].name != name:
                     yield _record(datasets[digest_id], name, b"")
-            for (listed_for, listing_key), listed in listing_keys.items():
+            for (listed_for, listing_key), listed in listing_keys:
                 yield _record(datasets[listed.digest_id], "", listing_key, listed.terms, listed_for)
             for dataset in datasets.values():
                 yield _record(dataset, dataset.name, b"")
@@ -118,16 +115,26 @@ class DatasetTable:
             raise errors.NotFoundError(f"name: no data set {name!r} is registered")
         return self.find(self._names[name])
 
+    def named(self, name: str) -> list[types_pb2.Dataset]:
+        """Those that have it now, newest first."""
+        return [self._datasets[digest_id] for digest_id in reversed(self._called.get(name, {}))]
+
     def all(self) -> list[types_pb2.Dataset]:
         """Newest first."""
         return list(reversed(self._datasets.values()))
 
     def _drop(self, digest_id: bytes) -> None:
-        del self._datasets[digest_id]
-        self._names = {name: id_ for name, id_ in self._names.items() if id_ != digest_id}
-        self._listing_keys = {
-            key: listed for key, listed in self._listing_keys.items() if listed.digest_id != digest_id
-        }
+        self._take(digest_id)
+        self._names.forget_data_set(digest_id)
+        self._listing_keys.forget_data_set(digest_id)
+
+    def _take(self, digest_id: bytes) -> None:
+        if (dataset := self._datasets.pop(digest_id, None)) is None:
+            return
+        called = self._called[dataset.name]
+        del called[digest_id]
+        if not called:
+            del self._called[dataset.name]
 
 
 def _record(

@@ -26,6 +26,7 @@ from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.in_parts import InParts
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_datasets.overview import Overview
@@ -50,7 +51,6 @@ _LOOK_S = 1.0
 _AGAIN_S = 10.0  # a room that there was not, asked for again
 _USED_S = 60
 _STEPS = 100  # of one data set at a look
-_AT_ONCE = 500  # data sets, before others have their turn
 _PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
 _SCANS_BYTES = 1 << 20
 _UNAVAILABLE = errors.code_number(errors.UnavailableError())
@@ -93,7 +93,7 @@ class NamedKeeping:
         self._seen = random.SystemRandom().getrandbits(62) + 1
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
-        self._short: set[str] = set()  # lives whose newest version could not have the room that it wants
+        self._short: dict[str, None] = {}  # lives whose newest version could not have the room that it wants
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._stopping = False
 
@@ -175,13 +175,14 @@ class NamedKeeping:
             self._bump()
         self._due.clear()
         self._order()  # nodes are to have the digest of a new version before they hear that the old one is removed
-        self._reading = Counter[bytes]()
-        for session in self._sessions:
-            self._reading[session.digest_id] += len(session.readers)
+        reading, parts = Counter[bytes](), InParts()
+        for session in list(self._sessions):
+            await parts.rest()
+            reading[session.digest_id] += len(session.readers)
+        self._reading = reading
         if self._caching.met:
-            for at, life in enumerate(self._table):
-                if at % _AT_ONCE == _AT_ONCE - 1:
-                    await asyncio.sleep(0)
+            for life in self._table:
+                await parts.rest()
                 try:
                     await self._look_after(life.spec.name)
                 except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
@@ -219,8 +220,12 @@ class NamedKeeping:
 
     def _is_short(self) -> bool:
         """Some pin was refused that is wanted still, and would be set if there were room."""
-        self._short = {one for one in self._short if _wants_pin(self._table.of_life(one))}
-        return bool(self._short)
+        while self._short:  # asked for each data set: no further than to the first such
+            one, _ = self._short.popitem()
+            if _wants_pin(self._table.of_life(one)):
+                self._short[one] = None
+                return True
+        return False
 
     def _is_awaited(self, life: Life, old: bytes) -> bool:
         return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
@@ -242,7 +247,7 @@ class NamedKeeping:
             case SetPin():
                 await self._take_pin(life, step.pinned)
             case GiveRoomBack():
-                waiting, self._short = self._short, set()  # until they have asked again no other version gives its room
+                waiting, self._short = self._short, {}  # until they have asked again no other version gives its room
                 await self._catalogue.unset_cache(step.digest_id)
                 for one in waiting:  # they may have it now
                     self._not_before.pop(one, None)
@@ -254,20 +259,25 @@ class NamedKeeping:
 
     async def _take_pin(self, life: Life, pinned: bool) -> None:
         trouble = ""
-        self._short.discard(life.life)
+        self._short.pop(life.life, None)
         if pinned:
             try:
                 await self._set_pin(life.digest_id)
             except errors.ResourceExhaustedError as error:
                 trouble = f"{lifecycle.NOT_PINNED}{error}"
                 self._not_before[life.life] = self._clock.now() + _AGAIN_S
-                self._short.add(life.life)
+                self._short[life.life] = None
                 self._look_soon()  # an old version may have room to give
-        elif not any(other.pinned and other.digest_id == life.digest_id for other in self._table if other != life):
+        elif not self._is_pinned_for_others(life):
             await self._catalogue.unset_cache(life.digest_id)
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble if now.spec.pin else ""))
+
+    def _is_pinned_for_others(self, life: Life) -> bool:
+        """Its newest version is theirs, too."""
+        holders = (self._table.get(name) for name in self._table.holding(life.digest_id, life.spec.name))
+        return any(other.pinned and other.digest_id == life.digest_id for other in holders if other)
 
     async def _take_placement(self, life: Life) -> None:
         trouble = ""
@@ -360,7 +370,7 @@ class NamedKeeping:
         return [one for one in tasks.versions(life) if not self._table.holding(one, life.spec.name)]
 
     def _readers(self, digest_id: bytes) -> int:
-        return sum(len(session.readers) for session in self._sessions if session.digest_id == digest_id)
+        return sum(len(session.readers) for session in self._sessions.of_data_sets([digest_id]))
 
 
 def _wants_pin(life: Life | None) -> bool:

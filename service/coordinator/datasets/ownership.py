@@ -6,7 +6,7 @@ read everything, and what nobody owns is theirs alone. Decisions are journaled a
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
 from tfquiver import errors
@@ -23,6 +23,7 @@ class Ownership:
         """`journal`: is given each decision; the caller makes it durable."""
         self._journal, self._max_claims = journal, max_claims
         self._access: dict[bytes, log_pb2.DatasetAccess] = {}
+        self._owned = Counter[str]()  # data sets, by name
         self._claims: dict[str, str] = {}  # session key -> name
         # name -> its keys, and how many claims there had been then; the one claimed last comes last.
         self._keys: dict[str, OrderedDict[str, int]] = {}
@@ -33,7 +34,9 @@ class Ownership:
     def apply(self, record: log_pb2.CommitRecord) -> None:
         """Performs a decision on access or a claim."""
         if record.HasField("dataset_access"):
+            self.forget(record.dataset_access.digest_id)
             self._access[record.dataset_access.digest_id] = record.dataset_access
+            self._owned.update(set(record.dataset_access.owners))
         elif record.HasField("session_claimed"):
             self._claimed(record.session_claimed.session_key, record.session_claimed.name)
 
@@ -77,7 +80,7 @@ class Ownership:
 
     def owned_by(self, name: str) -> int:
         """How many data sets."""
-        return sum(name in access.owners for access in self._access.values())
+        return self._owned[name]
 
     def acquire(self, who: Identity, digest_id: bytes) -> None:
         """They have shown what only those can show who can read it. Nodes, and those without a name, own nothing.
@@ -112,7 +115,11 @@ class Ownership:
 
     def forget(self, digest_id: bytes) -> None:
         """There is no such data set any more."""
-        self._access.pop(digest_id, None)
+        if (access := self._access.pop(digest_id, None)) is not None:
+            for name in set(access.owners):
+                self._owned[name] -= 1
+                if not self._owned[name]:
+                    del self._owned[name]
 
     # Session keys.
 

@@ -50,9 +50,9 @@ class Registry(DatasetTable):
                     extra=about(dataset=dataset.name, digest=digest_id),
                 )
                 self._drop(digest_id)
-        for key, listed in list(self._listing_keys.items()):
+        for key, listed in self._listing_keys:
             if listed.terms is None and not self._is_of(listed.digest_id, key[1]):
-                del self._listing_keys[key]
+                self._listing_keys.forget(key)
 
     async def sound(self, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
         """The data set, if its digest can be read: one that is damaged is forgotten, so that it is registered again.

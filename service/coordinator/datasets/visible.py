@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.datasets.dataset_table import DatasetTable
@@ -9,6 +11,7 @@ from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.trust.identity import Identity, Role
 
 LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
+_Told = tuple[types_pb2.Dataset, int, types_pb2.Dataset]  # what is told, its size, what is registered
 
 
 class Visible:
@@ -24,7 +27,7 @@ class Visible:
     def by_name(self, who: Identity, name: str) -> types_pb2.Dataset:
         """Of several, one of their own before one that is shared with them, before one that is everybody's: nobody
         puts another data set in the place of theirs by giving it the same name."""
-        found = [one for one in self._readable(who) if one.name == name]
+        found = [one for one in self._table.named(name) if self._ownership.may_read(who, one.digest_id)]
         if not found and who.role is not Role.JOB:
             return self._table.find_name(name)
         if not found:
@@ -38,18 +41,27 @@ class Visible:
 
         return min(found, key=nearness)
 
-    def all(self, who: Identity) -> list[types_pb2.Dataset]:
-        """As many as a reply holds, their own first: what others share takes no place from those."""
-        readable = self._readable(who)
-        readable.sort(key=lambda one: not self._ownership.owns(who, one.digest_id))
-        told, left_bytes = list(map(self.told, readable)), LIST_BYTES
-        if sum(one.ByteSize() for one in told) > LIST_BYTES:  # then of those that belong to few all is told
-            told = [a if a.ByteSize() < LIST_BYTES // len(told) else b for a, b in zip(told, readable, strict=True)]
-        fitting = []
-        for one in told:
-            left_bytes -= one.ByteSize()
+    async def all(self, who: Identity, rest: Callable[[], Awaitable[None]]) -> list[types_pb2.Dataset]:
+        """As many as a reply holds, their own first: what others share takes no place from those.
+
+        Args:
+          rest: awaited wherever others may come in; of ten thousand it takes a tenth of a second.
+        """
+        own, others = list[_Told](), list[_Told]()
+        for one in self._table.all():
+            await rest()
+            if self._ownership.may_read(who, one.digest_id):
+                told = self.told(one)
+                (own if self._ownership.owns(who, one.digest_id) else others).append((told, told.ByteSize(), one))
+        readable, fitting, left_bytes = [*own, *others], [], LIST_BYTES
+        much = sum(size_bytes for _, size_bytes, _ in readable) > LIST_BYTES  # then of those of few all is told
+        for told, size_bytes, one in readable:
+            if much and size_bytes >= LIST_BYTES // len(readable):
+                told, size_bytes = types_pb2.Dataset(), one.ByteSize()
+                told.CopyFrom(one)
+            left_bytes -= size_bytes
             if left_bytes >= 0:
-                fitting.append(one)
+                fitting.append(told)
         return fitting
 
     def told(self, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
@@ -58,6 +70,3 @@ class Visible:
         told = types_pb2.Dataset(owners=access.owners, shared_with=access.shared_with, everybody=access.everybody)
         told.MergeFrom(dataset)
         return told
-
-    def _readable(self, who: Identity) -> list[types_pb2.Dataset]:
-        return [one for one in self._table.all() if self._ownership.may_read(who, one.digest_id)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -21,16 +21,19 @@ _STATES = {
 LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 
 
-def fitting(datasets: Sequence[pb2.NamedDataset]) -> list[pb2.NamedDataset]:
-    """As many as a reply holds; where that is not all, first the longest lists of sources are left out."""
-    left_bytes = LIST_BYTES
-    if sum(one.ByteSize() for one in datasets) > LIST_BYTES:
-        for one in datasets:
-            if one.ByteSize() > LIST_BYTES // len(datasets):
-                del one.spec.sources[:]
-    found = []
-    for one in datasets:
-        left_bytes -= one.ByteSize() + 8
+def fitting(datasets: Mapping[str, tuple[pb2.NamedDataset, int]]) -> list[pb2.NamedDataset]:
+    """As many as a reply holds; where that is not all, first the longest lists of sources are left out.
+
+    Args:
+      datasets: each with its size, by name.
+    """
+    left_bytes, found = LIST_BYTES, []
+    much = sum(size_bytes for _, size_bytes in datasets.values()) > LIST_BYTES
+    for one, size_bytes in datasets.values():
+        if much and size_bytes > LIST_BYTES // len(datasets):
+            del one.spec.sources[:]
+            size_bytes = one.ByteSize()
+        left_bytes -= size_bytes + 8
         if left_bytes >= 0:
             found.append(one)
     return found

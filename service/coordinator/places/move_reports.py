@@ -50,6 +50,11 @@ class _DataSet:
         elif node.idle_looks >= node.counts_from:
             self._quiet.setdefault(node.version, set()).add(name)
 
+    @property
+    def names(self) -> Collection[str]:
+        """Who tells of it."""
+        return self._nodes.keys()
+
     def forget(self, name: str) -> bool:
         """Whether nobody tells of it any more."""
         self._left_out(name)
@@ -112,9 +117,9 @@ class MoveReports:
         return bool(version) and (its.are_done(node_ids, version) if its else not node_ids)
 
     def of(self, digest_id: bytes) -> Iterator[NodeMoves]:
-        for node_id, reports in sorted(self._of.items()):
-            if digest_id in reports:
-                yield NodeMoves(node_id=node_id, report=reports[digest_id])
+        its = self._sets.get(digest_id)
+        for node_id in sorted(its.names) if its else ():
+            yield NodeMoves(node_id=node_id, report=self._of[node_id][digest_id])
 
     def _forget(self, digest_id: bytes, node_id: str) -> None:
         if self._sets[digest_id].forget(node_id):

@@ -22,6 +22,8 @@ from tfquiver.service.coordinator.sessions.readers import Readers
 from tfquiver.service.coordinator.sessions.session import DatasetView, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 
+_EXPIRED_AT_ONCE = 1000
+
 
 class Sessions:
     """`admission`: which session somebody has part in; `readers`: what they do there. Here: what befalls all of them.
@@ -106,15 +108,25 @@ class Sessions:
 
     def expire(self) -> None:
         """Gives up on readers whose deadline is over, and forgets sessions that nobody reads. Call it now and then."""
-        now, self.open_readers = self._decisions.now(), 0
-        for session in list(self._book):
-            self.open_readers += len(session.readers)
+        for _ in self.expiring():
+            pass
+
+    def expiring(self) -> Iterator[None]:
+        """As `expire`, part by part: of twenty thousand that were read in the last hour all of it takes 10 ms."""
+        now, open_readers = self._decisions.now(), 0
+        for at, session in enumerate(list(self._book), 1):
+            if at % _EXPIRED_AT_ONCE == 0:
+                yield
+            if self._book.get(session.session_id) is not session:
+                continue  # forgotten meanwhile
+            open_readers += len(session.readers)
             for reader in list(session.readers.values()):
                 if reader.deadline is not None and reader.deadline <= now:
                     self._decisions.reader_gone(session, reader)
             keep_s = self._decisions.limits.ended_s if session.ended else self._decisions.limits.idle_s
             if not session.readers and session.last_used + keep_s <= now:
                 self._decisions.forget(session)
+        self.open_readers = open_readers
 
     # What is known.
 
@@ -125,6 +137,10 @@ class Sessions:
     def session(self, session_id: str) -> Session:
         """Raises NotFoundError."""
         return self._book.session(session_id)
+
+    def of_data_sets(self, digest_ids: Iterable[bytes]) -> list[Session]:
+        """Of each, oldest first."""
+        return [session for digest_id in digest_ids for session in self._book.of_digest(digest_id)]
 
     def of_key(self, session_key: str) -> list[Session]:
         """Oldest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfquiver.service.coordinator.sessions.session import Session
@@ -20,8 +20,9 @@ class Users:
     between: tuple[tuple[str, float], ...]
 
     @staticmethod
-    def of(sessions: Iterable[Session], digest_ids: Collection[bytes]) -> Users:
-        its = [session for session in sessions if session.digest_id in digest_ids]
+    def of(sessions: Iterable[Session]) -> Users:
+        """Those of the sessions of one data set, or of its versions."""
+        its = list(sessions)
         reading = {session.job for session in its if session.readers}
         last: dict[str, float] = {}
         for session in its:
