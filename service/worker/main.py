@@ -21,7 +21,7 @@ from tfquiver.service.startup import known_port, log_lines, serving
 from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
-from tfquiver.service.worker import node_watch
+from tfquiver.service.worker import node_watch, same_cluster
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -122,6 +122,7 @@ async def _serve_at(port: HeldPort) -> None:
         if FLAGS.node_dir:
             place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
         token = own_token.read_token(FLAGS.auth_token_file)
+        await same_cluster.check(FLAGS.dispatcher, place.coordinator(), own_token.of_user(FLAGS.auth_token_file))
         library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         place.loaded(library)
         await _work(library, token, place, child, port)
@@ -150,6 +151,11 @@ class _NodePlace:
         """Once it was found."""
         assert self._endpoint is not None
         return self._endpoint.socket
+
+    def coordinator(self) -> str:
+        """The node's; once it was found."""
+        assert self._endpoint is not None
+        return self._endpoint.coordinator
 
     def _tell(self) -> None:
         if self._library is not None and self._endpoint is not None:
