@@ -165,8 +165,10 @@ async def _dispatch(
     service.dispatcher_started(f"localhost:{port.number}")
     reports = WorkerReports(port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left)
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
+    # A worker that starts beside it waits until the coordinator knows it.
+    reporting = RepeatedThread("worker reports", reports.step, INTERVAL_S, at_once=True)
     try:
-        async with running(reaping, RepeatedThread("worker reports", reports.step, INTERVAL_S)):
+        async with running(reaping, reporting):
             await until_stopped(library, "dispatcher", FLAGS.metrics_address, TOLD_BY["dispatcher"], port=port.number)
     finally:
         for closing in (service, reports, news):

@@ -27,10 +27,11 @@ def attempt(name: str, step: Callable[[], object]) -> None:
 class RepeatedThread:
     """Runs `step` every `interval_s` until stopped; a failed step is logged and tried again at the next turn."""
 
-    def __init__(self, name: str, step: Callable[[], object], interval_s: float) -> None:
+    def __init__(self, name: str, step: Callable[[], object], interval_s: float, at_once: bool = False) -> None:
+        """`at_once`: the first time when it is started, not an interval later."""
         self._name = name
         self._step = step
-        self._interval_s = interval_s
+        self._interval_s, self._at_once = interval_s, at_once
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
 
@@ -46,6 +47,8 @@ class RepeatedThread:
         self._thread.join()
 
     def _run(self) -> None:
+        if self._at_once:
+            attempt(self._name, self._step)
         while not self._stop.wait(self._interval_s):
             attempt(self._name, self._step)
 
