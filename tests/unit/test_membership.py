@@ -29,6 +29,12 @@ def members(clock: ManualClock) -> Membership:
     return Membership(clock, TIMEOUT_S)
 
 
+def test_how_long_it_has_known_nodes(members: Membership, clock: ManualClock) -> None:
+    assert members.up_ms() == 1, "0 is what an older coordinator says"
+    clock.advance(2.5)
+    assert members.up_ms() == 2500
+
+
 def test_a_node_joins_lives_and_restarts(members: Membership) -> None:
     assert members.heartbeat(node("a"), "1") is Sighting.JOINED
     assert members.heartbeat(node("a", 5), "1") is Sighting.KNOWN

@@ -227,9 +227,18 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     assert not any("be kept" in line for line in status_view.problems(sick | {"nodes": [full]})), "that is its size"
     limited = [one | {"cache": {"mode": "uniform", "allocation_bytes": 5}} for one in sick["datasets"]]
     assert not any("be kept" in line for line in status_view.problems(sick | {"datasets": limited})), "as it was told"
+    empty = sick | {"nodes": [], "lost_nodes": []}
+    assert "no node keeps anything" in status_view.problems(empty | {"coordinator_up_ms": 600_000})[0]
+    assert "no node keeps anything" in status_view.problems(empty)[0], "an older coordinator does not say"
+    assert status_view.problems(empty | {"coordinator_up_ms": 3_100})[0] == (
+        "no node has come back yet: the coordinator started 3 s ago; ask again in some seconds"
+    )
     out = io.StringIO()
     status_view.show(sick | {"problems": found}, calls.console(file=out, width=80))
     assert out.getvalue().startswith("! node run: no answer")
+    assert "coming back" not in out.getvalue()
+    status_view.show(sick | {"coordinator_up_ms": 3_100}, calls.console(file=out, width=80))
+    assert "started 3 s ago: nodes may still be coming back" in out.getvalue(), "though some are there"
     healthy = sick | {"nodes": [told("")["nodes"][0] | {"quota_bytes": 10**13}], "sessions": []}
     assert status_view.problems(healthy) == []
     large = told("run")["datasets"][0] | {"size_bytes": 10**14, "cache": {"mode": "unset"}}

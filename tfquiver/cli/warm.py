@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from rich.progress import Progress, TaskID
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.datasets import waiting
+from tfquiver.cli.showing import words
 from tfquiver.cluster_address.service_name import directory_of
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
@@ -30,6 +32,7 @@ from tfquiver.wire import rpc
 
 ALL_RESIDENT, NOT_ALL = 0, 3
 _CONNECT_S = 30.0
+_LOOK_AGAIN_S = 0.3
 _ABOUT = """Reads a data set into the cache, so that the first epoch is a warm one. Files that nobody has used before
 are scanned (and cached on the way), as tfquiver.dataset would; then each node reads what it is to keep and does not
 have. Nothing is fetched that would not be kept. With a cache directory in which no node runs, one is started for as
@@ -101,13 +104,7 @@ def cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack
 
 def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progress) -> dict[str, node_pb2.WarmProgress]:
     """How far each node got, by its name; all at the same time. Raises the first node's typed error."""
-    with rpc.channel(coordinator) as channel:
-        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
-        request = coordinator_pb2.ListNodesRequest()
-        nodes = calls.ask(stub.ListNodes, request, token, f"coordinator {coordinator}").nodes
-    keeping = [node for node in nodes if node.quota_bytes]
-    if not keeping:
-        raise errors.UnavailableError(f"coordinator {coordinator}: no node there keeps anything (--quota)")
+    keeping = _keeping(coordinator, token)
     reading = _Reading(bar, dataset.size_bytes)
     failed: list[errors.TfquiverError] = []
 
@@ -130,6 +127,19 @@ def _warm(coordinator: str, dataset: types_pb2.Dataset, token: str, bar: Progres
     if failed:
         raise failed[0]
     return reading.last
+
+
+def _keeping(coordinator: str, token: str) -> list[types_pb2.NodeInfo]:
+    """The nodes with a quota. A coordinator that has just started is given time for them to come back."""
+    with rpc.channel(coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        while True:
+            told = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, f"coordinator {coordinator}")
+            if keeping := [node for node in told.nodes if node.quota_bytes]:
+                return keeping
+            if not words.just_started(told.up_ms):
+                raise errors.UnavailableError(f"coordinator {coordinator}: no node there keeps anything (--quota)")
+            time.sleep(_LOOK_AGAIN_S)
 
 
 class _Reading:

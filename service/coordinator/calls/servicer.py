@@ -111,7 +111,11 @@ class CoordinatorServicer(
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
         membership = self._coordinator.membership
         return pb2.ListNodesReply(
-            nodes=membership.live(), lost=membership.lost.told(), version=VERSION, now_ms=int(1000 * time.time())
+            nodes=membership.live(),
+            lost=membership.lost.told(),
+            version=VERSION,
+            now_ms=int(1000 * time.time()),
+            up_ms=membership.up_ms(),
         )
 
     @handled

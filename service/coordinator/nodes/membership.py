@@ -58,12 +58,17 @@ class Membership:
     def __init__(self, clock: Clock, timeout_s: float, first_version: int = 1) -> None:
         """`first_version`: so that versions of this process are never taken for those of the one before."""
         self._clock, self._timeout_s = clock, timeout_s
+        self._began = clock.now()
         self._nodes: dict[str, _Node] = {}
         self.lost = LostNodes(clock)
         self._storing: tuple[str, ...] = ()
         self._labelled: Mapping[str, Mapping[str, str]] = {}
         self._room_changed, self._refreshed_at = False, clock.now()
         self.version = first_version  # another one whenever what nodes must know of one another is
+
+    def up_ms(self) -> int:
+        """Since it began to know any node; at least 1."""
+        return max(1, int(1000 * (self._clock.now() - self._began)))
 
     @property
     def storing(self) -> tuple[str, ...]:

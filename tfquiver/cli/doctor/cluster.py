@@ -72,6 +72,10 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
             "lost nodes", f"{len(told.lost)}: {names}", "start them again, or wait an hour: they are forgotten then"
         )
     storing = [node for node in nodes if node.quota_bytes]
+    if not storing and (started := words.just_started(told.up_ms)):
+        do = "ask again in some seconds: nodes come back to a coordinator by themselves"
+        yield warn("nodes", f"none has come back yet: the coordinator {started}", do)
+        return
     if not storing:
         yield fail("nodes", f"{len(nodes)}, none of which stores anything", "start tfquiver-node with a --quota")
         return

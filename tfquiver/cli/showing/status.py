@@ -179,6 +179,7 @@ def collect(
     spared = saved([node["totals"] for node in told if node.get("totals")])
     found = {
         "coordinator": address,
+        "coordinator_up_ms": listed_nodes.up_ms,
         "nodes": told,
         "lost_nodes": [{**plain(one.node), "silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],

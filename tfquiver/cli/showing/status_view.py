@@ -67,7 +67,9 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     found = [*nodes_view.problems(status["nodes"], status["lost_nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
-    if not quota:
+    if not quota and (started := words.just_started(status.get("coordinator_up_ms", 0))):
+        found.append(f"no node has come back yet: the coordinator {started}; ask again in some seconds")
+    elif not quota:
         found.append("no node keeps anything: start tfquiver-node with a --quota, or tfquiver up")
     for node in answering:
         name = f"node {short(node['node_id'])}"
@@ -114,7 +116,9 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = True) -> N
     for line in status["problems"]:
         console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
-    console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}")
+    started = words.just_started(status.get("coordinator_up_ms", 0))
+    coming = f"   {started}: nodes may still be coming back" if started else ""
+    console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}{coming}", soft_wrap=True)
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
     for line in mounts_view.lines(status.get("mounts", ())):

@@ -9,6 +9,7 @@ from typing import Any
 from tfquiver import plain_text
 from tfquiver.wire import addresses
 
+COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
 _UNNAMED = re.compile(r"job-([0-9a-f]{12}) \1[0-9a-f]{20}-([^:]+)(?::.*)?")
 
 
@@ -31,6 +32,11 @@ def standing(info: Mapping[str, Any]) -> str:
     if minutes < 60:
         return f"idle {minutes}m"
     return f"idle {minutes // 60}h" if minutes < 48 * 60 else f"idle {min(minutes // 1440, 99)}d"
+
+
+def just_started(up_ms: int) -> str:
+    """Of a coordinator, while nodes that were there before it started may not have come back yet; else empty."""
+    return f"started {up_ms // 1000} s ago" if 0 < up_ms < COMING_BACK_MS else ""
 
 
 def host(control_address: str, here: str) -> str:

@@ -1616,10 +1616,15 @@ class ListNodesReply(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the coordinator's tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
     """Unix time of its clock when it answered; 0: as above"""
+    up_ms: _builtins.int
+    """Since the coordinator started, at least 1: nodes that were there before come back to it within some seconds; 0: as
+    above.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]: ...
     @_builtins.property
@@ -1633,10 +1638,11 @@ class ListNodesReply(_message.Message):
         lost: _abc.Iterable[Global___LostNode] | None = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
+        up_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
