@@ -133,6 +133,34 @@ async def test_what_a_node_that_helps_has_found_is_not_read_here_and_is_remember
     assert again.meter.store_bytes == 0, "also what the other has found is on this node's disk"
 
 
+@on_loop
+async def test_who_has_nothing_to_do_does_not_look_after_every_file(
+    files: list[FileEntry], expected: Digest, tmp_path: Path
+) -> None:
+    """Each look goes through all members."""
+    other, looks = Node(tmp_path, "peer"), 0
+    helping = Helping(other.scanner, NamedAccess())
+    helping.ordered([task(files)])
+    async with Peer(helping.scan).served() as info:
+        members = [types_pb2.NodeInfo() for _ in range(FILES)]
+        for at, member in enumerate(members):
+            member.CopyFrom(info)
+            member.node_id = f"peer-{at}"
+
+        def looked() -> list[types_pb2.NodeInfo]:
+            nonlocal looks
+            looks += 1
+            return members
+
+        host = Node(tmp_path, "host")
+        shared = SharedScans("host", host.scanner, Asking("host", ""), looked, 1 << 20)
+        digest = await shared.scan("t/1", "data", files, TERMS, lambda *_: None, host.store_for)
+    assert digest.digest_id == expected.digest_id
+    assert looks < 5 * FILES, "one for each call and for each who waits, and some as time passes"
+    await host.scanner.close()
+    await other.scanner.close()
+
+
 async def nothing(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesReply]:
     for reply in ():
         yield reply

@@ -76,16 +76,16 @@ class FilePool:
         del self._hands[number]
         self._left.remove(number)
 
-    def back(self, worker: str, numbers: Iterable[int], to_host: bool = False) -> None:
-        """Those of them that are in its hands wait again. `to_host`: for that worker alone."""
-        for number in numbers:
-            if self._hands.get(number) != worker:
-                continue
+    def back(self, worker: str, numbers: Iterable[int], to_host: bool = False) -> bool:
+        """Those of them that are in its hands wait again. `to_host`: for that worker alone. False: none was."""
+        left = dict.fromkeys(number for number in numbers if self._hands.get(number) == worker)
+        for number in left:
             del self._hands[number]
             if to_host:
                 self._hosts.append(number)
             else:
                 self._put(number, worker)
+        return bool(left)
 
     def in_hands_bytes(self) -> int:
         """Of workers other than the host."""

@@ -160,7 +160,7 @@ class _Shared:
         return self._pool.in_hands_bytes() * passed_s / self._here_bytes if self._here_bytes else 0.0
 
     def _bump(self) -> None:
-        """Who waits for `_news` as it was looks again."""
+        """There is more to take, or it is over: who waits for `_news` as it was looks again."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -235,8 +235,8 @@ class _Shared:
                 known = isinstance(error, errors.TfquiverError)
                 logging.warning("this node scans what another could not: %s", str(error), exc_info=not known)
             finally:
-                self._pool.back(node_id, numbers, to_host=refused)
-                self._bump()
+                if self._pool.back(node_id, numbers, to_host=refused):
+                    self._bump()
             if refused:
                 return
             await asyncio.sleep(pause_s)
@@ -267,7 +267,8 @@ class _Shared:
         self._pool.done(number)
         self.files_by[by] += 1
         self._count(self._files[number], file)
-        self._bump()
+        if self._pool.over:  # else there is no more to take than before, and all would look after every file
+            self._bump()
 
     def _count(self, file: FileEntry, scanned: ScannedFile) -> None:
         self._done["bytes"] += file.size_bytes
