@@ -178,7 +178,9 @@ def test_a_state_of_somebody_else_is_refused(paths: list[Path], tmp_path: Path, 
         (data, {**state, "version": 9}, "version 9"),
         (data, {}, "not the state"),
         (data, {**state, "here": "?"}, "damaged"),
+        (data, {**state, "here": "\N{MICRO SIGN}"}, "damaged"),
         (data, {**state, "epoch": -1}, "damaged"),
+        (data, {**state, "epoch": 1 << 63}, "damaged"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=match):
             iter(other).set_state(changed)
@@ -187,13 +189,17 @@ def test_a_state_of_somebody_else_is_refused(paths: list[Path], tmp_path: Path, 
         next(iterator)
 
 
-def test_a_closed_iterator_gives_back_what_it_had(paths: list[Path], cache_dir: Path) -> None:
+def test_a_closed_iterator_gives_back_what_it_had_and_still_knows_where_it_was(
+    paths: list[Path], cache_dir: Path
+) -> None:
     iterator = iter(dataset(paths, cache_dir))
     next(iterator)
+    state = iterator.get_state()
     iterator.close()
     iterator.close()
     with pytest.raises(ValueError, match="closed"):
         next(iterator)
+    assert iterator.get_state() == state
 
 
 def test_elements_are_what_was_asked_for(paths: list[Path], cache_dir: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import grain
 
+from tfquiver import errors
 from tfquiver.grain import state
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
@@ -31,25 +32,30 @@ class QuiverIterator(grain.DatasetIterator[Any]):
         self._from = state.State(share.reader, share.readers, self._digest, 0)
         self._epoch: Epoch | None = None
         self._ended = False
+        self._lost: errors.InvalidArgumentError | None = None  # why nobody knows where this was when it was closed
 
     def __next__(self) -> Any:
         self._assert_not_closed()
         if not self._ended:
-            if self._epoch is None:
-                self._epoch = Epoch(self._opening())
-            for batch in self._epoch:
+            epoch = self._epoch
+            if epoch is None:
+                epoch = self._epoch = Epoch(self._opening())
+            for batch in epoch:
                 return self._element(batch)
             self._ended = True
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Where this is, behind the last element: kilobytes.
+        """Where this is, behind the last element, also when it is closed: kilobytes.
 
         Raises InvalidArgumentError: Ctrl-C has interrupted an element.
         """
-        if self._epoch is None:
+        if self._lost is not None:
+            raise self._lost
+        epoch = self._epoch
+        if epoch is None:
             return self._from.plain()
-        return state.written(self._share, self._digest, self._from.epoch, self._epoch.state())
+        return state.written(self._share, self._digest, self._from.epoch, epoch.state())
 
     def set_state(self, value: dict[str, Any]) -> None:
         """Goes on there. Set to its beginning when it has ended, as `repeat` does, it begins the next epoch.
@@ -65,6 +71,12 @@ class QuiverIterator(grain.DatasetIterator[Any]):
     def close(self) -> None:
         """Gives back at once what has not been read. From any thread."""
         super().close()
+        try:
+            self._from = state.read(self.get_state(), self._share, self._digest)
+        except errors.InvalidArgumentError as error:
+            self._lost = error
+        except errors.CancelledError_:
+            pass  # it was closed in another thread meanwhile
         self._leave()
 
     def __str__(self) -> str:

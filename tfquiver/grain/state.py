@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import asdict, dataclass
 
 from tfquiver import errors
@@ -52,9 +51,9 @@ def read(state: object, share: Share, digest: str) -> State:
     found = State(**{name: state[name] for name in kinds})
     try:
         base64.b64decode(found.here, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # of binascii.Error, too
         raise errors.InvalidArgumentError(f"the state is damaged: {error}") from error
-    if found.epoch < 0:
+    if not 0 <= found.epoch < 1 << 63:
         raise errors.InvalidArgumentError(f"the state is damaged: it is of epoch {found.epoch}")
     if found.digest != digest:
         raise errors.InvalidArgumentError("the state is of another data set: its files differ")
