@@ -56,6 +56,23 @@ class TestOnOneMachine:
         endpoints.close_all()
         main(["stop", "--force", str(tmp_path / "cache")])
 
+    def test_content_that_has_two_names_is_listed_and_set_under_both(
+        self, data: Path, command: Tfquiver, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        files = f"{data}/part-*"
+        assert main(["warm", "--name", "used", files]) == 0
+        assert command("create", "made", "--source", files, "--wait")[0] == 0
+        assert command("create", "again", "--source", files, "--wait")[0] == 0
+        listed = command("list")[1]["datasets"]
+        assert sorted(one["name"] for one in listed) == ["again", "made", "used"]
+        assert len({one["digest_id"] for one in listed}) == 1
+        for name in ("made", "again", "used"):
+            code, told = command("set-cache", name, "full")
+            assert (code, told["name"], told["cache"]) == (0, name, {"mode": "uniform"})
+        assert command("place", "made")[0] == 0
+        assert main(["warm", "--name", "another", files]) == 0
+        assert "these files were registered before, as used; --name=another names" in capsys.readouterr().out
+
     def test_a_life(self, data: Path, tmp_path: Path, command: Tfquiver, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing is set but what a person would: a name, and files."""
         monkeypatch.chdir(data)

@@ -83,6 +83,9 @@ def _run(arguments: argparse.Namespace) -> int:
         bar.update(scan, visible=False)
         there.reads(dataset.digest_id)
         told = _warm(there.coordinator, dataset, token, bar)
+    if arguments.name and arguments.name != dataset.name:
+        given, its = plain_text.plain(arguments.name), plain_text.plain(dataset.name)
+        print(f"these files were registered before, as {its}; --name={given} names what nobody has used before")
     return _say(dataset, told)
 
 
@@ -161,15 +164,22 @@ class _Reading:
             self._bar.update(self._task, completed=resident, total=total)
 
 
+def resident_text(resident: int, total: int) -> str:
+    """Of bytes, and what it means where that is not all of them."""
+    said = f"{decimal(resident)} of {decimal(total)} are resident"
+    missing = f"; {decimal(total - resident)} are not: whoever reads them reads the object store"
+    return said + missing * (resident < total)
+
+
 def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> int:
     asked = sum(its.total_bytes for its in told.values())
     total = max(asked, dataset.size_bytes)
     resident = sum(its.resident_bytes for its in told.values())
-    print(f"{plain_text.plain(dataset.name)}: {decimal(resident)} of {decimal(total)} are resident")
+    print(f"{plain_text.plain(dataset.name)}: {resident_text(resident, total)}")
     for whom, its in told.items():
         if lacking := its.shards - its.resident_shards:
-            why = f"; {plain_text.plain(its.trouble)}" if its.trouble else ""
-            print(f"  {plain_text.plain(whom)} lacks {lacking} of {its.shards} shards{why}")
+            why = plain_text.plain(its.trouble) or "it does not say why"
+            print(f"  {plain_text.plain(whom)} lacks {lacking} of {its.shards} shards: {why}")
     if asked < total:
         print(f"  {decimal(total - asked)} are for nodes that are not there: see tfquiver status, and ask again")
     return ALL_RESIDENT if resident == total else NOT_ALL

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 
 import numpy as np
 from absl import logging
+from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
@@ -190,7 +191,8 @@ class _Run:
             self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
             return
         if not self._disk.has_room(hash, size_bytes, self._landing_bytes):
-            self._refuse("there is no more room: neither quota, nor setting, nor disk may be exceeded")
+            quota = decimal(self._disk.quota_bytes)
+            self._refuse(f"there is no more room: neither the quota ({quota}), nor setting, nor disk may be exceeded")
             return
         self._landing_bytes += size_bytes
         try:

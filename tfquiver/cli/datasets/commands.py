@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls, warm
 from tfquiver.cli.datasets import states, waiting
@@ -219,6 +217,9 @@ def _say(named: pb2.NamedDataset, as_json: bool) -> int:
         return int(failed)
     text = f"{named.spec.name}: {states.phrase(named)}"
     if named.HasField("resident_bytes"):
-        text += f"; {decimal(named.resident_bytes)} of {decimal(named.dataset.size_bytes)} are resident"
+        in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
+        text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"
+        if in_part and not named.reason:
+            text += f": not read yet, or given up since; `tfquiver dataset prefetch {named.spec.name}` reads what fits"
     print(plain_text.plain(f"{text}: {named.reason}" if named.reason else text))
     return int(failed)

@@ -23,10 +23,10 @@ _LOOKED_AT = 32
 Ask = Callable[..., Any]
 
 
-def find(ask: Ask, stub: Any, name: str) -> pb2.NamedDataset | None:
-    """None: none is called so, or the coordinator is older than names."""
+def find(ask: Ask, stub: Any, name: str, resident: bool = True) -> pb2.NamedDataset | None:
+    """None: none is called so, or the coordinator is older than names. `resident`: with what is there."""
     try:
-        found: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, resident=True))
+        found: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, resident=resident))
     except errors.NotFoundError:
         return None
     except errors.TfquiverError as error:
@@ -46,14 +46,15 @@ def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
 
 
 def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that have names first, each with what is told of its newest version; then the others."""
+    """Those that have names first, each with what is told of its newest version; then the others, and what has such a
+    version's content and was first used under another name."""
     others = {one["digest_id"]: one for one in told}
     first = []
     for one in named:
         its = others.get(one.dataset.digest_id.hex(), {}) if one.HasField("dataset") else {}
         first.append({**its, "name": one.spec.name, **states.plain(one), "phrase": states.phrase(one)})
-    versions = {one["digest_id"] for one in first if "digest_id" in one}
-    return [*first, *(one for one in told if one["digest_id"] not in versions)]
+    called = {(one["digest_id"], one["name"]) for one in first if "digest_id" in one}
+    return [*first, *(one for one in told if (one["digest_id"], one["name"]) not in called)]
 
 
 def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

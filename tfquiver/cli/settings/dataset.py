@@ -123,17 +123,19 @@ def _set_cache(arguments: argparse.Namespace) -> int:
     if arguments.setting not in _UNSET:
         setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
     with _service(arguments) as (ask, stub):
-        dataset = _named_or_gone(_all(ask, stub), arguments.name)
+        sought = _digest_id_or_name(arguments)
+        dataset = _named_or_gone(_all(ask, stub), sought)
         request = coordinator_pb2.SetCacheRequest(digest_id=dataset.digest_id, setting=setting)
         fixed = ask(stub.SetCache, request, _SET_S)
-    _print(calls.plain(dataset) | {"cache": cache_setting.plain(fixed)}, arguments.json)
+    given = {"name": arguments.name} if sought != arguments.name else {}
+    _print(calls.plain(dataset) | given | {"cache": cache_setting.plain(fixed)}, arguments.json)
     return 0
 
 
 def _share(arguments: argparse.Namespace) -> int:
     names = [name for name in arguments.names.split(",") if name]
     with _service(arguments) as (ask, stub):
-        dataset = _named(_all(ask, stub), arguments.name)
+        dataset = _named(_all(ask, stub), _digest_id_or_name(arguments))
         request = coordinator_pb2.ShareDatasetRequest(
             digest_id=dataset.digest_id, names=names, everybody=arguments.everybody
         )
@@ -188,7 +190,14 @@ def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
 @contextmanager
 def _found(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any, types_pb2.Dataset]]:
     with _service(arguments) as (ask, stub):
-        yield ask, stub, _named(_all(ask, stub), arguments.name)
+        yield ask, stub, _named(_all(ask, stub), _digest_id_or_name(arguments))
+
+
+def _digest_id_or_name(arguments: argparse.Namespace) -> str:
+    """Of a data set that has a name the digest id of its newest version: its content may be known by another, too."""
+    with named.service(arguments) as (ask, stub, _):
+        one = names.find(ask, stub, arguments.name, resident=False)
+    return one.dataset.digest_id.hex() if one and one.HasField("dataset") else str(arguments.name)
 
 
 def _if_known(ask: Ask, method: Callable[..., Any], request: Any) -> Any:
@@ -249,8 +258,9 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         "cache": _meaning(cache),
     }
     if "allocation_bytes" in cache:
-        share = min(1.0, cache["allocation_bytes"] / max(told["size_bytes"], 1))
-        lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, about {share:.0%} of its size"
+        share = cache["allocation_bytes"] / max(told["size_bytes"], 1)
+        part = "more than its size" if share > 1 else f"about {share:.0%} of its size"
+        lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, {part}"
     if "chunks" in cache:
         each = decimal(told["size_bytes"] // cache["chunks"])
         lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
