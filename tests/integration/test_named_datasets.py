@@ -66,9 +66,9 @@ class TestOnOneMachine:
         listed = command("list")[1]["datasets"]
         assert sorted(one["name"] for one in listed) == ["again", "made", "used"]
         assert len({one["digest_id"] for one in listed}) == 1
-        for name in ("made", "again", "used"):
-            code, told = command("set-cache", name, "full")
-            assert (code, told["name"], told["cache"]) == (0, name, {"mode": "uniform"})
+        for called in ("made", "again", "used"):
+            code, told = command("set-cache", called, "full")
+            assert (code, told["name"], told["cache"]) == (0, called, {"mode": "uniform"})
         assert command("place", "made")[0] == 0
         assert main(["warm", "--name", "another", files]) == 0
         assert "these files were registered before, as used; --name=another names" in capsys.readouterr().out

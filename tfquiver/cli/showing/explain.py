@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import words
+from tfquiver.cli.showing import explained_names, words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
@@ -32,7 +32,8 @@ _LAST = 10  # decisions
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
-    parser.add_argument("name", metavar="JOB|DATASET", help="a name that `tfquiver status` and `dataset list` show")
+    what = "a name that `tfquiver status` and `dataset list` show; none: lists those of which there is something to say"
+    parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
     calls.add_where(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
     parser.set_defaults(run=_run)
@@ -42,7 +43,12 @@ def _run(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
     with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        told = _ask(stub, arguments.name, calls.token(arguments), f"coordinator {address}")
+        token, whom = calls.token(arguments), f"coordinator {address}"
+        if not arguments.name:
+            known = explained_names.known(stub, token, whom)
+            print(json.dumps(known) if arguments.json else "\n".join(explained_names.lines(known)))
+            return 0
+        told = _ask(stub, arguments.name, token, whom)
     if arguments.json:
         print(told)
     else:
@@ -60,12 +66,13 @@ def _placement(placed: Mapping[str, Any]) -> str:
 
 
 def _ask(stub: Any, name: str, token: str, whom: str) -> str:
-    """By a name that the coordinator knows, or that `tfquiver status` shows of a job without one."""
+    """By a name that the coordinator knows, that `tfquiver status` shows of a job without one, or that the job's own
+    code has: the coordinator's begins with its token's."""
     try:
         return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=name), token, whom).json)
     except errors.NotFoundError:
         sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
-        meant = {info.job for info in sessions if info.job != name and words.job(calls.plain(info)) == name}
+        meant = explained_names.meant(name, [calls.plain(info) for info in sessions])
         if len(meant) != 1:
             raise
     return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=meant.pop()), token, whom).json)

@@ -1,0 +1,35 @@
+"""Which names `tfquiver explain` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfquiver.cli.showing import explained_names
+
+
+def session(job: str, digest_id: str = "aa") -> dict[str, Any]:
+    return {"job": job, "session_key": "key", "digest_id": digest_id}
+
+
+def test_those_of_which_something_is_decided_are_listed() -> None:
+    settings = [
+        {"name": "read", "digest_id": "aa", "cache": {"mode": "unset"}},
+        {"name": "set", "digest_id": "bb", "cache": {"mode": "lru"}},
+        {"name": "neither", "digest_id": "cc", "cache": {"mode": "unset"}},
+    ]
+    told = explained_names.names([session("sweep/b"), session("sweep/a"), session("sweep/b")], settings)
+    assert told == {"jobs": ["sweep/b", "sweep/a"], "datasets": ["read", "set"]}
+    assert explained_names.lines(told) == [
+        "jobs: sweep/b, sweep/a",
+        "data sets: read, set",
+        "`tfquiver explain NAME` says why one has what it has",
+    ]
+    [nothing] = explained_names.lines(explained_names.names([], settings[2:]))
+    assert "nothing is decided" in nothing
+
+
+def test_a_job_is_found_by_the_name_that_its_own_code_has() -> None:
+    sessions = [session("sweep/run1"), session("sweep/run1"), session("other/run2"), session("sweep/run2")]
+    assert explained_names.meant("run1", sessions) == {"sweep/run1"}
+    assert explained_names.meant("run2", sessions) == {"sweep/run2", "other/run2"}, "which is said to be unknown"
+    assert explained_names.meant("un1", sessions) == set()

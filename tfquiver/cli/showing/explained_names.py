@@ -1,0 +1,45 @@
+"""The names that `tfquiver explain` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfquiver import plain_text
+from tfquiver.cli import calls
+from tfquiver.cli.showing import words
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+
+
+def known(stub: Any, token: str, whom: str) -> dict[str, list[str]]:
+    """`jobs` and `datasets` of which something may be decided, the newest first. Raises the typed error."""
+    sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
+    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
+    return names([calls.plain(one) for one in sessions], calls.settings(stub, datasets, token, whom))
+
+
+def names(sessions: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """`datasets` as `calls.settings` gives them: nothing is decided of those that nobody has read lately or set."""
+    read = {one["digest_id"] for one in sessions}
+    decided = [one["name"] for one in datasets if one["digest_id"] in read or one["cache"]["mode"] != "unset"]
+    return {"jobs": list(dict.fromkeys(map(words.job, sessions))), "datasets": list(dict.fromkeys(decided))}
+
+
+def meant(name: str, sessions: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Jobs that the coordinator knows by other names than this."""
+    return {
+        one["job"]
+        for one in sessions
+        if one["job"] != name and (words.job(one) == name or one["job"].endswith(f"/{name}"))
+    }
+
+
+def lines(told: Mapping[str, Sequence[str]]) -> list[str]:
+    if not any(told.values()):
+        return ["no job reads now, or has in the last hour, and nobody has set a data set's cache: nothing is decided"]
+    said = [
+        f"{what}: {', '.join(map(plain_text.plain, told[key]))}"
+        for key, what in (("jobs", "jobs"), ("datasets", "data sets"))
+        if told[key]
+    ]
+    return [*said, "`tfquiver explain NAME` says why one has what it has"]
