@@ -168,7 +168,10 @@ async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
         raise
     last_resort.directory = directory
     try:
-        await asyncio.to_thread(cluster_file.write, directory.path, FLAGS.coordinator)
+        try:
+            await asyncio.to_thread(cluster_file.write, directory.path, FLAGS.coordinator)
+        except errors.TfquiverError as error:  # a disk that is full, say, where entries will make room
+            logging.warning("trainers may start a node of their own here while this one is down: %s", error)
         with exporting.shard_spans(FLAGS.trace_endpoint, FLAGS.trace_share, directory.node_id) as spans:
             await _serve_in(directory, stop, last_resort, spans)
     finally:

@@ -13,6 +13,8 @@ import pytest
 from tfquiver import errors
 from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.daemon import daemon
+from tfquiver.local_cluster import whole_cluster
+from tfquiver.local_cluster.last_time import Asked
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,30 @@ def test_all_who_wait_for_a_clusters_node_are_told_the_same(tmp_path: Path) -> N
         for one in waiting:
             with pytest.raises(errors.UnavailableError, match="of the cluster at head:5040"):
                 one.result(30)
+
+
+@pytest.mark.parametrize("before", [0, 5040], ids=["the first", "at another port than the one before"])
+def test_an_up_that_does_not_get_far_leaves_the_directory_nobodys(
+    before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while TensorFlow is loaded, say: its node was there already."""
+    program = tmp_path / "program"
+    program.write_text(
+        "#!/bin/sh\ncase $2 in\n*coordinator*) echo '{\"port\": 5041}'; exec sleep 60;;\n"
+        f"*.node.*) printf %s localhost:5041 > {tmp_path}/cluster; exit 3;;\n*) echo hello;;\nesac\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    if before:
+        up_file.write(tmp_path, up_file.Ports(coordinator=before, dispatcher=7), up_file.Given(workers=3))
+        cluster_file.write(tmp_path, f"localhost:{before}")
+    with pytest.raises(errors.UnavailableError, match="the node did not start"):
+        whole_cluster.run(tmp_path, Asked(), 0, 0, False)
+    assert cluster_file.read(tmp_path) == "localhost:5041"
+    with pytest.raises(errors.UnavailableError, match="ended at its start"):
+        daemon.find_or_start(tmp_path, timeout_s=5.0)
+    if before:
+        assert up_file.read(tmp_path) == up_file.Ports(5041, 7) and up_file.read_given(tmp_path).workers == 3
 
 
 def test_what_up_ran_and_runs_no_more_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

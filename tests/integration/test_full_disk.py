@@ -20,6 +20,7 @@ from tfquiver.service.coordinator.durable.log_file import ROOM_BYTES, LogFile, f
 
 pytestmark = needs_mounts
 NODE = "tfquiver.service.node.main"
+COORDINATOR = "tfquiver.service.coordinator.main"
 CUT = CutPolicy(2_000, 8_000, 32_000)
 DISK_BYTES = 24 << 20
 
@@ -80,6 +81,27 @@ def test_what_is_cached_and_what_is_new_is_read_on_a_disk_that_is_full(tmp_path:
         assert node_calls.status(node.ready["control"]).store_bytes == before, "it is kept again"
     finally:
         assert node.stop() == 0, node.log_tail()
+
+
+def test_a_clusters_node_starts_on_a_disk_that_is_full(tmp_path: Path, disk: Path) -> None:
+    data = write(tmp_path, "data")
+    coordinator = Server(COORDINATOR, ["--port=0", f"--work_dir={tmp_path / 'work'}"], tmp_path / "log").start()
+    node = Server(
+        NODE,
+        [f"--cache_dir={disk / 'cache'}", "--quota=1TiB", f"--coordinator={coordinator.address}"],
+        tmp_path / "log",
+    ).start()
+    try:
+        known = node_calls.ensure(node.ready["control"], data[0], CUT)
+        assert read(node, known) == Counter(data[1])
+        assert node.stop() == 0, node.log_tail()
+        (disk / "cache" / "cluster").unlink(missing_ok=True)  # as a version before it left the directory
+        fill(disk)
+        node.start()
+        assert read(node, known) == Counter(data[1])
+    finally:
+        node.kill()
+        coordinator.stop()
 
 
 def test_a_quota_larger_than_the_disk_leaves_room_for_what_the_entries_are_for(tmp_path: Path, disk: Path) -> None:

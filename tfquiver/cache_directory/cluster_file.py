@@ -15,12 +15,14 @@ _MOST_BYTES = 4096
 
 
 def write(directory: Path, coordinator: str) -> None:
-    """Raises the typed error of a failed write.
+    """Writes nothing where that is said already: the disk may be full. Raises the typed error of a failed write.
 
     Args:
       coordinator: host:port or unix:/path; "": the node there is its own.
     """
     path = directory / FILE
+    if coordinator and read(directory) == coordinator:
+        return
     try:
         if coordinator:
             durable.write(path, [coordinator.encode() + b"\n"])

@@ -1,7 +1,7 @@
 """What `tfquiver up` says of itself in its cache directory: whether it runs there, where its servers listen.
 
 `up.lock` is held for as long as it runs, its text the pid; `up.json` stays, so that the next one takes the same ports,
-and knows what this one was given.
+and knows what this one was given. The coordinator's port is in it before there is a node: see `cluster_file`.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ class Supervisor:
       is_ours: whether the directory is still this cluster's: where it was deleted nothing is started any more, for
         somebody else may have made it again.
       progress: told, a line each, while they start: which are up, and which are waited for.
+      begun: told the ports of now once the coordinator is up, before the node starts.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class Supervisor:
         say: Callable[[str], None],
         is_ours: Callable[[], bool] = lambda: True,
         progress: Callable[[str], None] = lambda line: None,
+        begun: Callable[[Ports], None] = lambda ports: None,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
-        self._is_ours, self._progress = is_ours, progress
+        self._is_ours, self._progress, self._begun = is_ours, progress, begun
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -68,6 +70,8 @@ class Supervisor:
         for number, step in enumerate(plan.servers(self._wish)):
             if number:
                 self._progress(plan.progress(self._wish, number))
+            if number == 1:
+                self._begun(self.ports)
             await _all([self._start(server) for server in step])
         ready()
         await _all([self._keep(server) for server in list(self._running)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import shlex
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import tfquiver
-from tfquiver.cache_directory import up_file
+from tfquiver import errors
+from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, last_time, ports
@@ -52,7 +54,21 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop.set)
     progress = (lambda line: None) if as_json else _say
-    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress)
+
+    def begun(got: Ports) -> None:
+        """The node will say whose it is: by then it stands beside that this is this `up`'s, who may not get further."""
+        last = up_file.read(wish.directory)
+        if got.coordinator == last.coordinator:
+            return
+        try:
+            if cluster_file.read(wish.directory) == f"localhost:{last.coordinator}":
+                cluster_file.write(wish.directory, "")
+            now = dataclasses.replace(last, coordinator=got.coordinator)
+            up_file.write(wish.directory, now, up_file.read_given(wish.directory))
+        except (OSError, errors.TfquiverError) as error:
+            _say(f"{up_file.UP_FILE} cannot be written: {error}")
+
+    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun)
 
     def ready() -> None:
         try:
