@@ -128,6 +128,6 @@ def test_tensorflows_servers_are_told_apart(tmp_path: Path) -> None:
 
 def test_nobody_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "localhost:1", "--timeout_s", "0.5"]) == 1
-    assert "does not answer within 0.5 s" in capsys.readouterr().err
+    assert "does not answer within 0.5 s: nobody listens there (connection refused)" in capsys.readouterr().err
     assert main(["health", str(tmp_path)]) == 1
     assert "no node runs in" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
 
 
 def _silent(address: str) -> str:
-    """Of a name: whether a name server knows it is not asked, which may take its time."""
+    """What is said where a look-up of the name takes its time."""
     host = "" if address.startswith("unix:") else addresses.split(addresses.each(address)[0])[0]
     is_name = bool(host) and not addresses.is_number(host) and not addresses.is_loopback(host)
     return "no server answers there" + (f", or no machine is called {host!r}" if is_name else "")

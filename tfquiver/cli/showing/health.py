@@ -13,7 +13,7 @@ from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.proto.tfquiver.v1.health_pb2 import HealthCheckResponse
-from tfquiver.wire import health, rpc
+from tfquiver.wire import health, rpc, unreached
 
 _ABOUT = """Says whether a server is ready, in one line and the exit code (0: yes). WHERE is its own: host:port or
 unix:/path of a coordinator, a node, a dispatcher or a worker; or a cache directory, for the node that runs there. No
@@ -52,7 +52,12 @@ def _run(arguments: argparse.Namespace) -> int:
     address = where if directory is None else read_endpoint(directory).local_control
     what = plain_text.shortened(where)
     with rpc.channel(address) as channel:
-        said = health.ask(channel, health.LIVE if arguments.live else "", arguments.timeout_s, what)
+        try:
+            said = health.ask(channel, health.LIVE if arguments.live else "", arguments.timeout_s, what)
+        except errors.UnavailableError as error:
+            if reason := unreached.why(address, ""):
+                raise errors.UnavailableError(f"{error}: {reason}") from error
+            raise
         if said is None:
             print(f"{what}: tf.data service {_tensorflow_server(channel, arguments.timeout_s, what)} answers")
             return 0
