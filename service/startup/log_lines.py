@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from logging import Formatter
+from collections.abc import Sequence
+from logging import ERROR, Formatter
 from logging import LogRecord as Record
 from typing import Any
 
@@ -62,4 +64,19 @@ class JsonFormatter(Formatter):
 
 def formatter(server: str) -> Formatter:
     """By --log_format."""
-    return JsonFormatter(server) if flags.FLAGS.log_format == "json" else PlainFormatter()
+    return JsonFormatter(server) if is_json() else PlainFormatter()
+
+
+def is_json(argv: Sequence[str] = ()) -> bool:
+    """Whether --log_format says so. `argv`: of a command line that is refused, which may not have been read so far."""
+    format_ = flags.FLAGS["log_format"].value if "log_format" in flags.FLAGS else ""
+    return format_ == "json" or any(argument.lstrip("-") == "log_format=json" for argument in argv)
+
+
+def last(server: str, message: str, as_json: bool) -> str:
+    """The line of a server that does not start, or ends with an error."""
+    if not as_json:
+        return f"{server}: {message}"
+    caller = sys._getframe(1)
+    record = Record(server, ERROR, caller.f_code.co_filename, caller.f_lineno, "%s", (message,), None)
+    return JsonFormatter(server).format(record)

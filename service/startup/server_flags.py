@@ -14,6 +14,7 @@ from typing import Any
 from absl import flags
 
 from tfquiver import plain_text
+from tfquiver.service.startup import log_lines
 from tfquiver.version import VERSION
 
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
@@ -50,13 +51,13 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
         try:
             rest: list[str] = flags.FLAGS(list(argv))
         except flags.Error as error:
-            raise _refused(name, str(error)) from error
+            raise _refused(name, str(error), argv) from error
         except UnicodeDecodeError as error:
-            raise _refused(name, f"--flagfile: not a text file (UTF-8): {error.reason}") from error
+            raise _refused(name, f"--flagfile: not a text file (UTF-8): {error.reason}", argv) from error
         except (OSError, ValueError, RecursionError) as error:
-            raise _refused(name, f"--flagfile: {error}") from error
+            raise _refused(name, f"--flagfile: {error}", argv) from error
         if len(rest) > 1:
-            raise _refused(name, f"unexpected argument: {rest[1]}")
+            raise _refused(name, f"unexpected argument: {rest[1]}", argv)
         return rest
 
     return parse
@@ -113,9 +114,9 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refused(program: str, what: str) -> SystemExit:
-    line = plain_text.plain(" ".join(what.split()), _LONGEST)
-    print(f"{plain_text.plain(program)}: {line} (--help lists the flags)", file=sys.stderr)
+def _refused(program: str, what: str, argv: Sequence[str]) -> SystemExit:
+    line = f"{plain_text.plain(' '.join(what.split()), _LONGEST)} (--help lists the flags)"
+    print(log_lines.last(plain_text.plain(program), line, log_lines.is_json(argv)), file=sys.stderr)
     return SystemExit(1)
 
 

@@ -87,7 +87,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
         try:
             asyncio.run(serve())
         except errors.TfquiverError as error:
-            print(f"{name}: {plain(error, _MOST_LOGGED)}", file=sys.stderr)
+            print(log_lines.last(name, plain(error, _MOST_LOGGED), log_lines.is_json()), file=sys.stderr)
             raise SystemExit(1) from error
 
     if platform.system() != "Linux":

@@ -121,3 +121,24 @@ def test_one_line_says_what_is_wrong(server: str, arguments: list[str], said: st
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert said in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cache_dir=/dev/null/x"],  # refused by the server
+        ["--cache_dir=x", "--nonsense=1"],  # by the command line, read as far as the unknown flag
+        ["--port=x", "--cache_dir=x"],  # before the format was read
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_refusal_is_a_line_of_the_format_that_was_asked_for(arguments: list[str], as_json: bool) -> None:
+    done = run("tfquiver.service.node.main", *arguments, *(["--log_format=json"] if as_json else []))
+    assert done.returncode == 1
+    *_, line = done.stderr.splitlines()
+    if as_json:
+        told = json.loads(line)
+        assert (told["severity"], told["server"]) == ("ERROR", "tfquiver-node")
+        assert told["message"] and told["where"] and told["pid"] and told["time"]
+    else:
+        assert line.startswith("tfquiver-node: ")

@@ -5,6 +5,7 @@ No server is there, and nothing outside the test's directory is read. The four s
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -157,6 +158,26 @@ def test_what_is_wrong_is_said(
     code, _, err = call(arguments, capsys)
     assert code in (1, 2)
     assert said in err.strip().rpartition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "nothing"],
+        ["explain", "x", "--service", "nothing"],
+        ["dataset", "list", "nothing"],
+        ["dataset", "prefetch", "x", "--service", "nothing"],
+        ["plan", "--service", "nothing"],
+        ["sim", "nothing"],
+    ],
+)
+def test_of_who_asks_for_json_the_error_is_json(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call([*arguments, "--json"], capsys)
+    assert (code, out) == (1, "")
+    assert list(json.loads(err)) == ["error"]
 
 
 def test_two_dashes_twice_are_no_word(capsys: pytest.CaptureFixture[str]) -> None:

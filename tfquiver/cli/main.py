@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -130,7 +131,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:
-        print(f"tfquiver: {plain_text.of_error(error, _LONGEST)}", file=sys.stderr)
+        said = plain_text.of_error(error, _LONGEST)
+        as_json = getattr(arguments, "json", False) is True
+        print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # as in `tfquiver status ... | head`; nothing is left to be written at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
