@@ -19,10 +19,13 @@ def check(board: Board) -> None:
     assert columns.needed_bytes.tolist() == list(board.needed_bytes) == board.pending.sum(axis=0).tolist()
     for session, needs in board.sessions.items():
         assert list(needs.pending) == board.pending[board.row(session)].tolist()
+    assert board.pending_bytes.tolist() == board.pending.sum(axis=1).tolist()
 
 
 def test_columns_follow_whatever_sessions_and_shards_do() -> None:
     rng, board = random.Random(1), Board(SIZES, 20)
+    of_some = board.follow()
+    chunks = set[int]()
     for step in range(400):
         session, chunk = f"session-{rng.randrange(20)}", rng.randrange(len(SIZES))
         if session not in board.sessions:
@@ -38,6 +41,10 @@ def test_columns_follow_whatever_sessions_and_shards_do() -> None:
         else:
             board.shard_resident(chunk, 1)
         check(board)
+        if step % 5 == 0:
+            chunks ^= {rng.randrange(len(SIZES)) for _ in range(2)}
+        expected = board.pending[:, sorted(chunks)].sum(axis=1)
+        assert of_some.of(chunks, len(board.names)).tolist() == expected.tolist()
 
 
 def test_one_that_opens_again_is_counted_once() -> None:

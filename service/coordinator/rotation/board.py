@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.rotation.pending_of import PendingOf
+
 _FIRST_ROWS = 8
 
 
@@ -58,11 +60,23 @@ class Board:
         self.names: list[str] = []  # of `sessions`, in the order of `pending`
         self._row: dict[str, int] = {}
         self._pending = np.zeros((_FIRST_ROWS, len(self.sizes)), np.int64)
+        self._totals = np.zeros(_FIRST_ROWS, np.int64)
+        self._followed: list[PendingOf] = []
 
     @property
     def pending(self) -> npt.NDArray[np.int64]:
         """What `sessions` say of pending bytes, all at once: shape [sessions, chunks]. Not to be kept or changed."""
         return self._pending[: len(self.names)]
+
+    @property
+    def pending_bytes(self) -> npt.NDArray[np.int64]:
+        """Of all chunks: shape [sessions]. Not to be kept or changed."""
+        return self._totals[: len(self.names)]
+
+    def follow(self) -> PendingOf:
+        """What they have pending of some chunks, kept up from now on."""
+        self._followed.append(PendingOf(self._pending))
+        return self._followed[-1]
 
     def row(self, session: str) -> int:
         """Of `pending`."""
@@ -98,14 +112,18 @@ class Board:
         self.names.append(session)
         if row == len(self._pending):
             self._pending = np.concatenate((self._pending, np.zeros_like(self._pending)))
+            self._totals = np.concatenate((self._totals, np.zeros_like(self._totals)))
+            for followed in self._followed:
+                followed.rows(self._pending)
         self._pending[row] = pending
+        self._row_changed(row, self.sessions[session])
         self._count(row, 1)
         self.version += 1
 
     def took(self, session: str, chunk: int, size_bytes: int) -> None:
         needs = self.sessions[session]
         needs.pending[chunk] -= size_bytes
-        self._pending[self._row[session], chunk] -= size_bytes
+        self._change(session, chunk, -size_bytes)
         needs.pending_bytes -= size_bytes
         self.needed_bytes[chunk] -= size_bytes
         if size_bytes and not needs.pending[chunk]:
@@ -118,7 +136,7 @@ class Board:
             self.wanted[chunk] += 1
             self.version += 1
         needs.pending[chunk] += size_bytes
-        self._pending[self._row[session], chunk] += size_bytes
+        self._change(session, chunk, size_bytes)
         needs.pending_bytes += size_bytes
         self.needed_bytes[chunk] += size_bytes
 
@@ -159,7 +177,20 @@ class Board:
         if last != session:  # it takes the place that has become free
             self.names[row], self._row[last] = last, row
             self._pending[row] = self._pending[len(self.names)]
+            self._row_changed(row, self.sessions[last])
         self.version += 1
+
+    def _change(self, session: str, chunk: int, by_bytes: int) -> None:
+        row = self._row[session]
+        self._pending[row, chunk] += by_bytes
+        self._totals[row] += by_bytes
+        for followed in self._followed:
+            followed.changed(row, chunk, by_bytes)
+
+    def _row_changed(self, row: int, needs: Needs) -> None:
+        self._totals[row] = needs.pending_bytes
+        for followed in self._followed:
+            followed.anew(row)
 
     def _count(self, row: int, sessions: int) -> None:
         """So many more need what this row of `pending` says."""

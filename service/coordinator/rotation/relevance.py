@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.rotation.room import Room
 LEAD_CHUNKS = 2.0
 EVICT_LEAD_CHUNKS = 1.0
 LOADING_AT_ONCE = 2
+_SOME = 32
 
 
 class Relevance:
@@ -54,6 +55,7 @@ class Relevance:
         self._lead_bytes, self._evict_lead_bytes = lead_chunks * chunk_bytes, evict_lead_chunks * chunk_bytes
         self._loading_at_once = loading_at_once
         self._sessions_dry = Dry(timeout_s)
+        self._of_stays, self._of_there = board.follow(), board.follow()
         self._room.adopt(len(board.sizes), now)
         self._room.spare(now)
 
@@ -74,8 +76,8 @@ class Relevance:
         while room.loading() < self._loading_at_once and self._load_another(now):
             pass
         load = room.lacking() if board.sessions else []
-        wanted: npt.NDArray[np.bool_] = np.any(board.pending[dry] > 0, axis=0)
-        urgent = frozenset(c for c in load if wanted[c])
+        lacking = np.array(load, np.intp)
+        urgent = frozenset(lacking[board.pending[np.ix_(dry, lacking)].any(axis=0)].tolist())
         load.sort(key=lambda chunk: chunk not in urgent)
         return Decision(tuple(load), urgent, room.leaving)
 
@@ -106,7 +108,7 @@ class Relevance:
         starved = np.flatnonzero(self._have_less_than(self._lead_bytes))
         chunk = self._overdue(now)
         if chunk is None:
-            chunk = self._most_wanted(board.pending[starved] if len(starved) else board.pending)
+            chunk = self._most_wanted(starved if len(starved) else None)
         if chunk is None:
             return False
         size_bytes, free_bytes = board.sizes[chunk], room.free_bytes
@@ -125,15 +127,24 @@ class Relevance:
         """What the session needs that has been waiting for too long, if there is one."""
         sessions = self._sessions_dry.for_s(self._timeout_s, now)
         board = self._board
-        wanted = (self._most_wanted(board.pending[[board.row(session)]]) for session in sessions)
+        wanted = (self._most_wanted(np.array([board.row(session)])) for session in sessions)
         return next((chunk for chunk in wanted if chunk is not None), None)
 
-    def _most_wanted(self, pending: npt.NDArray[np.int64]) -> int | None:
-        """Of what these rows of the board's need, and what is neither here nor too little to be loaded."""
-        absent: npt.NDArray[np.bool_] = np.any(pending > 0, axis=0)
+    def _most_wanted(self, rows: npt.NDArray[np.intp] | None) -> int | None:
+        """Of what these rows of the board's need (None: all), and what is neither here nor too little to be loaded."""
+        counts = self._board.columns.wanted
+        absent: npt.NDArray[np.bool_] = counts > 0
         absent[[*self._room.stays, *self._room.spared]] = False
         chunks = np.flatnonzero(absent & ~self._remnants())
-        return int(chunks[self._board.columns.wanted[chunks].argmax()]) if len(chunks) else None
+        if rows is None:
+            return int(chunks[counts[chunks].argmax()]) if len(chunks) else None
+        chunks = chunks[np.argsort(-counts[chunks], kind="stable")]
+        for at in range(0, len(chunks), _SOME):  # mostly one of the first
+            some = chunks[at : at + _SOME]
+            needed = np.flatnonzero(self._board.pending[np.ix_(rows, some)].any(axis=0))
+            if len(needed):
+                return int(some[needed[0]])
+        return None
 
     def _least_wanted(self, now: float) -> int | None:
         """What some session still needs goes only for one that has next to nothing left to read."""
@@ -152,17 +163,16 @@ class Relevance:
 
     def _have_less_than(self, lead_bytes: float) -> npt.NDArray[np.bool_]:
         """Which of the board's rows have less left to read than this: shape [sessions]."""
-        pending = self._board.pending
-        less: npt.NDArray[np.bool_] = pending[:, list(self._room.stays)].sum(axis=1) < np.minimum(
-            lead_bytes, pending.sum(axis=1)
-        )
+        board = self._board
+        left = self._of_stays.of(self._room.stays.keys(), len(board.names))
+        less: npt.NDArray[np.bool_] = left < np.minimum(lead_bytes, board.pending_bytes)
         return less
 
     def _dry(self) -> npt.NDArray[np.intp]:
         """The board's rows of sessions that need something, and have nothing to read."""
         board = self._board
-        there = [chunk for chunk in self._room.stays if board.resident[chunk]]
-        return np.flatnonzero(board.pending.any(axis=1) & ~board.pending[:, there].any(axis=1))
+        there = {chunk for chunk in self._room.stays if board.resident[chunk]}
+        return np.flatnonzero((board.pending_bytes > 0) & (self._of_there.of(there, len(board.names)) == 0))
 
     @property
     def _stays(self) -> npt.NDArray[np.int64]:
