@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning.listing_terms import listing_key as listing_key
+from tfquiver.stores.local import LocalStore
 
 _MOST_SAID = 256
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -29,14 +31,11 @@ def expand(
     if not patterns:
         raise errors.InvalidArgumentError("no files named: give a path, a glob or a URI")
     found: dict[str, FileEntry] = {}
-    for named in patterns:
-        pattern = os.fspath(named)
-        if "\0" in pattern:
-            raise errors.InvalidArgumentError(f"{pattern!r}: no name has a zero byte")
-        if pattern.startswith("~"):
-            pattern = os.path.expanduser(pattern)  # noqa: PTH111 - pathlib would clean what may be a pattern
+    names = [_plain(os.fspath(named)) for named in patterns]
+    listed = _listed(names, store_for)
+    for pattern in names:
         try:
-            matches = store_for(pattern).list(pattern)
+            matches = next(listed)
         except OSError as error:
             raise errors.from_os_error(error, os.fspath(error.filename or pattern)[:_MOST_SAID]) from error
         if not matches:
@@ -49,6 +48,24 @@ def expand(
                 )
             found[info.uri] = FileEntry(_utf8(info.uri), info.size_bytes, info.generation)
     return [found[uri] for uri in sorted(found)]
+
+
+def _plain(pattern: str) -> str:
+    if "\0" in pattern:
+        raise errors.InvalidArgumentError(f"{pattern!r}: no name has a zero byte")
+    # pathlib would clean what may be a pattern
+    return os.path.expanduser(pattern) if pattern.startswith("~") else pattern  # noqa: PTH111
+
+
+def _listed(
+    patterns: Sequence[str], store_for: Callable[[str], stores.ObjectStore]
+) -> Iterator[list[stores.ObjectInfo]]:
+    """Of each pattern."""
+    for store, some in itertools.groupby(patterns, store_for):
+        if isinstance(store, LocalStore):
+            yield from store.list_each(some)
+        else:
+            yield from map(store.list, some)
 
 
 def _utf8(uri: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import glob
+import itertools
 import os
 import stat
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfquiver import errors
@@ -17,6 +20,7 @@ from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
 _LIST_DEADLINE_S = 60.0
+_AT_ONCE, _PART_S = 1024, 1.0  # names listed in one thread, and for so long
 MOUNTS = Mounts()
 
 
@@ -37,6 +41,27 @@ class LocalStore:
 
     def list(self, pattern: str) -> list[ObjectInfo]:
         return self._patience.call(pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern), _mount_of(pattern))
+
+    def list_each(self, patterns: Iterable[str]) -> Iterator[builtins.list[ObjectInfo]]:
+        """As `list`, of each in turn. Of many names that follow one another on one file system each does not take a
+        thread of its own."""
+        mounts: dict[str, str] = {}
+
+        def mount_of(pattern: str) -> str:
+            directory = os.path.dirname(path_of(pattern))  # noqa: PTH120 - of a hundred thousand names it takes a second
+            if directory not in mounts:
+                mounts[directory] = _mount_of(pattern)
+            return mounts[directory]
+
+        for mount, some in itertools.groupby(patterns, mount_of):
+            while names := list(itertools.islice(some, _AT_ONCE)):
+                while names:
+                    part = _Part(names, self._listed)
+                    self._patience.call(part, _LIST_DEADLINE_S, part.run, mount)
+                    yield from part.found
+                    if part.error:
+                        raise part.error
+                    del names[: len(part.found)]
 
     def stat(self, uri: str) -> ObjectInfo:
         return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri), _mount_of(uri))
@@ -62,10 +87,12 @@ class LocalStore:
     def _listed(self, pattern: str) -> builtins.list[ObjectInfo]:
         path = str(Path(path_of(pattern)).absolute())
         try:
-            if Path(path).is_dir():
-                raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
             # A name with brackets in it that is there means itself.
-            names = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
+            if (found := _found(path)) is not None:
+                if stat.S_ISDIR(found.st_mode):
+                    raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
+                return [_info(path, found)] if stat.S_ISREG(found.st_mode) else []
+            names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error
         return [_info(name, found) for name in names if stat.S_ISREG((found := _stat(name)).st_mode)]
@@ -100,8 +127,42 @@ class LocalStore:
         return data
 
 
+class _Part:
+    """As many of these names as are listed in a second: one that hangs is not waited for longer among others."""
+
+    def __init__(self, names: Sequence[str], listed: Callable[[str], builtins.list[ObjectInfo]]) -> None:
+        self._names, self._listed = names, listed
+        self.found: builtins.list[builtins.list[ObjectInfo]] = []
+        self.error: Exception | None = None  # of the name after those that were found
+
+    def __str__(self) -> str:
+        """The one that is being listed."""
+        return self._names[min(len(self.found), len(self._names) - 1)]
+
+    def run(self) -> None:
+        until_s = time.monotonic() + _PART_S
+        for name in self._names:
+            try:
+                self.found.append(self._listed(name))
+            except Exception as error:  # noqa: BLE001 - whoever is given those before it is given this one next
+                self.error = error
+                return
+            if time.monotonic() >= until_s:
+                return
+
+
 def _mount_of(uri: str) -> str:
     return MOUNTS.of(str(Path(path_of(uri)).absolute()))
+
+
+def _found(path: str) -> os.stat_result | None:
+    """None: nothing has that name. Raises OSError: nobody can say."""
+    try:
+        return os.stat(path)  # noqa: PTH116
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
 
 
 def _stat(name: str) -> os.stat_result:

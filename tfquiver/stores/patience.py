@@ -24,8 +24,10 @@ class Patience:
         self._lock = threading.Lock()
         self._late: dict[str, set[threading.Thread]] = {}  # by what hangs as a whole
 
-    def call(self, what: str, deadline_s: float, call: Callable[[], T], of: str = "") -> T:
+    def call(self, what: object, deadline_s: float, call: Callable[[], T], of: str = "") -> T:
         """What `call` returns or raises. Raises UnavailableError naming `what` when it is late, or too many are.
+
+        `what`: as it is called by then.
 
         `of`: what hangs as a whole: a file system. Calls of another one are not refused.
         """
