@@ -4,6 +4,7 @@ in its place. Whatever that does, the scan ends, and finds what one node finds."
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,12 +15,14 @@ import pytest
 
 from tests.support import numbered
 from tests.support.aio import on_loop
+from tests.support.steps import steps
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.scanning import listing
+from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.service.node.datasets.scan import Scanner
@@ -353,3 +356,16 @@ async def test_a_node_helps_with_what_its_own_orders_say(
     assert raised.value.code == error.code
     assert not helping.busy
     await other.scanner.close()
+
+
+def test_known_files_are_not_gone_through_on_the_loop(files: list[FileEntry], expected: Digest, tmp_path: Path) -> None:
+    """Of a million that took seconds, in which the node served nobody. Only this thread's steps are counted."""
+    found = []
+    rows = scanned_of(expected, 0).rows
+    for count in (2, 2000):
+        many = [dataclasses.replace(files[0], uri=f"{files[0].uri}-{number}") for number in range(count)]
+        node = Node(tmp_path, f"known {count}")
+        for one in many:
+            node.scanner.learn(one, TERMS, ScannedFile(dataclasses.replace(one, compression="none"), rows))
+        found.append(steps(lambda node=node, many=many: asyncio.run(node.scan(many))))  # type: ignore[misc]
+    assert found[1] - found[0] < 2000, "not a step for each"

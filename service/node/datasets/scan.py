@@ -173,8 +173,11 @@ class Scanner:
 async def assembled(name: str, scanned: Sequence[ScannedFile | None], terms: ListingTerms) -> Digest:
     from tfquiver.scanning import digest_build  # not for nodes that have nothing to scan
 
-    done = [file for file in scanned if file is not None]
-    return await asyncio.to_thread(digest_build.assemble, name, done, terms.policy.format)
+    def assemble() -> Digest:
+        done = [file for file in scanned if file is not None]
+        return digest_build.assemble(name, done, terms.policy.format)
+
+    return await asyncio.to_thread(assemble)
 
 
 class _State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.content.file_entry import FileEntry
@@ -132,6 +132,19 @@ def _files_of(sources: Sequence[str]) -> tuple[set[str], tuple[str, ...]]:
     return names, tuple(beginnings)
 
 
+def replies_of(done: Sequence[tuple[int, ScannedFile]]) -> Iterator[node_pb2.ScanFilesReply]:
+    """One at least."""
+    reply, size_bytes = node_pb2.ScanFilesReply(), 0
+    for number, file in done:
+        for table in messages(number, file):
+            reply.tables.append(table)
+            size_bytes += table.ByteSize()  # to measure a message is to make it, all of it
+            if size_bytes > _MESSAGE_BYTES:
+                yield reply
+                reply, size_bytes = node_pb2.ScanFilesReply(), 0
+    yield reply
+
+
 class _Call:
     """One that is served."""
 
@@ -162,14 +175,8 @@ class _Call:
                         await self._news.wait()
                 if not scan.done():
                     self._news.clear()
-                reply = node_pb2.ScanFilesReply()
-                for number, file in self._taken():
-                    for table in messages(number, file):
-                        reply.tables.append(table)
-                        if reply.ByteSize() > _MESSAGE_BYTES:
-                            yield self._said(reply)
-                            reply = node_pb2.ScanFilesReply()
-                yield self._said(reply)
+                for reply in replies_of(self._taken()):
+                    yield self._said(reply)
             await scan
         finally:
             scan.cancel()

@@ -67,25 +67,30 @@ class SharedScans:
         store_for: Callable[[str], ObjectStore],
     ) -> Digest:
         """As Scanner.scan."""
-        if not self._most(sum(file.size_bytes for file in files)):
+        known = await asyncio.to_thread(self._known, files, terms)
+        if known is None:
             return await self._scanner.scan(name, files, terms, progress, store_for)
-        scanned = await asyncio.to_thread(self._scanner.known, files, terms)
-        left = [number for number, known in enumerate(scanned) if known is None]
-        most = self._most(sum(files[number].size_bytes for number in left if files[number].generation))
+        most = self._most(known.left_bytes)
 
         def others() -> list[str]:
             """Who is asked; another few for each data set, the same ones when it is scanned again."""
             able = [node.node_id for node in self._members() if node.node_id != self._node_id and _is_able(node)]
             return sorted(able, key=lambda one: hashlib.sha256(f"{name}\0{one}".encode()).digest())[:most]
 
-        pool = await asyncio.to_thread(FilePool, files, left, self._node_id, others())
-        shared = _Shared(self._scanner, self._asking, self._members, task_id, files, terms, progress, scanned, pool)
+        pool = await asyncio.to_thread(FilePool, files, known.left, self._node_id, others())
+        shared = _Shared(self._scanner, self._asking, self._members, task_id, files, terms, progress, known, pool)
         call_bytes = max(1, min(_CALL_BYTES, self._share_bytes // _CALL_SHARE))
         logging.info("data set %s: %d nodes may scan it", name, most + 1, extra=about(dataset=name))
         await shared.run(self._node_id, others, store_for, call_bytes, self._patience_s)
         by = ", ".join(f"{count} by {node_id}" for node_id, count in sorted(shared.files_by.items()))
         logging.info("data set %s: files scanned: %s", name, by or "none", extra=about(dataset=name))
-        return await assembled(name, scanned, terms)
+        return await assembled(name, known.scanned, terms)
+
+    def _known(self, files: Sequence[FileEntry], terms: ListingTerms) -> _Known | None:
+        """None: others have no share in it. For a thread: there may be a million files."""
+        if not self._most(sum(file.size_bytes for file in files)):
+            return None
+        return _Known(files, self._scanner.known(files, terms))
 
     def _most(self, size_bytes: int) -> int:
         """How many others have a share in so much."""
@@ -94,6 +99,17 @@ class SharedScans:
 
 def _is_able(node: types_pb2.NodeInfo) -> bool:
     return node.quota_bytes > 0 and bool(node.control_address) and not node.control_address.startswith("unix:")
+
+
+class _Known:
+    """What of the files needs no reading, and what is left. Takes a while for a million of them."""
+
+    def __init__(self, files: Sequence[FileEntry], scanned: list[ScannedFile | None]) -> None:
+        self.scanned = scanned
+        self.left = [number for number, known in enumerate(scanned) if known is None]
+        self.left_bytes = sum(files[number].size_bytes for number in self.left if files[number].generation)
+        self.done_bytes = sum(file.size_bytes for file, known in zip(files, scanned, strict=True) if known is not None)
+        self.done_records = sum(_records(known) for known in scanned if known is not None)
 
 
 class _Shared:
@@ -108,22 +124,19 @@ class _Shared:
         files: Sequence[FileEntry],
         terms: ListingTerms,
         progress: ScanReport,
-        scanned: list[ScannedFile | None],
+        known: _Known,
         pool: FilePool,
     ) -> None:
         self._scanner, self._asking, self._members, self._task_id = scanner, asking, members, task_id
         self._files, self._terms, self._progress = files, terms, progress
-        self._scanned, self._pool = scanned, pool
+        self._scanned, self._pool = known.scanned, pool
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._began_s = self._loop.time()
         self._here_bytes = 0  # that this node has scanned
-        self._done = Counter[str]()  # bytes and records of files that are done
+        self._done_bytes, self._done_records = known.done_bytes, known.done_records  # of files that are done
         self._open: dict[object, tuple[int, int]] = {}  # bytes and records of those that are under way
         self.files_by: Counter[str] = Counter()
-        for file, known in zip(files, scanned, strict=True):
-            if known is not None:
-                self._count(file, known)
 
     async def run(
         self,
@@ -266,19 +279,16 @@ class _Shared:
         self._scanned[number] = file
         self._pool.done(number)
         self.files_by[by] += 1
-        self._count(self._files[number], file)
+        self._done_bytes += self._files[number].size_bytes
+        self._done_records += _records(file)
         if self._pool.over:  # else there is no more to take than before, and all would look after every file
             self._bump()
-
-    def _count(self, file: FileEntry, scanned: ScannedFile) -> None:
-        self._done["bytes"] += file.size_bytes
-        self._done["records"] += _records(scanned)
 
     def _under_way(self, key: object, size_bytes: int, records: int, trouble: str) -> None:
         self._open[key] = max(0, size_bytes), max(0, records)
         open_bytes = sum(one for one, _ in self._open.values())
         open_records = sum(one for _, one in self._open.values())
-        self._progress(self._done["bytes"] + open_bytes, self._done["records"] + open_records, trouble)
+        self._progress(self._done_bytes + open_bytes, self._done_records + open_records, trouble)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
