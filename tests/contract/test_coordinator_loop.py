@@ -297,7 +297,7 @@ async def test_looking_after_nodes_goes_on_whatever_happens(
     async with started(tmp_path, node_timeout_s=0.2) as coordinator, asyncio.timeout(10):
         assert await read_first(coordinator, "a") is LeaseState.LEASED
         with monkeypatch.context() as patch:
-            patch.setattr(Sessions, "expire", expire)
+            patch.setattr(Sessions, "expiring", expire)
             await failed.wait()
         assert "nobody has thought of this" in caplog.text
         caplog.clear()  # it keeps all that was on the stack

@@ -76,6 +76,8 @@ def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> 
         holders = {name for name, names in held.items() if table.digest.shard(shard).hash in names}
         assert table.resident[shard] == bool(holders)
         assert subject.holder(table, shard) in (holders or {""})
+    resident = np.frombuffer(table.resident, np.uint8) > 0
+    assert (table.resident_shards, table.resident_bytes) == (resident.sum(), table.lengths[resident].sum())
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), max_size=8)), max_size=20), st.integers(0, 10))

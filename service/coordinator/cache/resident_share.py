@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.rotation.board import Board
 
@@ -27,12 +25,9 @@ class ResidentShare:
 
     @staticmethod
     def of(table: Table, board: Board | None) -> ResidentShare:
-        """Takes a millisecond for a million shards."""
-        there = np.frombuffer(table.resident, np.uint8) > 0
-        lengths = np.asarray(table.lengths)
         chunks = len(board.sizes) if board else 0
         whole = int((board.columns.resident == board.columns.sizes).sum()) if board else 0
-        return ResidentShare(int(lengths[there].sum()), int(lengths.sum()), int(there.sum()), chunks, whole)
+        return ResidentShare(table.resident_bytes, table.size_bytes, table.resident_shards, chunks, whole)
 
 
 class LastShares:

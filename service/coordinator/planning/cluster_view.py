@@ -131,7 +131,7 @@ class ClusterViews:
         datasets, jobs, parts = list[DatasetView](), list[JobView](), InParts()
         for digest_id in sorted(known):
             datasets.append(self._dataset(digest_id, pins.get(digest_id)))
-            await parts.rest()  # of millions of shards it takes some ms
+            await parts.rest()
         for key in self.names.jobs:
             jobs.append(self._job(*key))
             await parts.rest()
@@ -170,8 +170,7 @@ class ClusterViews:
     def _dataset(self, digest_id: bytes, pin: types_pb2.CacheSetting | None) -> DatasetView:
         size, resident_bytes = self._sizes[digest_id], 0
         if digest_id in self._caching:
-            table = self._caching.residency.table(digest_id)
-            resident_bytes = int(table.digest.lengths[np.frombuffer(table.resident, np.uint8) > 0].sum())
+            resident_bytes = self._caching.residency.table(digest_id).resident_bytes
         return DatasetView(
             name=self.names.datasets[digest_id],
             size_bytes=size.size_bytes,
