@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.content.prefixes import Prefixes, of_rows
 from tfquiver.placement.places import Places
+from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
@@ -246,3 +247,34 @@ def test_bits_are_those_that_nodes_read() -> None:
     assert (_masks(bits, 77) == masks).all()
     with pytest.raises(errors.ProtocolError, match="9 bytes of bits for 77 shards"):
         _masks([bits[0], bits[1][:-1]], 77)
+
+
+def test_of_many_striped_data_sets_only_those_of_a_node_that_goes_are_drawn_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whenever a node came or went ten thousand took most of a second of the loop."""
+    subject, drawn, several = rules.Rules(), list[str](), Owners.several
+    ids = [number.to_bytes(32, "little") for number in range(300)]
+    for digest_id in ids:
+        subject.apply(PlacementSet(digest_id=digest_id, rule=types_pb2.PlacementRule(stripe=3)))
+
+    def counted(self: Owners, prefixes: Prefixes, copies: int) -> list[tuple[str, ...]]:
+        drawn.append("")
+        return several(self, prefixes, copies)
+
+    monkeypatch.setattr(Owners, "several", counted)
+    nodes = dict[str, dict[str, str]]({f"n{number}": {} for number in range(30)})
+    first = {digest_id: subject.groups(digest_id, nodes) for digest_id in ids}
+    assert len(drawn) == 300
+    drawn.clear()
+    without = {name: its for name, its in nodes.items() if name != "n7"}
+    second = {digest_id: subject.groups(digest_id, without) for digest_id in ids}
+    had_it = [digest_id for digest_id in ids if "n7" in first[digest_id][0][1]]
+    assert 0 < len(drawn) == len(had_it) < 100
+    assert all(second[digest_id] is first[digest_id] for digest_id in ids if digest_id not in had_it)
+    drawn.clear()
+    again = dict(nodes)
+    assert all(Places(subject.groups(digest_id, again)) == Places(first[digest_id]) for digest_id in ids)
+    assert len(drawn) == len(had_it)
+    subject.groups(ids[0], again)
+    assert len(drawn) == len(had_it)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement import rendezvous
-from tfquiver.placement.places import Places, chosen
+from tfquiver.placement.places import Places, Regrouped, chosen, grouped, striped
 
 names = st.lists(st.text("abcdefghij", min_size=1, max_size=4), min_size=1, max_size=9, unique=True)
 SHARDS = 2000
@@ -116,3 +118,17 @@ def test_without_nodes_nobody_keeps_anything() -> None:
     assert places.home_owners(some) == [(), (), ()]
     assert places.all(some) == [[], [], []]
     assert not places.owned(some, "a").any()
+
+
+racks = st.dictionaries(st.sampled_from([f"n{number}" for number in range(12)]), st.sampled_from(["", "a", "b"]))
+
+
+@given(st.lists(racks, min_size=2, max_size=5), st.integers(1, 4), st.integers(0, 2**64 - 1))
+@settings(deadline=None)
+def test_what_is_striped_anew_is_as_if_it_never_was(nodes: list[dict[str, str]], stripe: int, of: int) -> None:
+    groupings = [grouped({name: {"rack": rack} for name, rack in now.items()}, now, "rack") for now in nodes]
+    groups = striped(groupings[0], np.uint64(of), stripe)
+    for before, now in itertools.pairwise(groupings):
+        again = Regrouped(before, now).striped(groups, np.uint64(of), stripe)
+        assert Places(again) == Places(striped(now, np.uint64(of), stripe))
+        groups = again

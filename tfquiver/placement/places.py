@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content.prefixes import Prefixes
-from tfquiver.placement.rendezvous import Owners
+from tfquiver.placement.rendezvous import Owners, score
 
 Groups = Sequence[tuple[str, Sequence[str]]]  # racks, and the names of their nodes; one without racks has ""
 Grouped = Sequence[tuple[str, Owners]]  # the same, to be striped for many data sets
@@ -138,11 +138,40 @@ def striped(groups: Grouped, of: np.uint64, stripe: int) -> Groups:
       of: what the choice is drawn by: the first 8 bytes of the digest id.
       stripe: at most so many nodes of each group, by rendezvous hashing of the data set; 0: all.
     """
-    row = np.array([of], np.uint64)
-    return [
-        (rack, owners.several(row, stripe)[0] if stripe and stripe < len(owners.names) else owners.names)
-        for rack, owners in groups
-    ]
+    return [(rack, _of_stripe(owners, of, stripe)) for rack, owners in groups]
+
+
+class Regrouped:
+    """What has come and gone between two groupings. Of thousands of data sets that are striped over a thousand nodes
+    most stay where they were when one of these comes or goes."""
+
+    def __init__(self, before: Grouped, now: Grouped) -> None:
+        self._now, was = now, {rack: frozenset(owners.names) for rack, owners in before}
+        self._many = {rack: len(names) for rack, names in was.items()}
+        self._gone = {rack: was[rack].difference(owners.names) for rack, owners in now if rack in was}
+        self._come = {rack: tuple(set(owners.names) - was[rack]) for rack, owners in now if rack in was}
+
+    def striped(self, before: Groups, of: np.uint64, stripe: int) -> Groups:
+        """As the function, of what is now. `before`: what it was then; the same object if nothing changes."""
+        was, groups = dict(before), []
+        for rack, owners in self._now:
+            names = was.get(rack, ())
+            if not self._stays(rack, names, int(of), stripe):
+                names = _of_stripe(owners, of, stripe)
+            groups.append((rack, names))
+        return before if len(was) == len(groups) and all(was.get(rack) is names for rack, names in groups) else groups
+
+    def _stays(self, rack: str, names: Sequence[str], of: int, stripe: int) -> bool:
+        if self._many.get(rack, 0) <= stripe or rack not in self._gone or not self._gone[rack].isdisjoint(names):
+            return False  # of a few all are taken, in another order
+        come = self._come[rack]
+        return not come or max(score(of, name) for name in come) < score(of, names[-1])
+
+
+def _of_stripe(owners: Owners, of: np.uint64, stripe: int) -> Sequence[str]:
+    if not stripe or stripe >= len(owners.names):
+        return owners.names
+    return owners.several(np.array([of], np.uint64), stripe)[0]
 
 
 def _parts(prefixes: Prefixes, nodes: int) -> Iterable[slice]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tfquiver import errors
 from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement import labels
-from tfquiver.placement.places import Places
+from tfquiver.placement.places import Groups, Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.places.move_reports import MoveReports
@@ -37,7 +37,7 @@ class Placed:
         self.settings_set: Callable[[], int] = lambda: 0  # another number whenever a data set may be cached otherwise
         # So that versions of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
-        self._made: dict[bytes, tuple[object, object, bool, Places]] = {}
+        self._made: dict[bytes, tuple[object, object, bool, Places, Groups | None]] = {}
         self._alike: dict[object, Places] = {}  # of `_alike_of`
         self._alike_of: object = None
         self._looked: tuple[object, ...] = ()
@@ -57,13 +57,19 @@ class Placed:
         before = self._made.get(digest_id)
         if before is not None and before[0] is rule and before[1] is nodes and before[2] is flat:
             return before[3]
-        places = self._computed(digest_id, rule, nodes, flat)
+        groups = self.rules.groups(digest_id, nodes) if rule.stripe else None
+        if before is not None and before[0] is rule and before[2] is flat and groups and before[4] is groups:
+            places = before[3]
+        else:
+            places = self._computed(digest_id, rule, nodes, flat, groups)
         if before is not None and before[3] == places:
             places = before[3]
-        self._made[digest_id] = rule, nodes, flat, places
+        self._made[digest_id] = rule, nodes, flat, places, groups
         return places
 
-    def _computed(self, digest_id: bytes, rule: types_pb2.PlacementRule, nodes: Labels, flat: bool) -> Places:
+    def _computed(
+        self, digest_id: bytes, rule: types_pb2.PlacementRule, nodes: Labels, flat: bool, groups: Groups | None
+    ) -> Places:
         """One object for all data sets that are kept alike: of thousands it takes seconds to make each its own."""
         if nodes is not self._alike_of:
             self._alike, self._alike_of = {}, nodes
@@ -71,7 +77,7 @@ class Placed:
         key = (rule.selector, rule.rack_local, rule.replicas, flat) if not rule.stripe else digest_id
         places = self._alike.get(key)
         if places is None:
-            places = Places(self.rules.groups(digest_id, nodes), rule.replicas)
+            places = Places(groups or self.rules.groups(digest_id, nodes), rule.replicas)
             if flat:
                 places = places.flat
             if not rule.stripe:

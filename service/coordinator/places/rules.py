@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.content.prefixes import of_hash
 from tfquiver.placement import labels
-from tfquiver.placement.places import Grouped, Groups, grouped, striped
+from tfquiver.placement.places import Grouped, Groups, Regrouped, grouped, striped
 from tfquiver.placement.selector import Selector
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
 from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSetting, PlacementRule
@@ -15,6 +16,15 @@ from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSe
 MAX_REPLICAS = 8
 MAX_STRIPE = 10_000
 Labels = Mapping[str, Mapping[str, str]]  # of the nodes that store, by name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Striped:
+    """What a rule came to, and over which nodes."""
+
+    rule: PlacementRule
+    grouped: Grouped
+    groups: Groups
 
 
 class Rules:
@@ -26,6 +36,9 @@ class Rules:
         self.changes = 0
         self._grouped: dict[tuple[str, bool], Grouped] = {}  # of the nodes in `_grouped_of`, by selector and rack_local
         self._grouped_of: Labels | None = None
+        self._grouped_before: dict[tuple[str, bool], Grouped] = {}  # of the nodes before these
+        self._regrouped: dict[tuple[str, bool], Regrouped] = {}  # from those to these
+        self._striped: dict[bytes, _Striped] = {}
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._rules)
@@ -38,11 +51,30 @@ class Rules:
         object whenever they are others."""
         rule = self._rules[digest_id]
         if nodes is not self._grouped_of:
-            self._grouped, self._grouped_of = {}, nodes
+            self._grouped_before, self._grouped, self._grouped_of = self._grouped, {}, nodes
+            self._regrouped = {}
         key = rule.selector, rule.rack_local
         if key not in self._grouped:
             self._grouped[key] = _grouped(rule, self._selectors[digest_id], nodes)
-        return striped(self._grouped[key], of_hash(digest_id), rule.stripe)
+        if not rule.stripe:
+            return striped(self._grouped[key], of_hash(digest_id), 0)
+        return self._striped_over(self._grouped[key], digest_id, rule)
+
+    def _striped_over(self, now: Grouped, digest_id: bytes, rule: PlacementRule) -> Groups:
+        """Of thousands it takes most of a second to draw each anew whenever a node comes or goes."""
+        made, of = self._striped.get(digest_id), of_hash(digest_id)
+        if made is not None and made.rule is rule and made.grouped is now:
+            return made.groups
+        key = rule.selector, rule.rack_local
+        before = self._grouped_before.get(key)
+        if made is None or made.rule is not rule or made.grouped is not before:
+            groups = striped(now, of, rule.stripe)
+        else:
+            if key not in self._regrouped:
+                self._regrouped[key] = Regrouped(before, now)
+            groups = self._regrouped[key].striped(made.groups, of, rule.stripe)
+        self._striped[digest_id] = _Striped(rule, now, groups)
+        return groups
 
     def apply(self, record: PlacementSet) -> None:
         self.changes += 1
@@ -55,6 +87,7 @@ class Rules:
         if self._rules.pop(digest_id, None) is not None:
             self.changes += 1
             del self._selectors[digest_id]
+            self._striped.pop(digest_id, None)
 
     def snapshot(self) -> Iterator[CommitRecord]:
         for digest_id, rule in self._rules.items():
