@@ -362,7 +362,7 @@ class Coordinator:
         if self.budgets.in_use:
             self.budgets.tick(self.sessions.jobs_of(), self.caching.loaded_ahead)
             await asyncio.sleep(0)
-        in_use = {session.digest_id for session in self.sessions if session.readers}
+        in_use = {session.digest_id for session in self.sessions.read()}
         for _ in self.caching.ticking(in_use | self.reading.opening):
             await asyncio.sleep(0)
 

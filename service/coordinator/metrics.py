@@ -57,7 +57,7 @@ def _workers(coordinator: Coordinator) -> Iterable[Metric]:
 
 
 def _sessions(coordinator: Coordinator) -> Iterable[Metric]:
-    open_sessions = sum(1 for session in coordinator.sessions if session.readers)
+    open_sessions = len(coordinator.sessions.read())
     yield _gauge("read_sessions", "Sessions that somebody reads.", open_sessions)
     yield _gauge("readers", "Readers, of all sessions.", coordinator.sessions.open_readers)
 

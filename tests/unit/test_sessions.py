@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.steps import steps
 from tests.unit.session_bench import END, LIMITS, WAIT, Bench, alone
 from tfquiver import errors
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SessionCreated
 from tfquiver.service.coordinator.sessions import sessions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.session import Session
@@ -349,3 +351,26 @@ def test_sessions_expire_in_parts_between_which_one_may_go(monkeypatch: pytest.M
     next(expiring)
     bench.sessions.forget_data_set(bench.digest_id)
     assert sum(1 for _ in expiring) == 1
+
+
+def test_what_befalls_readers_costs_the_same_with_a_thousand_sessions_that_nobody_reads() -> None:
+    costs = []
+    for count in (10, 1000):
+        bench = Bench()
+        for number in range(count):
+            made = SessionCreated(
+                session_id=f"s{number}", session_key=f"k{number}", digest_id=bench.digest_id, shards=4
+            )
+            bench.sessions.apply(CommitRecord(session_created=made))
+        bench.open("s3", "a")
+        costs.append([
+            steps(lambda bench=bench: bench.sessions.node_seen("n", "2")),  # type: ignore[misc]
+            steps(lambda bench=bench: bench.sessions.deaf(1.0)),  # type: ignore[misc]
+            steps(bench.sessions.jobs_of),
+            steps(lambda bench=bench: bench.sessions.node_lost("n")),  # type: ignore[misc]
+        ])  # fmt: skip
+        assert bench.sessions.read() == [] == list(bench.session("s3").readers)
+        bench.open("s3", "b")
+        assert bench.sessions.read() == [bench.session("s3")]
+        assert bench.sessions.jobs_of() == {bench.digest_id: frozenset({""})}
+    assert costs[0] == costs[1]

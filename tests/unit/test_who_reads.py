@@ -25,7 +25,7 @@ def session(key: str, job: str, readers: int = 1, own_reader_id: str = "") -> An
 def views(clock: ManualClock, sessions: list[Any], left: set[str]) -> ClusterViews:
     nobody: Any = None
     registry: Any = {DIGEST}
-    its: Any = sessions
+    its: Any = SimpleNamespace(read=lambda: [one for one in sessions if one.readers])
     return ClusterViews(clock, registry, nobody, its, nobody, nobody, nobody, left=lambda: left)
 
 

@@ -90,8 +90,8 @@ class ClusterViews:
         """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
         now, gone, left = self._clock.now(), dict[tuple[str, bytes], float](), self._left()
         sampled, plain = set[tuple[str, bytes]](), set[tuple[str, bytes]]()
-        for session in self._sessions:
-            if session.readers and (session.own_reader_id or session.session_key not in left):
+        for session in self._sessions.read():
+            if session.own_reader_id or session.session_key not in left:
                 self.reading[session.reads] = now
                 (sampled if session.sampled else plain).add(session.reads)
         self.irregular = ((self.irregular - plain) | sampled) & self.reading.keys()

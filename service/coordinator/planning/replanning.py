@@ -115,7 +115,7 @@ class Replanning:
         await parts.rest()
         # What an irregular job gains from the cache says nothing of an epoch.
         held = {key: Held() for key in self._views.reading if key not in self._views.irregular}
-        for session in list(self._sessions):
+        for session in self._sessions.read():
             key = session.reads
             if session.readers and key in held and session.digest_id in self._caching:
                 lengths = self._caching.residency.table(session.digest_id).lengths

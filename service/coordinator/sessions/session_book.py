@@ -25,6 +25,7 @@ class SessionBook:
         self._by_key: dict[str, dict[str, Session]] = {}
         self._iterations: dict[tuple[str, bytes], dict[str, Session]] = {}
         self._by_digest: dict[bytes, dict[str, Session]] = {}
+        self._read: dict[str, Session] = {}  # all that have readers, and some that had
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
         self.tickets = Tickets()
@@ -60,8 +61,14 @@ class SessionBook:
         """Oldest first."""
         return list(self._by_digest.get(digest_id, {}).values())
 
+    def read(self) -> list[Session]:
+        """Those that have readers: of twenty thousand that are remembered a thousand."""
+        for session_id in [session_id for session_id, session in self._read.items() if not session.readers]:
+            del self._read[session_id]
+        return list(self._read.values())
+
     def readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
-        for session in self._sessions.values():
+        for session in self.read():
             for reader in session.readers.values():
                 if reader.node_id == node_id:
                     yield session, reader
@@ -94,7 +101,8 @@ class SessionBook:
         elif kind == "reader_opened":
             opened = record.reader_opened
             reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
-            self._sessions[opened.session_id].reader_opened(reader)
+            session = self._read[opened.session_id] = self._sessions[opened.session_id]
+            session.reader_opened(reader)
         elif kind == "shards_acked":
             session = self._sessions[record.shards_acked.session_id]
             session.shards_acked(record.shards_acked.shards, record.shards_acked.presumed)
@@ -156,6 +164,7 @@ class SessionBook:
 
     def _session_forgotten(self, session_id: str) -> None:
         session = self._sessions.pop(session_id)
+        self._read.pop(session_id, None)
         self.tickets.forget(session_id)
         self._own.pop(session.own_reader_id, None)
         _remove(self._by_key, session.session_key, session_id)

@@ -80,8 +80,8 @@ class Sessions:
     def jobs_of(self) -> dict[bytes, frozenset[str]]:
         """Who reads each data set now."""
         jobs: dict[bytes, set[str]] = {}
-        for session in self._book:
-            if session.readers and session.gives_out:
+        for session in self._book.read():
+            if session.gives_out:
                 jobs.setdefault(session.digest_id, set()).add(session.job)
         return {digest_id: frozenset(its) for digest_id, its in jobs.items()}
 
@@ -101,7 +101,7 @@ class Sessions:
 
     def deaf(self, seconds: float) -> None:
         """For so long nobody could be heard: it counts against no reader's time to come back."""
-        for session in self._book:
+        for session in self._book.read():
             for reader in session.readers.values():
                 if reader.deadline is not None:
                     reader.deadline += seconds
@@ -137,6 +137,10 @@ class Sessions:
     def session(self, session_id: str) -> Session:
         """Raises NotFoundError."""
         return self._book.session(session_id)
+
+    def read(self) -> list[Session]:
+        """Those that have readers."""
+        return self._book.read()
 
     def of_data_sets(self, digest_ids: Iterable[bytes]) -> list[Session]:
         """Of each, oldest first."""
