@@ -21,6 +21,9 @@ class Room:
         check_room(board.sizes, board.allocation_bytes)
         self.board, self._timeout_s = board, timeout_s
         self.stays: dict[int, Stay] = {}  # oldest first
+        self._open: dict[int, Stay] = {}  # of these, those that are not settled, or of which something is to come
+        self._unfinished: dict[int, int] = {}  # of the others, those that no session has finished; `finishes` then
+        self._stay_bytes = 0  # their sizes
         self.spared: list[int] = []  # they stay when there is room for what they lack; most complete first
         self._spared_until = 0.0
         self.changes = 0
@@ -47,8 +50,16 @@ class Room:
         self._spared_until = now + self._timeout_s
 
     def note(self, now: float) -> None:
-        for stay in self.stays.values():
+        for chunk, stay in list(self._open.items()):
             stay.note(now)
+            if stay.settled and self.board.complete(chunk):  # one finish is all that may be noted of it
+                del self._open[chunk]
+                if not stay.finished:
+                    self._unfinished[chunk] = self.board.finishes[chunk]
+        finishes = self.board.finishes
+        for chunk in [chunk for chunk, before in self._unfinished.items() if finishes[chunk] > before]:
+            self.stays[chunk].note(now)
+            del self._unfinished[chunk]
         if self.spared:
             self._settle(now)
 
@@ -73,12 +84,16 @@ class Room:
         self.changes += before - len(self.spared)
 
     def admit(self, chunk: int, now: float) -> None:
-        self.stays[chunk] = Stay(self.board, chunk, now, self._timeout_s)
+        self.stays[chunk] = self._open[chunk] = Stay(self.board, chunk, now, self._timeout_s)
+        self._stay_bytes += self.board.sizes[chunk]
         self.changes += 1
 
     def dismiss(self, chunk: int) -> None:
         self.board.cut_off(chunk)
         del self.stays[chunk]
+        self._open.pop(chunk, None)
+        self._unfinished.pop(chunk, None)
+        self._stay_bytes -= self.board.sizes[chunk]
         self.changes += 1
 
     @property
@@ -103,11 +118,13 @@ class Room:
 
     def lacking(self) -> list[int]:
         """Chunks that stay and are not complete."""
-        return [chunk for chunk in self.stays if not self.board.complete(chunk)]
+        stays, columns = np.fromiter(self.stays, np.int64, len(self.stays)), self.board.columns
+        lacking: list[int] = stays[columns.resident[stays] != columns.sizes[stays]].tolist()
+        return lacking
 
     def loading(self) -> int:
         """How many chunks are coming in."""
-        return sum(not stay.settled for stay in self.stays.values())
+        return sum(not stay.settled for stay in self._open.values())
 
     @property
     def _leaving(self) -> npt.NDArray[np.bool_]:
@@ -115,10 +132,6 @@ class Room:
         leaving: npt.NDArray[np.bool_] = self.board.columns.resident != 0
         leaving[[*self.stays, *self.spared]] = False
         return leaving
-
-    @property
-    def _stay_bytes(self) -> int:
-        return sum(self.board.sizes[chunk] for chunk in self.stays)
 
     def _there(self) -> list[int]:
         """Chunks of which something is resident, those of which most is first."""
