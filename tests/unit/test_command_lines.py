@@ -82,7 +82,9 @@ def test_drawn_at_random(
             assert "fail" in out, arguments
         elif code == 1:
             (line,) = err.strip().split("\n")
-            assert line.startswith("tfquiver: ") and line.isprintable(), (arguments, err)
+            as_json = "--json" in arguments and line.startswith("{")
+            said = json.loads(line)["error"] if as_json else line
+            assert (as_json or line.startswith("tfquiver: ")) and said.isprintable(), (arguments, err)
         if code == 2:
             assert ": error: " in err.strip().rpartition("\n")[2], (arguments, err)
     assert codes == {0, 1, 2}, "the words reach no command any more"
