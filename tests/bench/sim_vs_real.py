@@ -39,9 +39,9 @@ import numpy as np
 from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
-from tests.bench.experiment.world import World
+from tests.bench.experiment.world import LEASE_AHEAD, World
 from tests.support.cluster import die_with_parent
-from tfquiver import errors
+from tfquiver import errors, sizes
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.registry import DEFAULT
 from tfquiver.service.sim.flow.shipping import Shipping
@@ -53,6 +53,8 @@ from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Wor
 
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 4080, 16, 32, 4
 CACHE_SHARE = 0.3
+# What a reader asks for: its buffers, and what its node leases ahead of that.
+WINDOW_BYTES = JobSpec.shuffle_bytes + JobSpec.readahead_bytes + sizes.parse_bytes(LEASE_AHEAD)
 JCT_WITHIN, STORE_WITHIN = 0.10, 0.05
 
 
@@ -224,7 +226,15 @@ def as_meant(data: Mapping[str, Data], scale: Scale, late_s: Mapping[str, float]
     return Workload(
         {one.name: one.size_bytes for one in data.values()},
         tuple(
-            SimJob(job.name, job.data, bytes_per_s(job), job.epochs * data[job.data].size_bytes, 1, job.submit_s)
+            SimJob(
+                job.name,
+                job.data,
+                bytes_per_s(job),
+                job.epochs * data[job.data].size_bytes,
+                1,
+                job.submit_s,
+                window_bytes=WINDOW_BYTES,
+            )
             for job in scale.jobs
         ),
         {one.name: Stored(one.disk_bytes, one.digest.num_shards, one.records) for one in data.values()},

@@ -86,6 +86,19 @@ async def test_an_epoch_is_read_long_before_it_is_confirmed(tmp_path: Path) -> N
 
 
 @on_loop
+async def test_what_readers_ask_for_at_a_time_is_told_and_the_most_of_it_counts(tmp_path: Path) -> None:
+    async with started(tmp_path) as client:
+        session_id = await opens(client)
+        assert (await listed(client)).window_bytes == 0, "none has asked"
+        for sequence, size_bytes in enumerate((1000, 5000, 2000), 1):
+            request = pb.LeaseRequest(
+                session_id=session_id, reader_id="reads", sequence=sequence, max_shards=1, max_bytes=size_bytes
+            )
+            await client.call("Lease", request)
+        assert (await listed(client)).window_bytes == 5000
+
+
+@on_loop
 async def test_how_much_of_a_data_set_is_cached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def only() -> types_pb2.Dataset:
         (one,) = (await client.call("ListDatasets", pb.ListDatasetsRequest())).datasets

@@ -20,7 +20,8 @@ def good() -> dict[str, Any]:
         "trace": {
             "datasets": {"images": "2GiB", "text": 10**9},
             "jobs": [
-                {"name": "a", "dataset": "images", "reads_per_s": "20MB", "epochs": 3},
+                {"name": "a", "dataset": "images", "reads_per_s": "20MB", "epochs": 3,
+                 "window": "96MiB"},
                 {"name": "b", "dataset": "text", "reads_per_s": 5e6, "epochs": 0.5, "submit_s": 60, "accelerators": 2,
                  "curriculum": {"starting_part": 0.1, "growth": 2, "step_epochs": 0.1}},
             ],
@@ -61,6 +62,7 @@ BAD = [
     (("trace", "datasets", "text"), {"size": 5, "shards": 1, "records": 1}, "trace.datasets.text.disk: missing"),
     (("trace", "datasets", "text"), {"size": 5, "disk": -5, "shards": 1, "records": 1}, "trace.datasets.text.disk"),
     (("trace", "datasets", "text"), {"size": 5, "disk": 5, "shards": 0, "records": 1}, "trace.datasets.text.shards"),
+    (("trace", "jobs", 0, "window"), 0, "trace.jobs[0].window"),
     (("trace", "jobs", 0, "recorded"), {"read_bytes": -1}, "trace.jobs[0].recorded.read_bytes"),
     (("trace", "jobs", 0, "recorded"), {"read_bytes": 1}, "trace.jobs[0].recorded.missed_bytes: missing"),
     (

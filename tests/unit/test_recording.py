@@ -62,6 +62,15 @@ def test_accelerators_are_the_most_that_its_training_processes_ever_said() -> No
     assert made.cluster.accelerators == 9
 
 
+def test_a_jobs_window_is_the_most_that_its_readers_ever_asked_for_at_a_time() -> None:
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    for at, window in enumerate([4, 12 * MB, 0], 1):
+        recorder.poll(float(at), [reads("a", IMAGES, at * MB, window_bytes=window), reads("b", TEXT, MB)])
+    a, b = recorded(recorder).trace.jobs
+    assert (a.window_bytes, b.window_bytes) == (12 * MB, None)
+
+
 def test_absurdly_many_accelerators_make_a_scenario_that_can_be_read() -> None:
     recorder = Recorder()
     recorder.poll(0.0, [])
@@ -154,7 +163,7 @@ datasets = st.builds(
 )  # fmt: skip
 seen = st.builds(
     Seen, st.sampled_from(["a", "b", "a (2)", "", "long" * 99]), datasets, st.booleans(), st.floats(), counts, counts,
-    rates, st.floats(),
+    rates, st.floats(), counts, counts,
 )  # fmt: skip
 polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4), st.none() | counts), max_size=6)
 

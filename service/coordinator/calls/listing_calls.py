@@ -99,6 +99,7 @@ class ListingCalls(Callers):
             )
         if not session.readers:
             return
+        info.window_bytes = min(sum(reader.window_bytes for reader in session.readers.values()), _MOST)
         steps = coordinator.step_meters.of(session.reads)
         if steps is not None:
             info.accelerators = min(steps.accelerators, MOST_TOLD)

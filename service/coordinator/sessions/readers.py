@@ -107,6 +107,7 @@ class Readers:
             raise errors.InvalidArgumentError(f"sequence: {sequence} is older than {reader.sequence}")
         _check_shards("wanted", session, wanted)
         session.last_used = self._decisions.now()
+        reader.window_bytes = max(reader.window_bytes, max_bytes)
         shards = self._take(session, reader, max_shards, max_bytes, wanted)
         if shards:
             assert session.sampler

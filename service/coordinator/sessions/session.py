@@ -64,6 +64,7 @@ class Reader:
     deadline: float | None = None  # when it counts as lost unless it, or its node, is heard of
     sequence: int = 0  # of the last lease request that was answered; 0: none yet
     reply: LeaseResult | None = None
+    window_bytes: int = 0  # the most that it has asked for at a time
     acked: int = 0  # shards that were its own, as far as this process knows: for `progress` only
 
 

@@ -17,11 +17,10 @@ from tfquiver.logs import about, telling
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.orders.load_plan import ChunkLoad, Load, LoadPlan
+from tfquiver.service.node.orders.load_plan import PARALLEL_LOADS, ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.origin.throttle import TokenBucket
 from tfquiver.service.node.shards.shard_source import ShardSource
 
-PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 _BURST_S = 0.5
 # Of data sets that have a rate. Their jobs may make up for 0.2 s at the coordinator; with what was leased before, and
 # is fetched late, it is to be within 5 % of ten seconds.

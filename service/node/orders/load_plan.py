@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+PARALLEL_LOADS = 12  # of the fetcher's threads: readers have some left
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0
 SWEEP_AGAIN_S = 5.0  # what went by may be lacking again, or have room now

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfquiver.service.sim.flow.alternating import share_in_turns
 from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints, share
 
 
@@ -17,23 +18,42 @@ class Rates:
     fetched: Floats  # from the store; of a cooperative data set its part of what is fetched for all
 
 
-def rates(ideals: Floats, hits: Floats, promised: Floats, limit: float, datasets: Ints, cooperative: Bools) -> Rates:
-    """SiloDPerf (equation 4) of every job, with bandwidth as promised and lent, or fairly shared.
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What it gives, in bytes/s, and to whom while that is less than all want: by job what was promised, and its weight
+    for the rest."""
+
+    limit: float
+    promised: Floats
+    weights: Floats
+
+
+def rates(ideals: Floats, hits: Floats, store: Store, datasets: Ints, cooperative: Bools, in_turns: bool) -> Rates:
+    """SiloDPerf (equation 4) of every job, with bandwidth as promised and lent, or shared by weight.
 
     What a cooperative data set's jobs miss is fetched once, at the pace of the fastest: one flow with their weight.
+
+    Args:
+      in_turns: who finds a part resident reads that first, and wants nothing of the store meanwhile.
     """
     missed = 1 - hits
-    if not cooperative.any():
-        got = share(np.maximum(ideals * missed, 0.0), promised, limit, np.ones(len(ideals)))
+    if not (cooperative.any() or in_turns):
+        got = share(np.maximum(ideals * missed, 0.0), store.promised, store.limit, store.weights)
         read = _read(ideals, missed, got)
         return Rates(read, read * missed)
     _, flows = np.unique(np.where(cooperative, datasets, -1 - np.arange(len(ideals))), return_inverse=True)
     count = int(flows.max(initial=-1)) + 1
-    demands, most = np.zeros(count), np.zeros(count)
-    np.maximum.at(demands, flows, ideals * missed)
-    weights = np.bincount(flows, minlength=count).astype(np.float64)
-    got = share(demands, np.bincount(flows, promised, count).astype(np.float64), limit, weights)[flows]
-    read = _read(ideals, missed, got)
+    wanted, most = np.maximum(ideals * missed, 0.0), np.zeros(count)
+    promised, weights = (np.bincount(flows, each, count).astype(np.float64) for each in (store.promised, store.weights))
+    demands = np.zeros(count)
+    np.maximum.at(demands, flows, wanted)
+    if in_turns:
+        speeds = np.zeros(count)
+        np.maximum.at(speeds, flows, np.where(wanted >= demands[flows], ideals, 0.0))
+        given = share_in_turns(speeds, demands / speeds, promised, store.limit, weights)
+    else:
+        given = share(demands, promised, store.limit, weights)
+    read = _read(ideals, missed, given[flows])
     fetched = read * missed
     np.maximum.at(most, flows, fetched)
     total = np.bincount(flows, fetched, count)

@@ -51,12 +51,14 @@ class Meters:
         self._seen_until = np.full(count, -inf)  # a window without waiting is remembered until then
         self._rate = np.zeros(count)
 
-    def read(self, from_s: float, to_s: float, rates: Floats) -> None:
-        """`rates`: of the running jobs, in between."""
+    def read(self, from_s: float, to_s: float, rates: Floats, hits: Floats) -> None:
+        """Of the running jobs, in between: what each read, and the part that it found, which it reads first."""
         running = self._jobs.running
         self._began[running] = np.minimum(self._began[running], from_s)
         self._rate[running] = rates
-        idle = rates < self._jobs.ideal[running] * _AT_IDEAL
+        ideal = self._jobs.ideal[running]
+        found_s = hits * self._jobs.size[running] / ideal  # of an epoch
+        idle = (rates < ideal * _AT_IDEAL) & (found_s < WINDOW_S)
         since = np.where(idle, inf, np.minimum(self._not_waiting_since[running], from_s))
         self._not_waiting_since[running] = since
         whole = to_s - since >= np.minimum(WINDOW_S, np.maximum(to_s - self._began[running], _FIRST_S))

@@ -23,9 +23,10 @@ from tfquiver.service.sim.flow.lru_window import LruWindow
 from tfquiver.service.sim.flow.outcome import Outcome, Sample
 from tfquiver.service.sim.flow.planner import Planner
 from tfquiver.service.sim.flow.probing import TICK_S, Probing
-from tfquiver.service.sim.flow.rates import Rates, rates
+from tfquiver.service.sim.flow.rates import Rates, Store, rates
 from tfquiver.service.sim.flow.sharing import Floats
 from tfquiver.service.sim.flow.sight import SIGHTS, Sight
+from tfquiver.service.sim.flow.windows import Windows
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
@@ -75,7 +76,7 @@ class _Simulation:
         self._probing = Probing(jobs, np.array([workload.record_bytes(job.dataset) for job in jobs.all], np.float64))
         self._queue = Queue(jobs, scheduler, self._capacity)
         self._planner = Planner(policy, workload, cluster, jobs, self._contents, sight, self._probing)
-        self._sight = sight
+        self._sight, self._windows = sight, Windows(workload)
         self._rates = Rates(np.zeros(0), np.zeros(0))
         self._settled_at = self._planned_at = -inf
         self._due = self._to_plan = self._to_round = False
@@ -206,9 +207,12 @@ class _Simulation:
         if self._sight.measured:  # else nobody is probed
             missing = self._probing.missing[running]
             hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
-        promised = self._planner.promised[running]
-        limit = self._cluster.remote_bytes_per_s
-        return rates(jobs.ideal[running], hits, promised, limit, datasets, cooperative)
+        store = Store(
+            self._cluster.remote_bytes_per_s,
+            self._planner.promised[running],
+            self._windows.weights(running, datasets, cooperative),
+        )
+        return rates(jobs.ideal[running], hits, store, datasets, cooperative, self._sight.measured)
 
     def _settle(self) -> None:
         """All that has been read since the last time."""
@@ -219,9 +223,11 @@ class _Simulation:
         if passed_s <= 0 or not running.size:
             return
         if self._sight.measured:
-            self._planner.meters.read(now - passed_s, now, self._rates.read)
+            hits = self._hits()
+            found = np.where(self._probing.missing[running], 0.0, hits)
+            self._planner.meters.read(now - passed_s, now, self._rates.read, found)
             room = self._contents.allocated[jobs.dataset[running]] / jobs.size[running]
-            self._probing.account(passed_s, self._rates.read * passed_s, self._hits(), np.minimum(1.0, room))
+            self._probing.account(passed_s, self._rates.read * passed_s, hits, np.minimum(1.0, room))
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
         self._read_bytes += float(read.sum())

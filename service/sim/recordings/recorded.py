@@ -80,4 +80,5 @@ def _job(visit: Visit, name: str, names: dict[str, str], sizes: dict[str, int]) 
         name, dataset, max(ideal, 1.0), min(visit.read_bytes, _MOST_PARTS * sizes[dataset]),
         visit.accelerators, visit.began_s,
         recorded=recorded,
+        window_bytes=visit.window_bytes or None,
     )  # fmt: skip

@@ -104,6 +104,7 @@ class Recorder:
         visit.last = seen
         visit.seen_s = now_s if seen.reads else max(visit.seen_s, now_s - max(seen.idle_s, 0.0))
         visit.accelerators = max(visit.accelerators, min(seen.accelerators, MOST_ACCELERATORS))
+        visit.window_bytes = max(visit.window_bytes, min(seen.window_bytes, MOST_BYTES))
         if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < _MOST_BYTES_PER_S:
             visit.ideal_bytes_per_s = seen.ideal_bytes_per_s
 

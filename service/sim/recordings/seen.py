@@ -28,6 +28,7 @@ class Seen:
     ideal_bytes_per_s: float | None = None
     stall_share: float = 0.0  # of the readers' time, lately
     accelerators: int = 0  # as its training processes say; 0: none does
+    window_bytes: int = 0  # the most that its readers have asked for at a time; 0: not known
 
 
 @dataclass(slots=True)
@@ -44,4 +45,5 @@ class Visit:
     missed_bytes: int = 0
     ideal_bytes_per_s: float = 0.0
     accelerators: int = 1  # the most it ever had
+    window_bytes: int = 0  # the most that it ever had
     ended_s: float | None = None

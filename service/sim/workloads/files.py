@@ -7,7 +7,9 @@
                          "reads_per_s": "114MB", "epochs": 13}]}}
 
 `reads_per_s` is what a job reads where it never waits for data. A job may also
-have `accelerators` (1), `submit_s` (0: when it comes) and `curriculum`. A data
+have `accelerators` (1), `submit_s` (0: when it comes), `curriculum`, and `window`
+(what its readers ask the store for at a time: a store that gives less than all
+want is shared by these; by jobs where none has one). A data
 set's size is that of its records; one that takes more on the disks is
 {"size": "1.36TiB", "disk": "1.37TiB", "shards": 713000, "records": 13600000}.
 `policies` (benefit), `schedulers` (fifo), `replan_s` (600) and `least_gap_s` (0)

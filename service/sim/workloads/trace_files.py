@@ -65,7 +65,7 @@ def _stored(data: object, where: str) -> tuple[int, Stored]:
 
 
 def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: int) -> SimJob:
-    names = ("name", "dataset", "reads_per_s", "epochs", "accelerators", "submit_s", "curriculum", "recorded")
+    names = ("name", "dataset", "reads_per_s", "epochs", "accelerators", "submit_s", "curriculum", "recorded", "window")
     asked = Fields(data, where, names)
     dataset = asked.text("dataset")
     if dataset not in datasets:
@@ -80,6 +80,7 @@ def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: in
         asked.number("submit_s", 0.0, MOST_S, 0.0),
         _pacing(asked.get("curriculum"), asked.path("curriculum"), size) if "curriculum" in asked.given else None,
         _recorded(asked.get("recorded"), asked.path("recorded")) if "recorded" in asked.given else None,
+        asked.size("window") if "window" in asked.given else None,
     )
 
 
@@ -117,6 +118,8 @@ def _job_json(job: SimJob, workload: Workload) -> dict[str, Any]:
         }  # fmt: skip
     if job.recorded:
         made["recorded"] = asdict(job.recorded)
+    if job.window_bytes is not None:
+        made["window"] = job.window_bytes
     return made
 
 

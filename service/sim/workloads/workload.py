@@ -9,6 +9,7 @@ from math import inf
 from tfquiver.service.coordinator.sampling import pacing
 
 _RECORD_BYTES = 110_000.0
+_SHARD_BYTES = 2.0 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class SimJob:
     submit_s: float = 0.0
     pacing: Pacing | None = None  # None: every record once an epoch
     recorded: Recorded | None = None
+    # What its readers ask for at a time, which is on its way, or in their buffers; None: not known.
+    window_bytes: float | None = None
 
     @property
     def recorded_jct_s(self) -> float | None:
@@ -82,6 +85,10 @@ class Workload:
     def record_bytes(self, dataset: str) -> float:
         """The mean; of images where it is not known."""
         return self.datasets[dataset] / self.stored[dataset].records if dataset in self.stored else _RECORD_BYTES
+
+    def shard_bytes(self, dataset: str) -> float:
+        """As `record_bytes`."""
+        return self.datasets[dataset] / self.stored[dataset].shards if dataset in self.stored else _SHARD_BYTES
 
     def disk_bytes(self, name: str) -> int:
         return self.stored[name].disk_bytes if name in self.stored else self.datasets[name]

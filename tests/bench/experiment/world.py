@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 CALL_S = 30.0
 # Data sets and chunks are small here: a node that held whole data sets in memory, or leased several chunks ahead, would
 # not need its disk.
-NODE_FLAGS = ("--lease_ahead=128KiB", "--hot=256KiB")
+LEASE_AHEAD = "128KiB"
+NODE_FLAGS = (f"--lease_ahead={LEASE_AHEAD}", "--hot=256KiB")
 MODES = {
     "none": types_pb2.CACHE_MODE_NONE,
     "cooperative": types_pb2.CACHE_MODE_COOPERATIVE,

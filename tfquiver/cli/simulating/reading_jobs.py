@@ -97,4 +97,5 @@ def _seen(job: str, dataset: types_pb2.Dataset, infos: list[Any]) -> Seen:
         float(ideals[0]) if ideals else None,
         max(info.stall_share for info in infos),
         max(info.accelerators for info in infos),
+        sum(info.window_bytes for info in infos),
     )  # fmt: skip

@@ -2900,6 +2900,7 @@ class SessionInfo(_message.Message):
     DISK_BYTES_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    WINDOW_BYTES_FIELD_NUMBER: _builtins.int
     IDEAL_GUESSED_FIELD_NUMBER: _builtins.int
     PROBED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
@@ -2954,6 +2955,10 @@ class SessionInfo(_message.Message):
     """
     sampling: _builtins.str
     """the scheme that drew its epoch: shards, acked, leased, read are of draws. Empty: each record once"""
+    window_bytes: _builtins.int
+    """The most that its readers have asked for at a time, all of them together, in bytes of records: what is on its way to
+    them, or in their buffers. 0: none has asked, or the coordinator does not know this field.
+    """
     ideal_guessed: _builtins.bool
     """it has only been seen to wait: ideal_bytes_per_s is what plans try, and no promise"""
     probed: _builtins.bool
@@ -2991,12 +2996,13 @@ class SessionInfo(_message.Message):
         disk_bytes: _builtins.int = ...,
         read: _builtins.int | None = ...,
         sampling: _builtins.str = ...,
+        window_bytes: _builtins.int = ...,
         ideal_guessed: _builtins.bool = ...,
         probed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read", b"read", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "probed", b"probed", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "sampling", b"sampling", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "probed", b"probed", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "sampling", b"sampling", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over", "window_bytes", b"window_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
     _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015
