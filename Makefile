@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 
-.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package supply clean
+.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package supply images clean
 
 # The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
 $(VENV)/bin/python:
@@ -71,6 +71,10 @@ package: $(VENV)/.test
 # After `make package`: all wheels of our images, their list of components, known vulnerabilities.
 supply: $(VENV)/.test
 	PATH="$(abspath $(BIN)):$$PATH" .ci/supply dist
+
+# Both images, of what `package` and `supply` left in dist/, and the cluster of configs/compose: needs podman or docker.
+images:
+	PATH="$(abspath $(BIN)):$$PATH" .ci/images dist
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache ops/lib
