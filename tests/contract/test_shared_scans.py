@@ -223,6 +223,27 @@ async def test_what_cannot_be_is_not_believed_and_not_asked_for_again(
 
 
 @on_loop
+async def test_what_is_said_of_progress_is_bounded(files: list[FileEntry], expected: Digest, tmp_path: Path) -> None:
+    """It is told to people, and in messages that have room for so much."""
+
+    async def boasting(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesReply]:
+        most = (1 << 64) - 1
+        yield pb.ScanFilesReply(done_bytes=most, records=most, trouble="so \x1b[31mmuch" * 100_000)
+
+    told, all_bytes = list[tuple[int, int, str]](), sum(file.size_bytes for file in files)
+    peer = Peer(boasting)
+    host = Node(tmp_path, "host", peer.asked)
+    async with peer.served() as info:
+        shared = SharedScans("host", host.scanner, Asking("host", ""), lambda: [info], 1 << 20)
+        digest = await shared.scan("t/1", "data", files, TERMS, lambda *said: told.append(said), host.store_for)
+    assert digest.digest_id == expected.digest_id
+    assert any(trouble.startswith("so ") for _, _, trouble in told)
+    assert all(max(done, records) <= 2 * all_bytes for done, records, _ in told)
+    assert all(len(trouble) < 5000 and "\x1b" not in trouble for _, _, trouble in told)
+    await host.scanner.close()
+
+
+@on_loop
 async def test_a_node_of_an_older_version_is_given_nothing(
     files: list[FileEntry], expected: Digest, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import grpc
 
 from tfquiver import errors
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
 from tfquiver.registering.scans import file_parts
@@ -18,6 +19,7 @@ from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.sharing.tables import Tables
 from tfquiver.wire import rpc
 
+_LONGEST_TROUBLE = 1000
 SILENT_S = 30.0  # who serves a call says something every second
 
 
@@ -57,7 +59,8 @@ class Asking:
                         reply = await call.read()
                     if reply is grpc.aio.EOF:
                         break
-                    report(min(reply.done_bytes, total_bytes), reply.records, reply.trouble)
+                    done = min(reply.done_bytes, total_bytes), min(reply.records, total_bytes)
+                    report(*done, plain(reply.trouble, _LONGEST_TROUBLE))
                     for table in reply.tables:
                         if (whole := tables.take(table)) is not None:
                             left -= 1
