@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import tfquiver
@@ -200,6 +202,25 @@ def test_a_closed_iterator_gives_back_what_it_had_and_still_knows_where_it_was(
     with pytest.raises(ValueError, match="closed"):
         next(iterator)
     assert iterator.get_state() == state
+
+
+def test_one_that_waits_for_an_element_can_be_closed_in_another_thread(paths: list[Path], cache_dir: Path) -> None:
+    iterator = iter(dataset(paths, cache_dir))
+    next(iterator)
+    node = psutil.Process(int((cache_dir / "node.lock").read_text()))
+    node.suspend()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            reading = pool.submit(list, iterator)
+            with pytest.raises(concurrent.futures.TimeoutError):
+                reading.result(2)
+            iterator.close()
+            with pytest.raises(errors.CancelledError_):
+                reading.result(10)
+        finally:
+            node.resume()
+    with pytest.raises(errors.InvalidArgumentError, match="closed while an element was waited for"):
+        iterator.get_state()
 
 
 def test_elements_are_what_was_asked_for(paths: list[Path], cache_dir: Path) -> None:

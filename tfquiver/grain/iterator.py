@@ -31,7 +31,7 @@ class QuiverIterator(grain.DatasetIterator[Any]):
         self._digest = records.digest_id.hex()
         self._from = state.State(share.reader, share.readers, self._digest, 0)
         self._epoch: Epoch | None = None
-        self._ended = False
+        self._ended = self._reading = False
         self._lost: errors.InvalidArgumentError | None = None  # why nobody knows where this was when it was closed
 
     def __next__(self) -> Any:
@@ -40,7 +40,12 @@ class QuiverIterator(grain.DatasetIterator[Any]):
             epoch = self._epoch
             if epoch is None:
                 epoch = self._epoch = Epoch(self._opening())
-            for batch in epoch:
+            self._reading = True
+            try:
+                batch = next(epoch, None)
+            finally:
+                self._reading = False
+            if batch is not None:
                 return self._element(batch)
             self._ended = True
         raise StopIteration
@@ -48,7 +53,7 @@ class QuiverIterator(grain.DatasetIterator[Any]):
     def get_state(self) -> dict[str, Any]:
         """Where this is, behind the last element, also when it is closed: kilobytes.
 
-        Raises InvalidArgumentError: Ctrl-C has interrupted an element.
+        Raises InvalidArgumentError: Ctrl-C has interrupted an element, or it was closed while one was waited for.
         """
         if self._lost is not None:
             raise self._lost
@@ -66,23 +71,29 @@ class QuiverIterator(grain.DatasetIterator[Any]):
         if self._ended and not found.here:
             found = replace(found, epoch=self._from.epoch + 1)
         self._leave()
-        self._from, self._ended = found, False
+        self._from, self._ended, self._lost = found, False, None
 
     def close(self) -> None:
         """Gives back at once what has not been read. From any thread."""
+        if self._closed:
+            return
         super().close()
-        try:
-            self._from = state.read(self.get_state(), self._share, self._digest)
-        except errors.InvalidArgumentError as error:
-            self._lost = error
-        except errors.CancelledError_:
-            pass  # it was closed in another thread meanwhile
+        self._note_where()
         self._leave()
 
     def __str__(self) -> str:
         return f"QuiverIterator(reader {self._share.reader} of {self._share.readers})"
 
     # Inside.
+
+    def _note_where(self) -> None:
+        if self._reading:  # who waits for an element may wait for long
+            self._lost = errors.InvalidArgumentError("this iterator was closed while an element was waited for")
+            return
+        try:
+            self._from = state.read(self.get_state(), self._share, self._digest)
+        except errors.InvalidArgumentError as error:
+            self._lost = error
 
     def _opening(self) -> Opening:
         opening = replace(self._records.opening(), epoch=self._from.epoch)
