@@ -166,6 +166,10 @@ def test_more_readers_than_shards(tmp_path: Path, cache_dir: Path) -> None:
         list(dataset(files, cache_dir, sharding=grain.sharding.ShardOptions(index, 3)).map(number)) for index in (0, 1)
     ]
     assert (sorted(shares[0]), shares[1]) == (list(range(10)), [])
+    nothing = dataset(files, cache_dir, sharding=grain.sharding.ShardOptions(1, 3))
+    assert not list(grain.experimental.RepeatIterDataset(nothing, num_epochs=50))
+    with pytest.raises(errors.InvalidArgumentError, match=r"\(reader 1 of 3\) had no element in 1000 epochs: of 1 sha"):
+        next(iter(grain.experimental.RepeatIterDataset(nothing)))
 
 
 def test_a_state_of_somebody_else_is_refused(paths: list[Path], tmp_path: Path, cache_dir: Path) -> None:

@@ -17,6 +17,8 @@ from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
 from tfquiver.reader.share import Share, beginning
 
+_MOST_EMPTY = 1000  # epochs in a row: who repeats for ever would wait for ever for an element, and say nothing
+
 
 class QuiverIterator(grain.DatasetIterator[Any]):
     """Nothing is opened before the first element is asked for: Grain makes iterators only to ask for their state.
@@ -32,11 +34,12 @@ class QuiverIterator(grain.DatasetIterator[Any]):
         self._from = state.State(share.reader, share.readers, self._digest, 0)
         self._epoch: Epoch | None = None
         self._ended = self._reading = False
+        self._empty = 0  # epochs in a row without an element, or the one that has just ended
         self._lost: errors.InvalidArgumentError | None = None  # why nobody knows where this was when it was closed
 
     def __next__(self) -> Any:
         self._assert_not_closed()
-        if not self._ended:
+        if not self._ended and self._share.reader < self._records.num_shards:
             epoch = self._epoch
             if epoch is None:
                 epoch = self._epoch = Epoch(self._opening())
@@ -46,8 +49,17 @@ class QuiverIterator(grain.DatasetIterator[Any]):
             finally:
                 self._reading = False
             if batch is not None:
+                self._empty = 0
                 return self._element(batch)
+        if not self._ended:
             self._ended = True
+            self._empty += 1
+            if self._empty > _MOST_EMPTY:
+                raise errors.InvalidArgumentError(
+                    f"{self} had no element in {_MOST_EMPTY} epochs: of {self._records.num_shards} shards it reads "
+                    "every one of its number, and its own are fewer than a batch, or none; read with fewer processes "
+                    "and workers, or cut smaller shards (first_use=)"
+                )
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
@@ -75,16 +87,22 @@ class QuiverIterator(grain.DatasetIterator[Any]):
 
     def close(self) -> None:
         """Gives back at once what has not been read. From any thread."""
-        if self._closed:
-            return
-        super().close()
-        self._note_where()
-        self._leave()
+        if not self._closed:
+            self._note_where()
+        self._end()
+
+    def __del__(self) -> None:
+        """Nobody can ask any more where it was, as `close` would: in a garbage collection, or at exit."""
+        self._end()
 
     def __str__(self) -> str:
         return f"QuiverIterator(reader {self._share.reader} of {self._share.readers})"
 
     # Inside.
+
+    def _end(self) -> None:
+        super().close()
+        self._leave()
 
     def _note_where(self) -> None:
         if self._reading:  # who waits for an element may wait for long
@@ -94,6 +112,8 @@ class QuiverIterator(grain.DatasetIterator[Any]):
             self._from = state.read(self.get_state(), self._share, self._digest)
         except errors.InvalidArgumentError as error:
             self._lost = error
+        except errors.CancelledError_ as error:  # its reader is gone, as at exit
+            self._lost = errors.InvalidArgumentError(str(error))
 
     def _opening(self) -> Opening:
         opening = replace(self._records.opening(), epoch=self._from.epoch)
