@@ -123,6 +123,24 @@ def test_names_of_sessions_have_the_room_that_figures_leave(width: int) -> None:
     assert ("sweep-lr0.0003-bs256-seed17" in row) == (width > 60)
 
 
+def test_of_several_clusters_the_words_are_explained_once() -> None:
+    out = io.StringIO()
+    one, two = told("one"), told("two")
+    status_view.show_all(["a", "b"], [one | {"sessions": []}, two], calls.console(file=out, width=80))
+    printed = " ".join(out.getvalue().split())
+    assert printed.index("hit ratio: hits and peers") < printed.index("== b ") < printed.index("A session is one epoch")
+    assert printed.count("A session is one epoch") == printed.count("hit ratio: hits and peers") == 1
+
+
+def test_sessions_of_one_job_stand_together() -> None:
+    (info,) = told("one")["sessions"]
+    newest_first = [info | {"job": job, "epoch": epoch} for job, epoch in (("a", 7), ("b", 3), ("a", 6), ("b", 2))]
+    out = io.StringIO()
+    calls.console(file=out, width=80).print(sessions_view.sessions(newest_first, 80))
+    rows = [line.split() for line in out.getvalue().splitlines()[2:]]
+    assert [(row[0], row[2]) for row in rows] == [("a", "7"), ("a", "6"), ("b", "3"), ("b", "2")]
+
+
 def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) -> None:
     """A process that calls itself a node, and one that only has a file of that name open."""
     program = (

@@ -22,7 +22,10 @@ _GAP = 2  # between columns
 
 
 def sessions(told: Sequence[Mapping[str, Any]], width: int) -> Table:
-    """Names have the room that the figures leave; columns of failures are there where something failed."""
+    """Those of one job stand together, in the order in which they come here. Names have the room that the figures
+    leave; columns of failures are there where something failed."""
+    jobs = {words.job(info): at for at, info in reversed(list(enumerate(told)))}
+    told = sorted(told, key=lambda info: jobs[words.job(info)])
     failures = {"unread": "shortfall", "again": "reread"}
     shown = [head for head, key in failures.items() if any(info[key] for info in told)]
     heads = ("epoch", "state", "read", "sure", "readers", "hits", *shown)

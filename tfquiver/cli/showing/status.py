@@ -87,13 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(told[0] if not told[1:] else {"running": told}))
         return 0
-    for where, one in zip(found, told, strict=True):
-        if told[1:]:
-            print(f"== {printable(where)}")
-        if one.get("running", True):
-            status_view.show(one, calls.console())
-        else:
-            print(status_view.cold(one))
+    status_view.show_all(found, told, calls.console())
     return 0
 
 

@@ -107,11 +107,27 @@ def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]]) ->
     return is_limited or node["used_bytes"] > _FULL * node["quota_bytes"]
 
 
-def show(status: Mapping[str, Any], console: Console, legends: bool = True) -> None:
-    """As tables. Every name in them was chosen by somebody else."""
+def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """What is `told` of each that was `found`; what a table's words mean is said once."""
+    explained: set[str] = set()
+    for where, one in zip(found, told, strict=True):
+        if told[1:]:
+            console.print(f"== {plain_text.plain(where)}", soft_wrap=True)
+        if one.get("running", True):
+            show(one, console, explained=explained)
+        else:
+            console.print(cold(one), soft_wrap=True)
+
+
+def show(status: Mapping[str, Any], console: Console, legends: bool = True, explained: set[str] | None = None) -> None:
+    """As tables. Every name in them was chosen by somebody else. `explained`: legends that are not to be repeated;
+    those that are shown are added."""
+    known = set() if explained is None else explained
 
     def tell(shown: Any, legend: str, rows: Sized) -> None:
-        _print(console, shown, legend if legends else "", rows)
+        _print(console, shown, legend if legends and legend not in known else "", rows)
+        if rows:
+            known.add(legend)
 
     for line in status["problems"]:
         console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
