@@ -21,6 +21,8 @@ from tests.support.daemons import daemons, end_daemons
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
 from tfquiver import errors
+from tfquiver.cli import mount
+from tfquiver.cli.main import main
 from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.scanning import tfrecord
 
@@ -350,3 +352,17 @@ def digest_file(tmp_path: Path, source: Path) -> Path:
     path = tmp_path / "images.tfqd"
     subprocess.run(command("digest", "build", "--format=bytes", "-o", path, *files), check=True, capture_output=True)
     return path
+
+
+def test_who_waits_for_a_coordinator_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was silent for half a minute: only the mount's log said what it waited for."""
+    monkeypatch.setattr(mount, "_COORDINATOR_S", 2.5)
+    (tmp_path / "mnt").mkdir()
+    where = ["--service", "localhost:1", "--cache_dir", str(tmp_path / "cache")]
+    assert main(["mount", "data", str(tmp_path / "mnt"), *where]) == 1
+    waiting, error = capsys.readouterr().err.splitlines()
+    assert "coordinator localhost:1: nobody listens there (connection refused); waiting for it until" in waiting
+    assert "does not answer within 2.5 s" in error
+    assert not (tmp_path / "cache").exists()

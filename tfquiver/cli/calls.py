@@ -84,11 +84,11 @@ def token(arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def channel(address: str) -> Iterator[grpc.Channel]:
+def channel(address: str, within_s: float = 0.0) -> Iterator[grpc.Channel]:
     """To the coordinator there, which answers. Who waits for it is told so on standard error; UnavailableError: it does
-    not answer within CALL_S."""
+    not answer within `within_s` (0: CALL_S)."""
     with rpc.channel(address) as made:
-        reaching.await_ready(made, address, CALL_S, f"coordinator {address}", _say)
+        reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", _say)
         yield made
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfquiver.mounting.serving import MountOptions
 
 _LOG = "mount.log"
+_COORDINATOR_S = 30.0  # as long as one that is just starting is waited for
 _ABOUT = """Shows a data set's files as they are in the store, read-only: names, sizes, times, bytes. What is read comes
 through the cache, and every byte is checked; what cannot be had is an I/O error, and a line in the log that names it.
 The mount is a process of its own that asks the node of this machine; it outlives restarts of the node. Files that
@@ -93,6 +94,9 @@ def _mount(arguments: argparse.Namespace) -> int:
     _check_extra()
     if not arguments.foreground:
         mount_points.prepare(arguments.mount_point)
+        if service:  # what the process in the background says while it waits goes to its log
+            with calls.channel(service, _COORDINATOR_S):
+                pass
         return _in_background(arguments, cache_dir)
     from tfquiver.mounting.serving import MountOptions, serve
 
