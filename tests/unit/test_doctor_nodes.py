@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from tfquiver.cli.doctor import cluster
 from tfquiver.cli.doctor.finding import Verdict
-from tfquiver.proto.tfquiver.v1.coordinator_pb2 import ListNodesReply
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import ListNodesReply, LostNode
 
 
 def test_nodes_that_have_yet_to_come_back_are_no_fault() -> None:
     [found] = cluster._nodes(ListNodesReply(up_ms=3_100), "")
     assert found.verdict is Verdict.WARN
     assert found.why == "none has come back yet: the coordinator started 3 s ago"
+
+
+def test_a_lost_node_is_told_with_its_address() -> None:
+    """Whom to start again stands in no table: the id alone says nothing."""
+    lost = LostNode(node=types_pb2.NodeInfo(node_id="node-0123456789abcdef", control_address="host-b:4040"))
+    found, *_ = cluster._nodes(ListNodesReply(lost=[lost], up_ms=1), "")
+    assert (found.verdict, found.why) == (Verdict.WARN, "1: 01234567 at host-b:4040")
 
 
 def test_later_they_are_missing() -> None:

@@ -67,7 +67,7 @@ def _clock(what: str, now_ms: int, before_ms: float, after_ms: float) -> Finding
 def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding]:
     nodes = list(told.nodes)
     if told.lost:
-        names = _some([words.short(one.node.node_id) for one in told.lost])
+        names = _some([f"{words.short(one.node.node_id)} at {one.node.control_address}" for one in told.lost])
         yield warn(
             "lost nodes", f"{len(told.lost)}: {names}", "start them again, or wait an hour: they are forgotten then"
         )
