@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
+from tfquiver.cache_directory import up_file
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -43,12 +44,20 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
         return NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
     except PermissionError as error:
         raise errors.PermissionError_(f"{path}: {error.strerror}: the directory is another user's") from error
+    except FileNotFoundError as error:
+        raise errors.NotFoundError(f"no node runs in {cache_dir}; {_starts_one(cache_dir)}") from error
     except OSError as error:
-        raise errors.NotFoundError(
-            f"{path}: {error.strerror}: no node runs in {cache_dir}; a process that calls tfquiver.dataset with this "
-            f"cache_dir starts one for as long as it is used, tfquiver-node --cache_dir={cache_dir} one that stays"
-        ) from error
+        raise errors.NotFoundError(f"{path}: {error.strerror}: no node runs in {cache_dir}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.DataLossError(
             f"{path} is damaged ({error}); stop the node of this directory, start it again"
         ) from error
+
+
+def _starts_one(cache_dir: Path) -> str:
+    if up_file.read(cache_dir).coordinator:
+        return f"`tfquiver up {cache_dir}` starts again what ran there"
+    return (
+        "a process that calls tfquiver.dataset with this cache_dir starts one for as long as it is used, tfquiver-node "
+        f"--cache_dir={cache_dir} one that stays"
+    )
