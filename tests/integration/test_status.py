@@ -17,6 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+import tfquiver
 from tests.support import status_schema
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
@@ -73,6 +74,18 @@ def test_a_node_that_was_killed_is_a_problem_until_it_is_back(tmp_path: Path) ->
         assert line.startswith(f"node {words.short(cluster.node.ready['node_id'])} at localhost:{cluster.node.port} ")
         cluster.node.restart()
         wait_until(lambda: not lost(), "it is back")
+
+
+def test_python_is_told_the_same(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        told = tfquiver.status(cluster.cache_dir, store_price=90.0)
+        status_schema.check(told)
+        asked = status.collect(cluster.coordinator.address)
+        assert told.keys() == asked.keys() and told["coordinator"] == cluster.coordinator.address
+        assert [node["node_id"] for node in told["nodes"]] == [node["node_id"] for node in asked["nodes"]]
+        assert told["saved"]["money"] == 0.0 and asked["saved"]["money"] is None
+        with pytest.raises(tfquiver.errors.InvalidArgumentError):
+            tfquiver.status(cluster.cache_dir, sessions=0)
 
 
 def test_an_older_coordinator_is_not_asked_in_vain() -> None:
