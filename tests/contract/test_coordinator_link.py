@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, types_pb2
 from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -72,6 +72,23 @@ async def test_errors_that_nobody_has_thought_of_end_neither_heartbeats_nor_orde
     for what in ("members", "orders"):
         assert f"of {what} nobody has thought" in caplog.text
     caplog.clear()
+
+
+@on_loop
+async def test_the_room_that_a_task_has_made_is_told_before_its_end(tmp_path: Path) -> None:
+    """Who has waited for the end of an evict asks for that room next, and would be refused."""
+    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30, used_bytes=1000)
+    address = f"unix:{tmp_path}/socket"
+    await server.start(tmp_path / "work", address)
+    async with server, asyncio.timeout(10):
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        link.inventory = InventoryReports(list, link.wake)
+        await link.connect()
+        for used_bytes in range(900, 0, -100):
+            node.used_bytes = used_bytes
+            assert not await link.report_task(named_datasets_pb2.ReportTaskRequest(task_id="of nobody", over=True))
+            assert [info.used_bytes for info in server.coordinator.membership.live()] == [used_bytes]
+        await link.leave()
 
 
 @on_loop

@@ -125,6 +125,8 @@ class TestOnOneMachine:
             (("create", "x"), "give --source URI"),
             (("create", "x", "--source", "/x", "--credentials", "AKIASECRET"), "never the secret itself"),
             (("create", "x", "--source", "/x", "--nodes", "rack=r9"), "no node matches"),
+            (("create", "x", "--source", "/x", "--replicas", "2"), "replicas: 2 are more than the 1 node"),
+            (("create", "x", "--source", "/x", "--rack-local"), "has no label rack"),
             (("prefetch", "x"), "near it there are nothing"),
         ):
             code, said = command(*arguments)
@@ -216,6 +218,27 @@ def test_what_does_not_fit_makes_the_oldest_data_set_go_whole(tmp_path: Path, da
         place.call("Pin", pb.PinDatasetRequest(name="new", pinned=True))
         with pytest.raises(grpc.RpcError, match=r"old needs .* nothing can be evicted: all else is pinned"):
             place.call("Prefetch", name("old"))
+    finally:
+        place.stop()
+
+
+def test_what_does_not_fit_is_refused_where_people_are_to_choose(tmp_path: Path, data: Path) -> None:
+    place = Place(tmp_path, nodes=1, quota="20MiB", flags=["--when_full=manual"])
+    try:
+        numbered.write(tmp_path / "more", FILES, RECORDS, RECORD_BYTES, seed=7)
+        for made, at in (("old", data), ("new", tmp_path / "more")):
+            place.call("Create", pb.DatasetSpec(name=made, sources=[f"{at}/part-*"]))
+            place.until(made, pb.NamedDataset.STATE_READY)
+        with pytest.raises(
+            grpc.RpcError, match=r"new needs .* are free on all nodes: evict some of old \(12\.0 MB\)"
+        ) as caught:
+            place.call("Prefetch", name("new"))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert place.until("old", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES, "nothing has gone"
+        place.call("Evict", name("old"))
+        place.until("old", pb.NamedDataset.STATE_READY)
+        place.call("Prefetch", name("new"))
+        assert place.until("new", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES
     finally:
         place.stop()
 

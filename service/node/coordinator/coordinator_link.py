@@ -83,6 +83,8 @@ class CoordinatorLink(CoordinatorCalls):
         self._heard_s = -math.inf
         self._news, self._beaten = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._begun = self._answered = self._wanted = 0  # heartbeats, by number
+        self._used_told = -1  # bytes on the disk, as the last heartbeat that was answered told
 
     def members(self) -> Sequence[types_pb2.NodeInfo]:
         """Every live node, as the last heartbeat told."""
@@ -97,7 +99,8 @@ class CoordinatorLink(CoordinatorCalls):
         self._news.set()
 
     async def report_task(self, request: named_datasets_pb2.ReportTaskRequest) -> bool:
-        """That it is over is told after what it has brought or taken away: who waits for a task looks at that next."""
+        """That it is over is told after what it has brought or taken away, and the room that is left: who waits for a
+        task looks at that next."""
         if request.over:
             await self._all_held_told()
         return await super().report_task(request)
@@ -133,10 +136,13 @@ class CoordinatorLink(CoordinatorCalls):
         await self._channel.close()
 
     async def _all_held_told(self) -> None:
-        made = self.inventory.made
+        made, wanted = self.inventory.made, 0
+        if self._node().used_bytes != self._used_told:  # an entry that has gone has its room back a moment later
+            wanted = self._wanted = self._begun + 1
+            self.wake()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                while self.inventory.told < made:
+                while self.inventory.told < made or self._answered < wanted:
                     await self._beaten.wait()
         except TimeoutError as error:
             raise errors.UnavailableError(f"--coordinator={self.address}: no answer to heartbeats") from error
@@ -144,7 +150,8 @@ class CoordinatorLink(CoordinatorCalls):
     # Heartbeats.
 
     async def _beat(self) -> None:
-        report = self.inventory.report()
+        self._begun += 1
+        begun, report = self._begun, self.inventory.report()
         request = pb.HeartbeatRequest(
             node=self._node(),
             incarnation=self.incarnation,
@@ -159,6 +166,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._heard_s = asyncio.get_running_loop().time()
         self.inventory.arrived(reply.resend_inventory)
         self.reader_reports.arrived()
+        self._answered, self._used_told = begun, request.node.used_bytes
         if reply.resend_inventory:
             self._on_return()
         if not reply.members_version or reply.members_version != self._members_version:
@@ -223,7 +231,7 @@ class CoordinatorLink(CoordinatorCalls):
 
     async def _pause(self) -> None:
         await asyncio.sleep(_SOONEST_S * max(1.0, len(self._members) / _SOONEST_NODES))
-        if self.inventory.waiting:
+        if self.inventory.waiting or self._begun < self._wanted:
             return
         self._news.clear()
         try:
