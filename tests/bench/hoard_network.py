@@ -81,6 +81,10 @@ class World:
     def store_bytes(self) -> int:
         return sum(self.status(host).store_bytes for host in self.nodes)
 
+    def sent_bytes(self) -> int:
+        """From node to node, in and between racks."""
+        return sum(status.peer_bytes + status.moved_bytes for status in map(self.status, self.nodes))
+
     def place(self, **rule: Any) -> None:
         request = pb.SetPlacementRequest(digest_id=self.dataset.digest_id, rule=types_pb2.PlacementRule(**rule))
         self._call("SetPlacement", request)
@@ -166,7 +170,7 @@ def racks(base: Path, records_made: int, epochs: int, quick: bool) -> dict[str, 
             world.place(**rule)
             world.await_settled()
             world.clear()
-            crossed, read = world.crossed_bytes(), world.store_bytes()
+            crossed, read, sent = world.crossed_bytes(), world.store_bytes(), world.sent_bytes()
             jobs = [world.read(host, f"{name} {host}", epochs) for host in RACKS]
             for job in jobs:
                 job.finish()
@@ -175,6 +179,7 @@ def racks(base: Path, records_made: int, epochs: int, quick: bool) -> dict[str, 
             found[name] = {
                 "copies_across": sum(into.values()) / size_bytes,
                 "copies_into": {rack: count / size_bytes for rack, count in into.items()},
+                "copies_between_nodes": (world.sent_bytes() - sent) / size_bytes,
                 "copies_from_store": (world.store_bytes() - read) / size_bytes,
                 "copies_read": epochs * len(RACKS),
             }
