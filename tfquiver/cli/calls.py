@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import grpc
@@ -22,6 +22,7 @@ from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.trust import own_token
 from tfquiver.wire import reaching, rpc, unreached
+from tfquiver.wire.kept_channels import KeptChannels
 
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others
@@ -84,16 +85,16 @@ def token(arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def channel(address: str, within_s: float = 0.0) -> Iterator[grpc.Channel]:
+def channel(address: str, within_s: float = 0.0, kept: KeptChannels | None = None) -> Iterator[grpc.Channel]:
     """To the coordinator there, which answers. Who waits for it is told so on standard error; UnavailableError: it does
-    not answer within `within_s` (0: CALL_S)."""
-    with rpc.channel(address) as made:
+    not answer within `within_s` (0: CALL_S). `kept`: it is one of these."""
+    with kept.channel(address) if kept is not None else rpc.channel(address) as made:
         reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", _say)
         yield made
 
 
-def node_channel(address: str) -> grpc.Channel:
-    return rpc.channel(address, CONNECT_S)
+def node_channel(address: str, kept: KeptChannels | None = None) -> AbstractContextManager[grpc.Channel]:
+    return rpc.channel(address, CONNECT_S) if kept is None else kept.channel(address, CONNECT_S)
 
 
 def _say(line: str) -> None:

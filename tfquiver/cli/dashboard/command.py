@@ -20,6 +20,7 @@ from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
+from tfquiver.wire.kept_channels import KeptChannels
 
 _ABOUT = """Serves a page that shows a cluster while it changes, and prints its link, with a key in it: whoever has the
 link sees what your token lets you see, and can change nothing. For a team: --listen an address that others reach, and
@@ -75,7 +76,8 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     from tfquiver.cli.dashboard.feed import Feed
     from tfquiver.cli.dashboard.web_server import application
 
-    feed = Feed(lambda thorough: status.collect(where, token, _SESSIONS, thorough=thorough))
+    kept = KeptChannels()
+    feed = Feed(lambda thorough: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept))
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key),
         access_log=None, shutdown_timeout=1.0,
@@ -102,6 +104,7 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     finally:
         await feed.close()
         await runner.cleanup()
+        kept.close()
 
 
 def _has_screen() -> bool:

@@ -31,6 +31,7 @@ from tfquiver.proto.tfquiver.v1 import (
 )
 from tfquiver.trust import own_token
 from tfquiver.wire import pages
+from tfquiver.wire.kept_channels import KeptChannels
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000
@@ -95,9 +96,10 @@ def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.
     """Raises InvalidArgumentError: `where` can be nothing. What is only not there yet is waited for."""
     with contextlib.suppress(errors.NotFoundError, errors.DataLossError):
         coordinator_address(where)
-    if arguments.json:
-        return watching.as_json(lambda: _told(where, token, arguments.sessions, prices), arguments.watch)
-    return watching.watch(lambda: collect(where, token, arguments.sessions, prices), arguments.watch)
+    with KeptChannels() as kept:
+        if arguments.json:
+            return watching.as_json(lambda: _told(where, token, arguments.sessions, prices, kept), arguments.watch)
+        return watching.watch(lambda: collect(where, token, arguments.sessions, prices, kept=kept), arguments.watch)
 
 
 def status(
@@ -135,25 +137,30 @@ def status(
     return _told(where, token, sessions, money.Prices(store_price, request_price))
 
 
-def _told(where: str, token: str, sessions: int, prices: money.Prices) -> dict[str, Any]:
+def _told(
+    where: str, token: str, sessions: int, prices: money.Prices, kept: KeptChannels | None = None
+) -> dict[str, Any]:
     if not cold.is_cold(where):
-        return collect(where, token, sessions, prices)
+        return collect(where, token, sessions, prices, kept=kept)
     told = cold.collect(where)
     return told | {"saved": told["saved"] | {"money": prices.of(told["saved"])}}
 
 
 def collect(
-    where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, thorough: bool = True
-) -> dict[str, Any]:
+    where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, thorough: bool = True,
+    kept: KeptChannels | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
 
-    `thorough` False: without what takes a call for each node or data set: nodes have no counters but what the
-    coordinator knows, data sets no settings.
+    Args:
+      thorough: False: without what takes a call for each node or data set: nodes have no counters but what the
+        coordinator knows, data sets no settings.
+      kept: of who asks again and again.
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
     address = coordinator_address(where)
-    with calls.channel(address) as channel:
+    with calls.channel(address, kept=kept) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         listed_nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom)
@@ -164,7 +171,9 @@ def collect(
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom) if thorough else [_unset(one) for one in datasets]
-    told = list(_nodes(listed_nodes.nodes, token) if thorough else map(_unasked, listed_nodes.nodes))
+    if kept is not None:
+        kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
+    told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))
     keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
     totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
     given = totals["hits"] + totals["peer_hits"] + totals["misses"]
@@ -203,20 +212,26 @@ def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
     return {**plain(node), "host": words.host(node.control_address, socket.gethostname())}
 
 
-def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[dict[str, Any]]:
+def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels | None) -> Iterator[dict[str, Any]]:
     """All at once: a node that is dead, or hangs, must not hold up what is said of the others."""
     for at in range(0, len(nodes), _NODES_AT_ONCE):
         some = nodes[at : at + _NODES_AT_ONCE]
+        silent = list[str]()
         with ExitStack() as stack:
             questions: list[calls.Asked] = []
             for node in some:
-                stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(calls.node_channel(node.control_address)))
+                channel = calls.node_channel(node.control_address, kept)
+                stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(channel))
                 whom = f"node {words.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token, wait_for_ready=False), strict=True):
                 where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
+                    silent.append(node.control_address)
                     yield {**plain(node), **where, "error": str(reply)}
                     continue
                 counters = plain(reply)
                 yield {**counters.pop("node"), **where, **counters}
+        if kept is not None:
+            for address in silent:
+                kept.drop(address)
