@@ -206,7 +206,7 @@ def test_an_up_whose_directory_is_deleted_ends_and_leaves_what_others_make_there
         assert first.process.wait(60) == 1
         gone(servers)
     said = first.said.read_text()
-    assert re.search(f"tfquiver: {at} was deleted: the (node|coordinator) ended", said) and "Traceback" not in said
+    assert re.search(f'{{"error": "{at} was deleted: the (node|coordinator) ended', said) and "Traceback" not in said
     assert not at.exists()
 
 

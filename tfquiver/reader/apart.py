@@ -7,6 +7,7 @@ anything then.
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,8 +18,8 @@ _BEGINS_S = 1.0
 
 def done(call: Callable[[], T]) -> T:
     """What `call` returns, or raises. A signal's exception comes when `call` has ended, which must be soon."""
-    if threading.current_thread() is not threading.main_thread():
-        return call()
+    if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
+        return call()  # at the interpreter's end no other thread runs any more
     found: list[T] = []
     failed: list[BaseException] = []
     begun: list[bool] = []

@@ -37,6 +37,8 @@ def rates(ideals: Floats, hits: Floats, store: Store, datasets: Ints, cooperativ
       in_turns: who finds a part resident reads that first, and wants nothing of the store meanwhile.
     """
     missed = 1 - hits
+    if not len(ideals):  # sums over nobody are of another type
+        return Rates(missed, missed)
     if not (cooperative.any() or in_turns):
         got = share(np.maximum(ideals * missed, 0.0), store.promised, store.limit, store.weights)
         read = _read(ideals, missed, got)
