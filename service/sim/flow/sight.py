@@ -22,10 +22,10 @@ from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.workloads.workload import SHARD_BYTES
 
 _FIRST_S = 1.0  # of a job that has read for less nothing is said
 _AT_IDEAL = 0.999
-_SHARD_BYTES = 2 << 20  # where nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,5 @@ class Meters:
 
 def two_chunks_bytes(disk_bytes: int, shards: int | None) -> int:
     """The least that `cooperative` needs, by the rotation's own count of chunks."""
-    chunks = relevance_chunks(disk_bytes, 1, shards or max(1, disk_bytes // _SHARD_BYTES))
+    chunks = relevance_chunks(disk_bytes, 1, shards or max(1, disk_bytes // SHARD_BYTES))
     return min(disk_bytes, int(TWO_CHUNKS * disk_bytes / chunks))

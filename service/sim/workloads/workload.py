@@ -9,7 +9,7 @@ from math import inf
 from tfquiver.service.coordinator.sampling import pacing
 
 _RECORD_BYTES = 110_000.0
-_SHARD_BYTES = 2.0 * 2**20
+SHARD_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class Workload:
         return self.datasets[dataset] / self.stored[dataset].records if dataset in self.stored else _RECORD_BYTES
 
     def shard_bytes(self, dataset: str) -> float:
-        """As `record_bytes`."""
-        return self.datasets[dataset] / self.stored[dataset].shards if dataset in self.stored else _SHARD_BYTES
+        """The mean; where it is not known `SHARD_BYTES`."""
+        return self.datasets[dataset] / self.stored[dataset].shards if dataset in self.stored else SHARD_BYTES
 
     def disk_bytes(self, name: str) -> int:
         return self.stored[name].disk_bytes if name in self.stored else self.datasets[name]
