@@ -11,6 +11,7 @@ from prometheus_client import Counter, Histogram, disable_created_metrics
 
 # From what is in memory to a store that is slow: a factor of about two and a half from one to the next.
 _WAITS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_STALLS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _LAGS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 disable_created_metrics()  # a series more for each: when the process started is told once
@@ -51,6 +52,12 @@ FETCH = Histogram(
     buckets=_WAITS_S,
     registry=None,
 )
+STALL = Histogram(
+    "tfquiver_node_reader_stall_seconds",
+    "How long the pipeline behind a reader waited for records, told each second or so in which it took some.",
+    buckets=_STALLS_S,
+    registry=None,
+)
 REAPED = Counter(
     "tfquiver_dispatcher_finished_tasks", "Tasks of lost workers that the reaper has finished.", registry=None
 )
@@ -58,7 +65,7 @@ REAPED = Counter(
 # Beside these all tell LOOP_LAG, CALLS and FAULTS.
 TOLD_BY = {
     "coordinator": (LOG_SYNC,),
-    "node": (LEASE, FETCH, LOG_SYNC),
+    "node": (LEASE, FETCH, STALL, LOG_SYNC),
     "dispatcher": (REAPED,),
     "worker": (),
 }

@@ -16,12 +16,14 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.metrics.instruments import STALL
 from tfquiver.service.node.readers import instructions
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.node.readers.held_shards import HeldShards
 from tfquiver.service.node.readers.numbered_shards import NumberedShards
 from tfquiver.service.node.readers.reader_calls import Coordinator, ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
+from tfquiver.service.node.readers.reader_stalls import ReaderStalls
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
@@ -53,6 +55,7 @@ class ReaderShell:
         self._claim, self._node, self._limits, self._heard = claim, node, limits, heard
         self._in_turn, self._spans = in_turn, spans
         self._traced: ReaderSpans | None = None
+        self._stalls = ReaderStalls(STALL.observe, self._now)
         self.socket: FrameSocket  # set by the server, which makes the two for each other
         self.reader_id = ""
         self.served_bytes = self._missed_bytes = 0
@@ -92,8 +95,8 @@ class ReaderShell:
                 self._answered = True
                 self.socket.send(frames.Pong(REPORT_MS))
             case frames.Report() if self._calls and self._calls.joined:
-                hit_bytes = self.served_bytes - self._missed_bytes
-                self._heard(self._calls.report(frame, hit_bytes, self._missed_bytes))
+                self._stalls.heard(frame)
+                self._heard(self._calls.report(frame, self.served_bytes - self._missed_bytes, self._missed_bytes))
             case frames.Held() if self._calls is None:
                 self._held.add(frame.shards)
             case frames.Close():
@@ -161,6 +164,7 @@ class ReaderShell:
         except errors.TfquiverError as error:
             logging.warning("reader %s: closing it: %s", self.reader_id, error, extra=self._about)
         finally:
+            self._stalls.gone()
             if self._traced:
                 self._traced.gone(complete)
             for task in self._tasks:
@@ -277,8 +281,8 @@ class ReaderShell:
                 case instructions.Discard():
                     fetches.discard(instruction.shard)
                 case instructions.SendDropped():
-                    for part in _parts(instruction.shards, frames.MAX_INDEXES):
-                        self.socket.send(frames.Dropped(part))
+                    for at in range(0, len(instruction.shards), frames.MAX_INDEXES):
+                        self.socket.send(frames.Dropped(tuple(instruction.shards[at : at + frames.MAX_INDEXES])))
                 case instructions.SendEnd():
                     self.socket.send(frames.End())
                 case instructions.Tell():
@@ -381,10 +385,6 @@ class ReaderShell:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _parts(shards: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
-    return (tuple(shards[at : at + size]) for at in range(0, len(shards), size))
 
 
 def _read_state(descriptor: int) -> bytes:
