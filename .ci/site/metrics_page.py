@@ -33,15 +33,19 @@ and of Python what Prometheus' client knows (`process_*`, `python_*`).
 def page() -> str:
     lines = [_ABOUT, "## All servers", "", *_table([Build("any"), LOOP_LAG, CALLS, FAULTS])]
     for server, instruments in TOLD_BY.items():
-        told = [*_families(server), *_collected(instruments)]
-        lines += [f"## tfquiver-{server}", "", *(_rows(told) if told else ["Nothing beside these.", ""])]
+        own = [*_families(server), *_collected(instruments)]
+        lines += [f"## tfquiver-{server}", "", *(_rows(own) if own else ["Nothing beside these.", ""])]
     return "\n".join(lines)
 
 
 def names(server: str) -> set[str]:
     """The families that this server tells, without those that the client library has."""
-    told = [*_families(server), *_collected([Build(server), LOOP_LAG, CALLS, FAULTS, *TOLD_BY[server]])]
-    return {"tfquiver_build_info" if family.name == "tfquiver_build" else family.name for family in told}
+    return {"tfquiver_build_info" if family.name == "tfquiver_build" else family.name for family in told(server)}
+
+
+def told(server: str) -> list[Metric]:
+    """These families."""
+    return [*_families(server), *_collected([Build(server), LOOP_LAG, CALLS, FAULTS, *TOLD_BY[server]])]
 
 
 def _families(server: str) -> list[Metric]:

@@ -94,7 +94,7 @@ def _jobs(coordinator: Coordinator) -> Iterable[Metric]:
         totals[name] = (hit + meter.totals.hit_bytes, missed + meter.totals.missed_bytes)
     yield _gauge("jobs", "Jobs that read now.", len(by_name))
     shown = heapq.nlargest(MOST_JOBS, by_name, key=lambda name: by_name[name][0])
-    rate = GaugeMetricFamily("tfquiver_job_bytes_per_s", "What a job reads, over ten seconds or so.", labels=_JOB)
+    rate = GaugeMetricFamily("tfquiver_job_bytes_per_second", "What a job reads, over ten seconds or so.", labels=_JOB)
     stall = GaugeMetricFamily(
         "tfquiver_job_stall_ratio", "Of a job's readers' time: waited for records (of the data set waited for most).",
         labels=_JOB,

@@ -70,11 +70,11 @@ CASES = {
     "TfquiverJobStarved": Case(
         {
             'tfquiver_job_stall_ratio{training_job="j"}': steady(0.3),
-            'tfquiver_job_bytes_per_s{training_job="j"}': steady(1),
+            'tfquiver_job_bytes_per_second{training_job="j"}': steady(1),
         },
         {
             'tfquiver_job_stall_ratio{training_job="j"}': steady(0.7),
-            'tfquiver_job_bytes_per_s{training_job="j"}': steady(1),
+            'tfquiver_job_bytes_per_second{training_job="j"}': steady(1),
         },
         {"training_job": "j"},
     ),

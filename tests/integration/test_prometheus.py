@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
 import threading
 import urllib.error
 import urllib.parse
@@ -59,13 +60,14 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         reading.submit(train, data.apply(tfquiver.distribute(cluster.dispatcher.address)).repeat(), enough)
         for series in (
             "tfquiver_node_served_bytes_total > 0",
-            'tfquiver_job_bytes_per_s{training_job="seen"}',
+            'tfquiver_job_bytes_per_second{training_job="seen"}',
             "tfquiver_dataset_resident_bytes > 0",
             "tfquiver_coordinator_nodes == 2",  # and the dispatcher's own
             "tfquiver_coordinator_workers == 1",
             'tfquiver_rpc_seconds_count{method="Lease",code="OK"} > 0',
             "tfquiver_commit_log_sync_seconds_count > 0",
             "sum(tfquiver_node_fetch_seconds_count) > 0",
+            "sum(tfquiver_node_reader_stall_seconds_count) > 5",
         ):
             wait_until(lambda series=series: bool(prometheus.values(series)), series, 60)  # type: ignore[misc]
         board = json.loads((CONFIGS / "grafana" / "tfquiver.json").read_text())
@@ -101,7 +103,11 @@ def test_the_reference_has_what_servers_tell_and_no_more(cluster: Cluster) -> No
     ):
         assert server is not None
         with urllib.request.urlopen(f"http://{server.ready['metrics']}/metrics", timeout=20) as reply:
-            told = {family.name for family in text_string_to_metric_families(reply.read().decode())}
+            scraped = reply.read().decode()
+        told = {family.name for family in text_string_to_metric_families(scraped)}
+        ours = "\n".join(line for line in scraped.splitlines() if "tfquiver_" in line) + "\n"
+        linted = subprocess.run(["promtool", "check", "metrics"], input=ours, capture_output=True, text=True)
+        assert (linted.returncode, linted.stderr) == (0, ""), kind
         assert {name for name in told if name.startswith("tfquiver_")} == page["names"](kind)
         assert all(f"`{name.removesuffix('_info')}" in text for name in page["names"](kind))
 
