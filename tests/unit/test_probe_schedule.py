@@ -94,12 +94,24 @@ def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
     run = Run(job).until(30)
     assert not run.missed
     assert "past the cache by now" in run.schedule.waits_for("a", "data")
-    run.until(500)
+    run.until(600)
     assert run.missed
     assert job.extra <= 0.02 * job.delivered
     run.until(1000)
     assert job.extra <= 0.02 * job.delivered
     assert run.result("a").benefit.value == pytest.approx(5.0, rel=0.1)
+
+
+@pytest.mark.parametrize("store", [2e4, 2e5, 2e6], ids=["waits", "computes", "the store is fast"])
+def test_who_begins_to_miss_can_pay_for_it_to_the_end(store: float) -> None:
+    """However little more than nothing it may cost: what is spent before enough was measured was spent for nothing."""
+    for expected_bytes in range(0, 100_000_000, 5_000_000):
+        job = SimJob("a", store=store, expected_bytes=expected_bytes, rng=random.Random(expected_bytes))
+        run = Run(job)
+        while not run.missed:
+            run.until(run.now + 10)
+        run.until(run.now + 60)
+        assert "was spent" not in run.schedule.waits_for("a", "data"), expected_bytes
 
 
 def test_again_after_a_while_and_when_the_store_is_another_one() -> None:

@@ -191,6 +191,8 @@ class Probes:
     def _carry_out(self, order: Order, now: float) -> None:
         key = order.job, bytes.fromhex(order.dataset)
         if not order.miss:
+            if why := self._schedule.waits_for(order.job, order.dataset):
+                logging.info("job %s is probed again later: %s", order.job, why, extra=about(job=key[0], digest=key[1]))
             self._normal(key)
             return
         logging.info(

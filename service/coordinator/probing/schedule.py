@@ -26,6 +26,7 @@ from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
 from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
+_REPORTS_AROUND = 2  # of a window: buffers are empty in the middle of the first, and the last begins before its end
 _AT_A_TIME = 32  # jobs: of all that there may be it takes a tenth of a second, and others want to be served
 
 Key = tuple[str, str]  # (job, data set)
@@ -76,7 +77,7 @@ class ProbeSchedule:
         for at, (key, one) in enumerate(seen.items(), 1):
             known = self._jobs.get(key)
             if known is None:
-                self._jobs[key] = known = _Job(one, now)
+                self._jobs[key] = known = _Job(one, now, report_bytes=one.totals.size_bytes)
                 if result := self.results.get(key):
                     known.store.changed(_store_of(result), self._limits.load_factor)
                 orders.append(_normal(key))
@@ -213,10 +214,15 @@ def _report_bytes(known: _Job, one: JobMeasurement) -> int:
 
 def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
     """(at least, at most) bytes that would have come from the cache, and that missing reads from the store. A window is
-    so many reports at least, however many mini-batches there are between two; and no faster than now."""
-    one, reports_bytes = known.seen, LEAST_BATCHES * known.report_bytes
+    so many reports at least, however many mini-batches there are between two; and no faster than now.
+
+    Buffers are paid for twice: what they held has to leave before anything counts, and what is leased ahead when the
+    window ends has been paid for. Whose probes spent all without an end is given half as much again, and then twice.
+    """
+    one, reports_bytes = known.seen, (LEAST_BATCHES + _REPORTS_AROUND) * known.report_bytes
+    more = min(1 + known.failures / 2, 2.0)
     batch_bytes = one.batch_records * one.totals.size_bytes / max(one.totals.records, 1)
     window_bytes = min(limits.least_batches * batch_bytes, limits.least_s * (one.bytes_per_s or math.inf))
-    least = one.buffer_bytes + max(window_bytes, reports_bytes)
-    most = one.buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
-    return int(least * known.hit_share), int(most)
+    least = 2 * one.buffer_bytes + max(window_bytes, reports_bytes)
+    most = 2 * one.buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
+    return int(more * least * known.hit_share), int(more * most)
