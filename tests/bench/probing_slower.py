@@ -1,11 +1,9 @@
 """The store slows down: who did not wait for it waits, is probed again, and becomes worth caching; and is.
 
 Two jobs with slept steps, one that never waits and one (`balanced`) that waits for a third of its time once the store
-gives no more than `SLOW_BYTES_PER_S`. The latter's data set is 32 times as large: it is read by chunks, which are
-loaded ahead of it, so that all that it reads past the cache is read twice, and a quarter of a minute of that has to be
-2 % of an epoch. One node with room for the smaller data set, that is its own coordinator, by the default policy; nobody
-sets anything. First the store gives ten times as much: nobody waits, and the smaller data set has the cache. When both
-jobs have been probed its rate is cut.
+gives no more than `SLOW_BYTES_PER_S`; its data set is four times as large. One node with room for the smaller data
+set, that is its own coordinator, by the default policy; nobody sets anything. First the store gives ten times as much:
+nobody waits, and the smaller data set has the cache. When both jobs have been probed its rate is cut.
 
     python -m tests.bench.probing_slower [--quick]
 
@@ -46,7 +44,7 @@ from tests.bench.probing import (
 from tfquiver.cli.showing import status
 
 FAST_BYTES_PER_S, SLOW_BYTES_PER_S = 1e7, 1e6
-SHARDS = {COMPUTE_BOUND: 832, BALANCED: 32 * 832}
+SHARDS = {COMPUTE_BOUND: 832, BALANCED: 3328}
 SEEN_S, PROBED_S, DECIDED_S = 60.0, 600.0, 240.0
 
 

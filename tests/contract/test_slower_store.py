@@ -37,9 +37,9 @@ async def parts(digest: Digest) -> AsyncIterator[bytes]:
     yield digest.to_bytes()
 
 
-async def world(coordinator: Coordinator, clock: ManualClock, *jobs: Job) -> SlowWorld:
+async def world(coordinator: Coordinator, clock: ManualClock, *jobs: Job, room: float = 1.02) -> SlowWorld:
     """Room for the small data set and little more."""
-    made = SlowWorld(coordinator, clock, round(1.02 * SMALL_BYTES), FAST, list(jobs))
+    made = SlowWorld(coordinator, clock, round(room * SMALL_BYTES), FAST, list(jobs))
     node = types_pb2.NodeInfo(node_id="a", quota_bytes=made.quota_bytes)
     beat = pb.HeartbeatRequest(node=node, incarnation="1", inventory=pb.Inventory(full=True, version=1))
     coordinator.heartbeats.take(beat)
@@ -83,6 +83,34 @@ async def test_when_the_store_slows_down_who_did_not_wait_for_it_becomes_worth_c
         for job in (computes, balanced):
             extra = coordinator.probes._extra_bytes.get(job.key, 0)
             assert extra <= ProbeLimits().extra_share * job.report.bytes
+    finally:
+        await coordinator.stop()
+
+
+@on_loop
+async def test_whose_chunks_are_loaded_just_ahead_of_it_is_measured_at_once_and_for_nothing(tmp_path: Path) -> None:
+    """Its data set has a fiftieth of the room that it takes; all it reads are hits. To miss would read it all twice."""
+    clock = ManualClock(1000.0)
+    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(), clock)
+    try:
+        computes, balanced = Job("computes", SMALL, 0.4 * MB), Job("balanced", LARGE, 1.5 * MB, ahead=True)
+        run = await world(coordinator, clock, computes, balanced, room=1.1)
+        await run.run(700)
+        setting = coordinator.catalogue.cache(LARGE.digest_id)
+        assert setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
+        assert setting.allocation_bytes < 0.05 * LARGE.size_bytes
+        first = coordinator.probes.result(*balanced.key)
+        assert first
+        assert first.benefit.value == pytest.approx(1.0, rel=0.05)
+        begun, extra_bytes = len(balanced.probed_s), coordinator.probes.extra_bytes(*balanced.key)
+        assert extra_bytes <= 1.5 * MB, "of the second in which nothing was decided yet"
+        run.store_bytes_per_s = SLOW
+        await run.run(450)
+        second = coordinator.probes.result(*balanced.key)
+        assert second
+        assert second.benefit.value > 0.95 * 1.5 * MB / SLOW
+        assert len(balanced.probed_s) == begun
+        assert coordinator.probes.extra_bytes(*balanced.key) == extra_bytes
     finally:
         await coordinator.stop()
 

@@ -16,11 +16,12 @@ AT_ONCE = 16  # reads of a node that waits
 
 @dataclass
 class Job:
-    """`ideal`: bytes/s where it never waits."""
+    """`ideal`: bytes/s where it never waits. `ahead`: what it reads by chunks is loaded before it asks."""
 
     name: str
     digest: Digest
     ideal: float
+    ahead: bool = False
     session_id: str = ""
     report: pb.ReaderReport = field(default_factory=pb.ReaderReport)
     probed_s: list[float] = field(default_factory=list)  # when a probe of it began
@@ -96,10 +97,14 @@ class SlowWorld:
         report.bytes += int(size_bytes)
         report.waited_us += int((1 - share) * 1e6)
         report.elapsed_us += 1_000_000
+        probed, setting = job.key in self.coordinator.probed, self.coordinator.catalogue.cache(job.digest.digest_id)
+        by_chunks = job.ahead and setting.mode == types_pb2.CACHE_MODE_COOPERATIVE
+        if by_chunks and not probed:
+            missed_bytes = 0
         report.hit_bytes += int(size_bytes - missed_bytes)
         report.missed_bytes += int(missed_bytes)
-        if job.key in self.coordinator.probed:
-            kept = self.resident.get(job.digest.digest_id, 0) / job.digest.num_shards
+        if probed:
+            kept = 1.0 if by_chunks else self.resident.get(job.digest.digest_id, 0) / job.digest.num_shards
             self.coordinator.probes.leased(*job.key, int(size_bytes * kept))
 
     def _keep(self, job: Job, missed_bytes: float, added: list[bytes], removed: list[bytes]) -> None:

@@ -31,6 +31,7 @@ class SimJob:
     expected_bytes: int = 0
     obeys: bool = True
     silent: bool = False  # nothing moves any more
+    ahead: bool = False  # what it hits is loaded just ahead of it, at the store's pace
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     missing: bool = False
@@ -66,7 +67,7 @@ class SimJob:
             self.missing = False
         hit = 0.0 if self.missing else self.resident
         noisy = self.rng.lognormvariate(0.0, self.noise) if self.noise else 1.0
-        seconds_a_byte = hit / self.cache + (1 - hit) / self.store
+        seconds_a_byte = 1 / self.store if self.ahead else hit / self.cache + (1 - hit) / self.store
         came = min(noisy * STEP_S / seconds_a_byte, self.buffer_bytes + self.compute * STEP_S - self._buffered)
         if self.missing and self.order and self.resident:
             left = self.order.most_extra_bytes - (self.extra - self.extra_at_order)
@@ -93,5 +94,5 @@ class SimJob:
             self.name, self.dataset, totals,
             extra_store_bytes=int(self.extra), buffer_bytes=self.buffer_bytes, batch_records=BATCH_RECORDS,
             expected_bytes=self.expected_bytes, ideal_bytes_per_s=ideal, bytes_per_s=self.bytes_per_s,
-            stall_share=self.stall_share, floor_bytes_per_s=self.floor,
+            stall_share=self.stall_share, floor_bytes_per_s=self.floor, loaded_ahead=self.ahead,
         )  # fmt: skip

@@ -81,6 +81,58 @@ def test_one_whose_data_set_is_not_cached_is_measured_by_what_it_would_do() -> N
     assert result.extra_store_bytes == 0
 
 
+def test_one_whose_chunks_are_loaded_just_ahead_of_it_is_measured_as_it_reads() -> None:
+    """All that it reads is a hit, and none of it any faster than the store: to miss would read everything twice."""
+    job = SimJob("a", store=4e4, ahead=True, floor=9e4)
+    run = Run(job).until(700)
+    result = run.result("a")
+    assert not run.missed
+    assert result.basis == "ideal", "hits that come at the store's pace say nothing of a cache"
+    assert result.benefit.value == pytest.approx(2.5, rel=0.1)
+    job.store, run.store = 2e4, StoreLoad(s_per_byte=2e-6)
+    run.until(1400)
+    assert run.result("a").benefit.value == pytest.approx(5.0, rel=0.1)
+    assert not run.missed
+    assert job.extra == 0
+
+
+def test_one_that_is_given_room_while_it_is_measured_without_is_measured_again() -> None:
+    job = SimJob("a", store=4e4, ahead=True, expected_bytes=LONG)
+    run = Run(job).until(5)
+    assert run.schedule.under_way
+    job.ahead = False
+    run.until(7)
+    assert "given room" in run.schedule.waits_for("a", "data")
+    run.until(400)
+    assert run.result("a").basis == "hit"
+    assert run.result("a").benefit.value == pytest.approx(2.5, rel=0.1)
+
+
+def test_one_whose_room_is_taken_away_while_it_misses_need_not_go_on_with_that() -> None:
+    job = SimJob("a", store=4e4, expected_bytes=LONG)
+    run = Run(job).until(5)
+    assert job.missing
+    job.ahead = True
+    run.until(7)
+    extra = job.extra
+    assert not job.missing
+    run.until(700)
+    assert run.result("a").basis == "ideal"
+    assert run.result("a").benefit.value == pytest.approx(2.5, rel=0.1)
+    assert job.extra == extra
+
+
+def test_hits_count_from_when_there_is_room() -> None:
+    job = SimJob("a", store=4e4, ahead=True)
+    run = Run(job).until(100)
+    assert run.schedule.under_way
+    job.ahead = False
+    run.until(250)
+    assert run.result("a").basis == "hit"
+    assert run.result("a").benefit.value == pytest.approx(2.5, rel=0.1)
+    assert job.extra == 0
+
+
 def test_one_at_a_time_of_a_data_set() -> None:
     run = Run(*(SimJob(name, expected_bytes=LONG) for name in "abc"), SimJob("d", "other", expected_bytes=LONG))
     run.until(1)

@@ -45,6 +45,7 @@ _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
 }  # fmt: skip
 _NAMES: Mapping[int, Mode] = {number: name for name, number in _MODES.items()}
+_HARDLY_ANY = 0.05  # of a data set: as little as may be hit in a window that counts as missed (ProbeLimits.pure_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,16 @@ class ClusterViews:
             datasets=tuple(datasets),
             jobs=tuple(jobs),
         )
+
+    def read_whole(self, digest_id: bytes) -> tuple[int, bool]:
+        """Bytes of an epoch, on the disks; and whether its chunks are loaded just ahead of who reads them."""
+        size_bytes, setting = self.size_bytes(digest_id), self._caching.placement.setting(digest_id)
+        if setting.mode != COOPERATIVE or not size_bytes:
+            return size_bytes, False
+        there_bytes = max(
+            setting.allocation_bytes or size_bytes, self._caching.residency.table(digest_id).resident_bytes
+        )
+        return size_bytes, there_bytes <= _HARDLY_ANY * size_bytes
 
     def size_bytes(self, digest_id: bytes) -> int:
         """On the disks, whole; 0: not known yet."""

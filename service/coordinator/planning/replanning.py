@@ -121,7 +121,7 @@ class Replanning:
                 lengths = self._caching.residency.table(session.digest_id).lengths
                 leased = np.array(session.shards_of(list(session.leased), len(lengths)), np.int64)
                 leased_bytes = held[key].leased_bytes + int(np.asarray(lengths)[leased].sum())
-                held[key] = Held(leased_bytes, self._views.size_bytes(session.digest_id))
+                held[key] = Held(leased_bytes, *self._views.read_whole(session.digest_id))
             await parts.rest()
         wanting = {digest_id for _, digest_id in held} - self._caching.placement.pins.keys()
         for _ in self._probes.ticking(held, wanting, self._store.load(), self._budgets.pins.bytes_per_s):

@@ -26,6 +26,9 @@ class JobMeasurement:
     bytes_per_s: float | None = None  # over its newest window
     stall_share: float | None = None  # over its newest window; None: it is taken to wait
     floor_bytes_per_s: float = 0.0  # never to be slowed down below this
+    # Read by chunks, of which there is hardly room for one: what it hits was loaded moments before it, at the store's
+    # pace. So it is measured as it reads without a cache, and need not miss for that.
+    loaded_ahead: bool = False
 
     @property
     def starves(self) -> bool:

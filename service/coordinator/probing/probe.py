@@ -53,7 +53,7 @@ class Probe:
         self.result: ProbeResult | None = None
         self.abandoned = ""
         self.most_extra_bytes = most_extra_bytes
-        self._limits = limits
+        self._limits, self._loaded_ahead = limits, seen.loaded_ahead
         self._first = self._last = seen
         self._phase_began, self._read_before = seen.totals, seen.kept_back_bytes
         self._deadline = now + limits.phase_s
@@ -61,6 +61,10 @@ class Probe:
 
     @property
     def missing(self) -> bool:
+        return self._first_half and not self._loaded_ahead
+
+    @property
+    def _first_half(self) -> bool:
         return not self.over and self.phase in (Phase.MISS_DRAIN, Phase.MISS)
 
     @property
@@ -72,10 +76,13 @@ class Probe:
 
     def step(self, seen: JobMeasurement, now: float) -> None:
         before, self._last = self._last, seen
+        self._loaded_ahead |= self._first_half and seen.loaded_ahead
         since = seen.totals.since(self._phase_began)
         too_slow = since.bytes_per_s < seen.floor_bytes_per_s and waits(since.stall_share)
         if self.missing and since.elapsed_s >= _FLOOR_S and too_slow:
             self.abandon(f"missing took it below its floor of {seen.floor_bytes_per_s:.0f} bytes/s")
+        elif self._first_half and self._loaded_ahead and not seen.loaded_ahead:
+            self.abandon("its data set was given room while it was measured without")
         elif now >= self._deadline:
             self._late(now)
         elif self.phase in (Phase.MISS_DRAIN, Phase.HIT_DRAIN):
@@ -92,6 +99,10 @@ class Probe:
         delta = seen.totals.since(before.totals)
         wanted_bytes = delta.missed_bytes if self.phase is Phase.MISS else delta.hit_bytes
         handed_bytes = delta.hit_bytes + delta.missed_bytes
+        if self._loaded_ahead and self.phase is Phase.MISS:
+            wanted_bytes = handed_bytes
+        elif seen.loaded_ahead and self.phase is Phase.HIT:
+            return
         if wanted_bytes >= self._limits.pure_share * handed_bytes and delta.elapsed_s > 0:
             self._windows[self.phase].add(delta.elapsed_s, delta.size_bytes)
 
@@ -113,7 +124,7 @@ class Probe:
             self._finish(now)
 
     def _late(self, now: float) -> None:
-        if self.missing:
+        if self._first_half:
             self.abandon(f"missing took longer than {self._limits.phase_s:.0f} s")
         elif self._windows[Phase.HIT].enough:
             self._finish(now)

@@ -41,6 +41,7 @@ class Held:
 
     leased_bytes: int = 0
     epoch_bytes: int = 0
+    loaded_ahead: bool = False  # JobMeasurement says what that is
 
 
 class Probes:
@@ -182,6 +183,7 @@ class Probes:
             bytes_per_s=measured.bytes_per_s,
             stall_share=measured.stall_share,
             floor_bytes_per_s=floor,
+            loaded_ahead=held.loaded_ahead,
         )
 
     def _batch_records(self, key: Reading) -> int:

@@ -151,7 +151,8 @@ class ProbeSchedule:
                     probe = Probe(known.seen, allowed_bytes, self._limits, self._now)
                     self._probes[key], known.store_then = probe, store
                     busy.add(known.seen.dataset)
-                    orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
+                    if probe.missing:
+                        orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
             if at % _AT_A_TIME == 0:
                 yield orders
                 orders = []
@@ -164,6 +165,8 @@ class ProbeSchedule:
             return 0, "it has read nothing yet"
         if one.dataset in busy or len(self._probes) >= self._limits.at_once:
             return 0, "others are being probed"
+        if one.loaded_ahead:
+            return 0, ""
         if starving or _would_starve(known, floors, store):
             return 0, "somebody would read below a floor"
         need_bytes, most_bytes = _costs(known, self._limits)
