@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,25 +163,53 @@ def _list(record: tf.Tensor) -> Any:
     return [number_of(record), number_of(record) + 1]
 
 
+def _odd(record: tf.Tensor) -> Any:
+    """Of one shape, and not of what the op knows."""
+    return {"unsigned": tf.cast(number_of(record), tf.uint32), "empty": tf.zeros([0, 2])}
+
+
+def comparable(elements: Iterable[Any]) -> list[str]:
+    return sorted(
+        repr(tf.nest.map_structure(lambda one: one.numpy(), element, expand_composites=True)) for element in elements
+    )
+
+
+def rows_of(data: tf.data.Dataset) -> Iterator[Any]:
+    """`unbatch` of TensorFlow 2.21 ends the process where a tensor is empty."""
+    for batch in data:
+        for row in range(len(tf.nest.flatten(batch)[0])):
+            yield tf.nest.map_structure(lambda one, row=row: one[row], batch)
+
+
 @pytest.mark.parametrize("fn", [_any, _fixed, _text, _list])
 def test_elements_are_those_of_map(source: Callable[..., tf.data.Dataset], fn: Callable[..., Any]) -> None:
-    def comparable(data: tf.data.Dataset) -> list[str]:
-        return sorted(
-            repr(tf.nest.map_structure(lambda one: one.numpy(), element, expand_composites=True)) for element in data
-        )
-
     plain, kept = source().map(fn), source().apply(tfquiver.materialize(fn))
     assert kept.element_spec == plain.element_spec
     assert kept.cardinality() == TOTAL
     assert comparable(kept) == comparable(plain)
 
 
-def test_what_is_of_one_shape_comes_in_batches(source: Callable[..., tf.data.Dataset]) -> None:
-    data = source(batch_size=8, drop_remainder=True).apply(tfquiver.materialize(_fixed))
-    assert data.element_spec == source().map(_fixed).batch(8, drop_remainder=True).element_spec
-    numbers = sorted(float(one) for batch in data for one in batch[0][1][:, 0, 0])
-    assert len(numbers) == TOTAL // 8 * 8
-    assert set(numbers) <= set(map(float, range(TOTAL)))
+@pytest.mark.parametrize("fn", [_fixed, _odd, _text, _list])
+def test_what_is_of_one_shape_comes_in_batches(source: Callable[..., tf.data.Dataset], fn: Callable[..., Any]) -> None:
+    data = source(batch_size=7).apply(tfquiver.materialize(fn))
+    assert data.element_spec == source().map(fn).batch(7).element_spec
+    assert comparable(rows_of(data)) == comparable(source().map(fn))
+    whole = source(batch_size=8, drop_remainder=True).apply(tfquiver.materialize(fn))
+    assert whole.element_spec == source().map(fn).batch(8, drop_remainder=True).element_spec
+    assert len(list(whole)) == TOTAL // 8
+
+
+@pytest.mark.parametrize("batch_size", [0, 7])
+def test_positions_come_beside_elements(source: Callable[..., tf.data.Dataset], batch_size: int) -> None:
+    order = tfquiver.Deterministic(3, with_position=True)
+    data = source(batch_size=batch_size or None, order=order).apply(tfquiver.materialize(_fixed))
+    assert data.element_spec[1] == (source().map(_fixed).batch(7) if batch_size else source().map(_fixed)).element_spec
+    positions, numbers = [], []
+    for position, element in data:
+        positions += np.ravel(position).tolist()
+        numbers += np.ravel(element[0][1][..., 0, 0]).tolist()
+    assert positions == list(range(TOTAL))
+    assert sorted(numbers) == list(range(TOTAL))
 
 
 def _set(cache_dir: Path, name: str, mode: types_pb2.CacheMode.ValueType) -> None:
@@ -297,7 +325,8 @@ def test_where_it_stands_and_its_arguments_are_checked(source: Callable[..., tf.
     for wrong, words in (({"allow_random": 0}, "allow_random"), ({"check": -1}, "check"), ({"version": 3}, "version")):
         with pytest.raises(errors.InvalidArgumentError, match=words):
             tfquiver.materialize(number_of, **wrong)
-    for data in (tf.data.Dataset.range(3), source().map(lambda record: record)):
+    done = source(batch_size=4).apply(tfquiver.materialize(number_of))
+    for data in (tf.data.Dataset.range(3), source().map(lambda record: record), done):
         with pytest.raises(errors.InvalidArgumentError, match="nothing in between"):
             data.apply(tfquiver.materialize(number_of))
     parsed = source(batch_size=4, parse={"x": tf.io.FixedLenFeature([], tf.int64)})

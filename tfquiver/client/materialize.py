@@ -86,6 +86,8 @@ def materialize(
         check_integer("allow_random", allow_random, 1, _MOST_USES)
     check_integer("check", check, 0, _MOST_CHECKED)
 
+    from tfquiver.client.parsing.kept_elements import parsing_of_kept  # imports TensorFlow
+
     @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
         opening, source = _origin(dataset)
@@ -96,9 +98,15 @@ def materialize(
                 "leave it away, and batch behind materialize (.batch(), .ragged_batch(), .padded_batch())"
             )
         derived = _Derived(opening, source, function, name or f"{source.name}/{function.name}", allow_random or 0)
-        made = opened(opening, lambda registrar, report, _: derived.found(registrar, report, check), progress)
+        # Unbatched there is nothing to gain: each record is an element of its own either way.
+        parsing = parsing_of_kept(function.layout) if opening.options.batch_size else None
+        found = replace(opening, parsing=parsing)
+        made = opened(found, lambda registrar, report, _: derived.found(registrar, report, check), progress)
         derived.computer(user_of(made._tfquiver_origin.made)).start()
-        return _decoded(made, function, opening.options.with_position)
+        if parsing is None:
+            return _decoded(made, function, opening.options.with_position)
+        del made._tfquiver_opening  # who applies something to it is told what it is applied to
+        return made
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply

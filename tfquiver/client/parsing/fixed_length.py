@@ -14,7 +14,7 @@ from tfquiver.client.parsing.parsing import Parsing
 from tfquiver.dataset_arguments.fixed_length import FixedLength
 
 _MOST_BYTES = 1 << 32  # as the op takes it (ops/tf/parsing/fixed_fields.cc)
-_TYPES = (
+TYPES = (
     tf.float16, tf.float32, tf.float64, tf.bfloat16, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16,
     tf.complex64, tf.complex128, tf.bool,
 )  # fmt: skip
@@ -77,7 +77,7 @@ def _dtype(key: str, field: FixedLength) -> tf.DType:
         dtype = tf.as_dtype(field.dtype)
     except TypeError as error:
         raise errors.InvalidArgumentError(f"{said}: {error}") from error
-    if dtype in _TYPES:
+    if dtype in TYPES:
         return dtype
-    types = ", ".join(sorted(one.name for one in _TYPES))
+    types = ", ".join(sorted(one.name for one in TYPES))
     raise errors.InvalidArgumentError(f"{said}: must be one of {types}")
