@@ -8,8 +8,8 @@ median of the rounds:
 * `raw`: records of the very bytes that are kept, read by `tfquiver.dataset(..., batch_size=32)`: what reading costs;
 * `cache(file)` and `snapshot` of tf.data, from their second epoch on, shuffled behind.
 
-And N jobs at once that want the same: how often the function was called, and the CPU seconds of their making it, beside
-one job.
+And N jobs at once that want the same (images of 640 x 480): how often the function was called, and the CPU seconds of
+their making it, beside one job.
 
     python -m tests.bench.materialize [--quick]
 
@@ -38,20 +38,24 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 FILES, BATCH, SIDE, SHUFFLE = 4, 32, 96, 600
+DIFFERENT = 1000  # images; records are all different by their first bytes
 
 
-def write_images(folder: Path, count: int, seed: int) -> list[str]:
-    """Smooth noise, so that a JPEG has about the size of a photograph's."""
+def write_images(folder: Path, count: int, seed: int, times: int = 1) -> list[str]:
+    """Smooth noise, so that a JPEG has about the size of a photograph's: of 320 x 240, `times` as high and wide."""
     import tensorflow as tf
 
     folder.mkdir()
     rng = random.Random(seed)
+    jpegs: list[bytes] = []
+    for _ in range(min(count, DIFFERENT)):
+        coarse = tf.constant([rng.randrange(256) for _ in range(30 * 40 * 3)], tf.float32, [30, 40, 3])
+        fine = tf.image.resize(coarse, [240 * times, 320 * times])
+        jpegs.append(tf.io.encode_jpeg(tf.cast(tf.clip_by_value(fine, 0, 255), tf.uint8), quality=90).numpy())
     for number in range(FILES):
         with tf.io.TFRecordWriter(str(folder / f"part-{number}.tfrecord")) as writer:
             for index in range(number, count, FILES):
-                coarse = tf.constant([rng.randrange(256) for _ in range(30 * 40 * 3)], tf.float32, [30, 40, 3])
-                image = tf.cast(tf.clip_by_value(tf.image.resize(coarse, [240, 320]), 0, 255), tf.uint8)
-                writer.write(index.to_bytes(4, "little") + tf.io.encode_jpeg(image, quality=90).numpy())
+                writer.write(index.to_bytes(4, "little") + jpegs[index % len(jpegs)])
     return sorted(str(path) for path in folder.iterdir())
 
 
@@ -104,7 +108,7 @@ def sides(base: Path, files: list[str], cache_dir: Path) -> dict[str, tf.data.Da
     }
 
 
-def job(base: Path, cache_dir: Path, calls: Path) -> float:
+def job(base: Path, cache_dir: Path, calls: Path, version: str) -> float:
     """CPU seconds of making it, of all threads of this process; tracing the function, which each job does, included."""
     import tfquiver
 
@@ -112,17 +116,16 @@ def job(base: Path, cache_dir: Path, calls: Path) -> float:
     data = tfquiver.dataset(files, cache_dir=cache_dir)
     decode = decoding(calls)
     began_s = time.process_time()
-    made = data.apply(tfquiver.materialize(decode))
+    made = data.apply(tfquiver.materialize(decode, version=version))
     took_s = time.process_time() - began_s
     assert sum(1 for _ in made) == int(made.cardinality())
     return took_s
 
 
-def jobs(base: Path, cache_dir: Path, count: int, images: int, seed: int) -> tuple[int, float]:
-    """Calls and CPU seconds of `count` jobs at once over images that nobody has seen."""
-    write_images(base / f"jobs {count}", images, seed)
+def jobs(base: Path, cache_dir: Path, count: int) -> tuple[int, float]:
+    """Calls and CPU seconds of `count` jobs at once, that share nothing with those of another count."""
     calls = base / f"calls {count}"
-    arguments = ["--job", str(base / f"jobs {count}"), str(cache_dir), str(calls)]
+    arguments = ["--job", str(base / "many"), str(cache_dir), str(calls), str(count)]
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.bench.materialize", *arguments], env=tensorflow_env(),
@@ -141,7 +144,7 @@ def jobs(base: Path, cache_dir: Path, count: int, images: int, seed: int) -> tup
 def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
     images, rounds = (2400, 3) if quick else (6000, 5)
     node = Server(
-        "tfquiver.service.node.main", [f"--cache_dir={base / 'cache'}", "--quota=8GiB"], base / "node.log"
+        "tfquiver.service.node.main", [f"--cache_dir={base / 'cache'}", "--quota=16GiB"], base / "node.log"
     ).start()  # fmt: skip
     batches = -(-images // BATCH)
     try:
@@ -154,10 +157,9 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
                 seconds[name].append(epoch_s(one, batches))
         del data, one
         gc.collect()
-        many = 300 if quick else 2000
-        made = {
-            count: jobs(base, base / "cache", count, many, 10 + count) for count in ((1, 4) if quick else (1, 4, 8))
-        }
+        # As much preprocessing as a small data set is: each job has 0.2 to 0.3 s of its own, for tracing and asking.
+        write_images(base / "many", 300 if quick else 30_000, 2, times=1 if quick else 2)
+        made = {count: jobs(base, base / "cache", count) for count in ((1, 4) if quick else (1, 4, 8))}
     finally:
         from tfquiver.daemon import endpoints
 
@@ -195,12 +197,12 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer images, less than 60 s")
-    parser.add_argument("--job", nargs=3, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     if given.job:
-        print(job(*given.job))
+        print(job(*map(Path, given.job[:3]), given.job[3]))
         return
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
         figures, bars = measure(Path(base), given.quick)

@@ -52,8 +52,7 @@ def parsing_of_kept(layout: ElementLayout) -> KeptParsing | None:
         return None
     fields = tf.nest.flatten(layout.spec)
     possible = all(
-        field.dtype in TYPES and math.prod(field.shape) > 0 and field.shape.rank <= _MOST_DIMENSIONS
-        for field in fields
+        field.dtype in TYPES and math.prod(field.shape) > 0 and field.shape.rank <= _MOST_DIMENSIONS for field in fields
     )
     # The op's tensors come in tf.data's order, which is that of the bytes wherever both flatten alike.
     alike = structure.get_flat_tensor_types(layout.spec) == [field.dtype for field in fields]
