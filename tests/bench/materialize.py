@@ -202,10 +202,11 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     if given.job:
-        print(job(*map(Path, given.job[:3]), given.job[3]))
+        base, cache_dir, calls, version = given.job
+        print(job(Path(base), Path(cache_dir), Path(calls), version))
         return
-    with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
-        figures, bars = measure(Path(base), given.quick)
+    with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as name:
+        figures, bars = measure(Path(name), given.quick)
     finish("materialize", figures, bars, given.quick)
 
 
