@@ -37,6 +37,18 @@ def test_a_directory_of_the_home_directory(tmp_path: Path, monkeypatch: pytest.M
     assert service_name.directory_of("~/cache") == tmp_path / "cache"
 
 
+@pytest.mark.parametrize("mistyped", ["coordinator", "head:5o40", "head.example.com", "\0", "x" * 5000])
+def test_a_word_alone_is_no_new_directory(mistyped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.InvalidArgumentError, match=r"neither host:port nor a directory that is there.*\./"):
+        service_name.directory_to_use(mistyped)
+    (tmp_path / "there").mkdir()
+    assert service_name.directory_to_use("there") == Path("there")
+    for new in ("./cache", "/new/cache", "~/cache"):
+        assert service_name.directory_to_use(new) == Path(new).expanduser()
+    assert service_name.directory_to_use("head:5040") is None
+
+
 @pytest.mark.parametrize("nonsense", ["nothing", "a:b", "\0", "x" * 5000, "head:70000"])
 def test_what_is_neither(nonsense: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="neither host:port nor a directory"):

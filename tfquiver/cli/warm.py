@@ -19,7 +19,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.datasets import waiting
 from tfquiver.cli.showing import words
-from tfquiver.cluster_address.service_name import directory_of
+from tfquiver.cluster_address.service_name import directory_to_use
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering import store_access
@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack) -> Cluster:
     """With a cache directory in which no node runs one is started, until `stack` is left or it has nothing to do."""
-    directory = directory_of(where)
+    directory = directory_to_use(where)
     if directory is None:
         return Cluster(where, None, "", lambda digest_id: None)
     directory = directory.absolute()

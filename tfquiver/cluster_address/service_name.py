@@ -39,6 +39,23 @@ def directory_of(where: str) -> Path | None:
     return Path(where).expanduser()
 
 
+def directory_to_use(where: str) -> Path | None:
+    """As `directory_of`, where one that is not there yet is made.
+
+    Raises InvalidArgumentError: a word alone, and no directory that is there; more likely an address that was mistyped
+    than a new cache directory in the working directory.
+    """
+    directory = directory_of(where)
+    if directory is None or os.sep in where:
+        return directory
+    if not _is_there(directory) and where != "~":
+        raise errors.InvalidArgumentError(
+            f"{shortened(where)} is neither host:port nor a directory that is there; a new cache directory "
+            f"of that name is ./{shortened(where)}"
+        )
+    return directory
+
+
 def coordinator_address(where: str) -> str:
     """`where` itself when it is an address; else that of the node that runs in this directory.
 
@@ -49,10 +66,13 @@ def coordinator_address(where: str) -> str:
     directory = directory_of(where)
     if directory is None:
         return where
-    try:
-        is_there = directory.is_dir()
-    except (OSError, ValueError):  # longer than a path can be, for one
-        is_there = False
-    if not is_there:
+    if not _is_there(directory):
         raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory")
     return read_endpoint(directory).coordinator
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        return directory.is_dir()
+    except (OSError, ValueError):  # longer than a path can be, for one
+        return False
