@@ -108,28 +108,28 @@ class Servers:
         return server.start()
 
 
-def measure(base: Path, between_s: float) -> tuple[list[Trainer], list[float], dict[str, float]]:
+def epochs(servers: Servers) -> dict[str, Callable[[], object]]:
+    """Of each job, by what it is called."""
     import tfquiver
 
+    read, served = (
+        tfquiver.dataset(
+            f"{servers.base}/data/part-*",
+            service=servers.coordinator.address,
+            cache_dir=cache_dir,
+            batch_size=BATCH,
+        )
+        for cache_dir in reversed(servers.cache_dirs)
+    )
+    served = served.apply(tfquiver.distribute(servers.dispatcher.address, guarantee="exactly_once"))
+    return {"in the trainer": read.as_numpy_iterator, "through tf.data service": served.as_numpy_iterator}
+
+
+def measure(base: Path, between_s: float) -> tuple[list[Trainer], list[float], dict[str, float]]:
     numbered.write(base / "data", FILES, RECORDS, RECORD_BYTES)
     servers = Servers(base)
     try:
-        data = tfquiver.dataset(
-            f"{base}/data/part-*",
-            service=servers.coordinator.address,
-            cache_dir=servers.cache_dirs[1],
-            batch_size=BATCH,
-        )
-        served = tfquiver.dataset(
-            f"{base}/data/part-*",
-            service=servers.coordinator.address,
-            cache_dir=servers.cache_dirs[0],
-            batch_size=BATCH,
-        ).apply(tfquiver.distribute(servers.dispatcher.address, guarantee="exactly_once"))
-        trainers = [
-            Trainer("in the trainer", data.as_numpy_iterator),
-            Trainer("through tf.data service", served.as_numpy_iterator),
-        ]
+        trainers = [Trainer(name, epoch) for name, epoch in epochs(servers).items()]
         wait_until(lambda: all(one.error or one.epochs for one in trainers), "the first epochs", 180.0)
         took: dict[str, float] = {}
         began = time.monotonic()
