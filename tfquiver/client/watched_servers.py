@@ -18,8 +18,8 @@ from absl import logging
 
 from tfquiver.client import grpc_answers
 from tfquiver.client.lifetimes import user_of
-from tfquiver.client.outages import Outage
 from tfquiver.wire import addresses
+from tfquiver.wire.outages import Outage
 
 if TYPE_CHECKING:
     import tensorflow as tf

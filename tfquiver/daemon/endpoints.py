@@ -22,12 +22,18 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.clock import Clock, SystemClock
 from tfquiver.daemon.daemon import find
 from tfquiver.daemon.greeting import greeted
 from tfquiver.wire import greeting_frames as frames
+from tfquiver.wire.outages import Outage
 
 _CONNECT_S = 10.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
+_THEN = (
+    "who reads through it waits, goes on as soon as it is back, and fails when it is away for longer than "
+    "`reconnect_timeout_s` (60); it is looked for all the same"
+)
 
 Locate = Callable[[], NodeEndpoint]
 
@@ -70,11 +76,12 @@ class KeptEndpoint:
     Thread-safe. `close` ends the thread; until then the node has a user.
     """
 
-    def __init__(self, name: str, locate: Locate, library: SetEndpoint) -> None:
+    def __init__(self, name: str, locate: Locate, library: SetEndpoint, clock: Clock | None = None) -> None:
         """Finds the node and connects before it returns; raises what `locate` raises, and UnavailableError."""
         self._name = name
         self._locate = locate
         self._library = library
+        self._clock = clock or SystemClock()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._lock = threading.Lock()
         self._closing = False
@@ -140,14 +147,16 @@ class KeptEndpoint:
 
     def _reconnect(self) -> socket.socket | None:
         """A new connection; None when `close` was called meanwhile."""
-        pause_s = 0.0
+        pause_s, gone_s, outage = 0.0, self._clock.now(), Outage(f"{self._name}: the node", _THEN)
         while not _readable([self._wake_read], pause_s):
             try:
                 endpoint, connection = self._connect()
             except (errors.TfquiverError, OSError) as error:
                 pause_s = min(max(pause_s * 2, _FIRST_PAUSE_S), _LAST_PAUSE_S)
-                logging.error("%s: %s; trying again in %.1f s", self._name, error, pause_s)
+                if told := outage.seen(str(error), self._clock.now()):
+                    logging.error("%s", told)
                 continue
+            logging.warning("%s: the node is back, after %.1f s", self._name, self._clock.now() - gone_s)
             with self._lock:
                 self._endpoint = endpoint
             return connection
