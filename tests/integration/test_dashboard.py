@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,12 +14,12 @@ import pytest
 
 from tests.support.browser import browser
 from tests.support.cluster import Cluster
+from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
 from tfquiver.registering.registration import Registrar
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"
-GIVE_UP_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         with Registrar(made.coordinator.address, None, "", 20.0) as registrar:
             registrar.digest(root / "one.tfqd")
         yield made
-
-
-@contextmanager
-def served(where: str, *flags: str) -> Iterator[str]:
-    """The link."""
-    command = [sys.executable, "-m", "tfquiver.cli.main", "dashboard", where, "--no_browser", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
 
 
 def asked(link: str, path: str, cookie: str = "", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
@@ -97,14 +80,6 @@ def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.Capture
     for listen in ("nowhere", "localhost:x", "localhost:65536", "localhost:-1"):
         assert main(["dashboard", "localhost:1", "--listen", listen]) == 1
         assert capsys.readouterr().err == f"tfquiver: --listen: '{listen}' is not host:port\n"
-
-
-def seen(driver: Any, what: str, right: Callable[[str], bool]) -> str:
-    give_up_at = time.monotonic() + GIVE_UP_S
-    while not right(text := str(driver.execute_script("return document.body.innerText"))):
-        assert time.monotonic() < give_up_at, f"{what}: {text}"
-        time.sleep(0.2)
-    return text
 
 
 def test_the_page_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
               cell: (node) => (node.quota_bytes ? <Bar share={(node.used_bytes ?? 0) / node.quota_bytes} label={`${bytes(node.used_bytes)} of ${bytes(node.quota_bytes)}`} /> : "gateway"),
               width: "minmax(6rem, 3fr)",
             },
-            { head: "readers", cell: state, width: "4.5rem", number: true },
+            { head: "readers", cell: state, width: "6rem", number: true },
             {
               head: "hits",
               cell: (node) => {
