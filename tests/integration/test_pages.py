@@ -1,23 +1,72 @@
-"""The pages for users do what they say: their marked code is run, their output compared (tests/support/pages.py)."""
+"""The pages for users do what they say: their code is run, their output compared (tests/support/page_blocks.py)."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.support import pages
+from tests.support import page_blocks
+from tests.support.cluster import die_with_parent, tensorflow_env
+from tests.support.page_forks import PageForks
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
-    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if pages.RUN.search(path.read_text())
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if page_blocks.RUN.search(path.read_text())
 ]
+_PAGE_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageForks]:
+    home = tmp_path_factory.mktemp("forks")
+    with PageForks(environment(home, home), home / "log") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Of all pages that want one; where it is, for their environment."""
+    directory = tmp_path_factory.mktemp("cluster")
+    command = [sys.executable, "-m", "tfquiver.cli.main", "up", str(directory), "--workers=1", "--quota=200MB"]
+    with subprocess.Popen(
+        [*command, "--port=0", "--dispatcher_port=0", "--json"],
+        stdout=subprocess.PIPE, env=tensorflow_env(), preexec_fn=die_with_parent,
+    ) as up:  # fmt: skip
+        try:
+            assert up.stdout is not None
+            ready = next(json.loads(line) for line in up.stdout if line.startswith(b'{"server"'))
+            yield {"HEAD": ready["coordinator"], "DISPATCHER": ready["dispatcher"], "CLUSTER": str(directory)}
+        finally:
+            up.terminate()
+
+
+def environment(home: Path, temporary: Path) -> dict[str, str]:
+    """Of a page's process: nothing of who runs the tests."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "GOOGLE_", "TFQUIVER_SERVICE"))
+    }
+    return {
+        **inherited,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "200",
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
 
 
 def test_there_are_pages() -> None:
@@ -25,36 +74,17 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_page_does_what_it_says(tmp_path: Path, path: Path) -> None:
-    for module in pages.NEEDS.findall(path.read_text()):
+def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, request: pytest.FixtureRequest) -> None:
+    for module in page_blocks.NEEDS.findall(path.read_text()):
         if find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
+    beside = request.getfixturevalue("cluster") if page_blocks.CLUSTER.search(path.read_text()) else {}
     home = tmp_path / "home"
     home.mkdir()
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("AWS_", "GOOGLE_", "TFQUIVER_SERVICE"))
-    }
+    printed = tmp_path / "printed"
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.support.pages", str(path)],
-            cwd=home,
-            env={
-                **inherited,
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "PYTHONPATH": str(ROOT),
-                "COLUMNS": "200",
-                "HOME": str(home),
-                "TMPDIR": str(tmp_path),
-                "CUDA_VISIBLE_DEVICES": "-1",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stdout[-8000:]
+        code = forks.run(path, home, environment(home, tmp_path) | beside, printed, _PAGE_S)
+        assert code == 0, printed.read_text(errors="replace")[-8000:]
     finally:
         for node in home.rglob("node.json"):
             command = [sys.executable, "-m", "tfquiver.cli.main", "stop", str(node.parent), "--force"]
