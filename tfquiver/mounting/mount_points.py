@@ -137,6 +137,8 @@ def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
     if done.returncode and at(path) is not None:
         said = done.stderr.strip() or f"exit code {done.returncode}"
         if "busy" in said:
+            if not lazy and trouble(mount) == "stale":  # who has files open there can do nothing with them
+                return unmount(path, lazy=True)
             raise errors.InUseError(f"{path}: in use: end what reads there (`fuser -m {path}` names it), or --lazy")
         if "not permitted" in said or "denied" in said or "not allowed" in said or "superuser" in said:
             raise errors.PermissionError_(f"{path}: {said}")
