@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.support import own_mounts
@@ -19,6 +20,11 @@ _GRACE_S = 5.0
 # Threads that libraries start once for the life of the process, by a part of their names.
 _LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", "fsspecIO")
 _LASTING_MOUNTS = ("/run/netns",)  # iproute2 makes it with the first namespace, and keeps it
+# Processes and descriptors that a process of tests keeps until it ends (tests/support/warm.py).
+_lasting_processes: set[int] = set()
+_lasting_descriptors: set[int] = set()
+# Which were there before this one, and so are not of these tests: looked at once, not before and after every test.
+_older_processes: set[int] = set()
 _KERNEL_OBJECTS = ("anon_inode:", "/dev/", "/proc/", "/sys/", "pipe:")
 
 
@@ -29,6 +35,11 @@ class Held:
     processes: frozenset[tuple[int, str]]
     mounts: Counter[str]
     sockets: bool
+
+
+def lasting(process: int, descriptor: int) -> None:
+    _lasting_processes.add(process)
+    _lasting_descriptors.add(descriptor)
 
 
 def look(sockets: bool = True) -> Held:
@@ -80,22 +91,33 @@ def _descriptors(sockets: bool) -> set[tuple[int, str]]:
             continue
         if not target.startswith(_KERNEL_OBJECTS) and (sockets or not target.startswith("socket:")):
             found.add((int(entry.name), target))
-    return found
+    return {(number, target) for number, target in found if number not in _lasting_descriptors}
+
+
+@cache
+def _own_start() -> int:
+    return int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
 
 
 def _processes() -> set[tuple[int, str]]:
     """Living processes that carry this run's mark, whoever their parent is now; zombies count when they are ours."""
     mark = f"{MARK}={os.environ.get(MARK, '')}".encode()
     found = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
+    there = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    _older_processes.intersection_update(there)
+    for pid in there - _older_processes - {os.getpid()}:
+        entry = Path("/proc", str(pid))
         try:
             fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+            if int(fields[19]) < _own_start():
+                _older_processes.add(pid)
+                continue
             zombie_of_ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
             if zombie_of_ours or mark in (entry / "environ").read_bytes().split(b"\0"):
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found.add((int(entry.name), command[:200] or "(zombie)"))
+                found.add((pid, command[:200].rstrip() or "(zombie)"))
         except OSError:
             continue
-    return {(pid, command) for pid, command in found if "resource_tracker" not in command}
+    return {
+        (pid, command) for pid, command in found if pid not in _lasting_processes and "resource_tracker" not in command
+    }
