@@ -26,6 +26,14 @@ def test_nobody_can_have_more_without_another_having_less(flows: list[tuple[floa
         assert (got / weights)[wanting].min() >= (got / weights).max() * (1 - 1e-9) - 1e-6
 
 
+def test_who_wants_a_rounding_error_more_than_there_is_gets_nearly_all() -> None:
+    """Added up in another order they want just the limit, and all was once shared as if all wanted the same."""
+    for seed in range(200):
+        demands = 10 ** np.random.default_rng(seed).uniform(-3, 3, 9)
+        limit = float(np.nextafter(demands.sum(), 0))
+        assert water_fill(demands, limit, np.ones(9)).sum() == pytest.approx(limit, rel=1e-9)
+
+
 @given(FLOWS, AMOUNT)
 def test_promises_are_kept_and_what_is_left_is_lent(flows: list[tuple[float, float, int]], limit: float) -> None:
     demands, promised = np.array([d for d, _, _ in flows]), np.array([p for _, p, _ in flows])

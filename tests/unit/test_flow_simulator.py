@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.sim.flow.outcome import bound
+from tfquiver.service.sim.flow.outcome import YEAR_S, bound
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
@@ -180,3 +180,38 @@ def test_a_faster_store_leaves_the_bound_alone_where_jobs_bind() -> None:
     two = Cluster(2, 0, SPEED)
     assert bound(workload, two).average_jct_s == pytest.approx(EPOCH_S * (0.5 + 1 + 1.5 + 2) / 4)
     assert bound(workload, replace(two, remote_bytes_per_s=SPEED / 8)).makespan_s == pytest.approx(8 * EPOCH_S)
+
+
+@pytest.mark.parametrize("jobs_s", [(1.7e9, 1.7e9 + 100), (1e10, 1e10)])
+def test_time_goes_on_where_the_clock_is_coarse(jobs_s: tuple[float, float]) -> None:
+    """Who writes down when jobs came in seconds since 1970 has steps that are shorter than it can tell apart."""
+    outcome = one_data_set(2, "uniform", 1.0, 3, 0.5, jobs_s)
+    from_0 = one_data_set(2, "uniform", 1.0, 3, 0.5, (0.0, jobs_s[1] - jobs_s[0]))
+    assert outcome.jct_s == pytest.approx(from_0.jct_s, rel=1e-6)
+    assert outcome.read_bytes == pytest.approx(6 * SIZE, rel=1e-9)
+    assert outcome.store_bytes == pytest.approx(from_0.store_bytes, rel=1e-3)
+
+
+def test_a_job_that_takes_less_than_the_clock_can_tell() -> None:
+    jobs = SimJob("long", "data", SPEED, SIZE), SimJob("short", "byte", 1e15, 1.0, submit_s=100.0)
+    workload, cluster = Workload({"data": SIZE, "byte": 1}, jobs), Cluster(2, 0)
+    made = simulate(workload, cluster, Fixed({}), Fifo())
+    assert made.read_bytes == pytest.approx(SIZE + 1)
+    late = Workload({"byte": 1}, (replace(jobs[1], submit_s=1e10),))
+    assert bound(late, cluster).makespan_s == pytest.approx(1e-15)
+
+
+def test_a_curriculum_that_samples_next_to_nothing_ends() -> None:
+    pacing = Pacing(1e-6, 1.0, float(SIZE))
+    workload = Workload({"data": SIZE}, (SimJob("one", "data", SPEED, SIZE / 8, pacing=pacing),))
+    for mode in ("lru", "uniform"):
+        made = simulate(workload, Cluster(1, SIZE), Fixed({"data": Allocation(mode, SIZE)}), Fifo())  # type: ignore[arg-type]
+        assert made.store_bytes <= SIZE / 1000, "always the same"
+
+
+def test_who_has_not_ended_after_thirty_years_is_named() -> None:
+    """A store that gives each job its first epoch in time, and no more."""
+    job = SimJob("slow", "data", SPEED, 1000 * SIZE)
+    cluster = Cluster(1, 0, SIZE / YEAR_S)
+    with pytest.raises(errors.InvalidArgumentError, match=r"1 of 1 have not ended after 30 years.*cluster.store_per_s"):
+        simulate(Workload({"data": SIZE}, (job,)), cluster, Fixed({}), Fifo(), replan_s=YEAR_S)

@@ -63,6 +63,7 @@ def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", scenario]) == 0
     table = capsys.readouterr().out
     assert "a month" not in table, "nobody said what anything costs"
+    assert "probes" not in table, "nobody is probed where policies see all"
     assert "268.4 MB" in table and "4.3 GB" in table
     assert main(["plan", scenario, "--cache", "1GiB", "--store_price", "20"]) == 0
     table = capsys.readouterr().out
@@ -77,6 +78,24 @@ def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixtur
     assert main(["plan", scenario, "--cache", "4GiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["first_read_bytes"] == 2 << 30 <= told["points"][0]["store_bytes"]
+
+
+def test_what_probes_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of very small data sets nothing else is above the first reads, and a larger cache saves nothing."""
+    path = tmp_path / "small.json"
+    jobs = [{"name": name, "dataset": "few", "reads_per_s": "500KB", "epochs": 10} for name in "ab"]
+    trace = {"datasets": {"few": "3MB"}, "jobs": jobs}
+    cluster = {"accelerators": 2, "cache": "8MB", "store_per_s": "1MB"}
+    path.write_text(json.dumps({"cluster": cluster, "sees": "measured", "replan_s": 10, "trace": trace}))
+    assert main(["plan", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    largest = told["points"][-1]
+    assert largest["probe_bytes"] > 0
+    assert largest["store_bytes"] - largest["probe_bytes"] == pytest.approx(told["first_read_bytes"], rel=0.01)
+    assert main(["plan", str(path), "--store_price", "20"]) == 0
+    text = capsys.readouterr().out
+    assert "probes" in text.splitlines()[1] and max(map(len, text.splitlines())) <= 80
+    assert "above that and above probes can be saved" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

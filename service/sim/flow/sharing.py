@@ -22,8 +22,10 @@ def water_fill(demands: Floats, limit: float, weights: Floats) -> Floats:
     before = np.cumsum(wanted) - wanted
     left_weight = np.cumsum(weight[::-1])[::-1]
     levels = np.maximum(limit - before, 0.0) / left_weight
-    first = int(np.argmax(wanted > levels * weight))
-    level: float = levels[first]
+    over = wanted > levels * weight
+    if not over.any():  # they want no more than a rounding error above the limit
+        return demands.copy()
+    level: float = levels[int(np.argmax(over))]
     filled: Floats = np.minimum(demands, level * weights)
     return filled
 

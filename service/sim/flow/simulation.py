@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
+from math import inf, ulp
 
 import numpy as np
 
+from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.gavel import equal_bytes_per_s
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
 from tfquiver.service.coordinator.policies.interface import Policy
@@ -20,7 +21,7 @@ from tfquiver.service.sim.flow import steps
 from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, Contents
 from tfquiver.service.sim.flow.jobs import Jobs, Queue
 from tfquiver.service.sim.flow.lru_window import LruWindow
-from tfquiver.service.sim.flow.outcome import Outcome, Sample
+from tfquiver.service.sim.flow.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
 from tfquiver.service.sim.flow.planner import Planner
 from tfquiver.service.sim.flow.probing import TICK_S, Probing
 from tfquiver.service.sim.flow.rates import Rates, Store, rates
@@ -53,7 +54,7 @@ def simulate(
       progress: told how many jobs have ended.
 
     Raises:
-      InvalidArgumentError: the policy's plan cannot be.
+      InvalidArgumentError: the policy's plan cannot be; or jobs have not ended after `MOST_YEARS`.
     """
     return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, sight, progress).run()
 
@@ -83,7 +84,7 @@ class _Simulation:
         self._looks = 0  # at who is to be probed
         self._flows = 0  # how often rates were made; who waits for an end of older ones, waits in vain
         self._left = len(jobs.all)
-        self._read_bytes = self._store_bytes = 0.0
+        self._read_bytes = self._store_bytes = self._probe_bytes = 0.0
         self._samples: list[Sample] = []
 
     def run(self) -> Outcome:
@@ -94,13 +95,17 @@ class _Simulation:
         self._engine.after(first_s + self._replan_s, self._replan)
         if self._round_s is not None:
             self._engine.after(first_s, self._next_round)
-        if not self._engine.run(lambda: not self._left, inf):
-            raise RuntimeError(f"{self._left} jobs stand still at {self._engine.now:.0f} s")
+        if not self._engine.run(lambda: not self._left, first_s + MOST_YEARS * YEAR_S):
+            raise errors.InvalidArgumentError(
+                f"jobs: {self._left} of {len(jobs)} have not ended after {MOST_YEARS} years; no more are simulated: "
+                "cluster.store_per_s, or their epochs?"
+            )
         jct_s = [end - job.submit_s for end, job in zip(self._jobs.ended_s.tolist(), jobs, strict=True)]
         self._sample()
         return Outcome(
-            jct_s, self._engine.now - first_s, self._read_bytes, self._store_bytes, self._planner.plans, self._samples
-        )
+            jct_s, self._engine.now - first_s, self._read_bytes, self._store_bytes, self._planner.plans, self._samples,
+            self._probe_bytes,
+        )  # fmt: skip
 
     def _submit(self, number: int) -> None:
         self._settle()
@@ -186,7 +191,8 @@ class _Simulation:
         if self._to_plan:
             wait_s = min(wait_s, self._planned_at + self._least_gap_s - now)
         if wait_s < inf:
-            self._engine.after(wait_s, partial(self._wake, self._flows))
+            # At less than the clock can tell apart time would stand still.
+            self._engine.after(max(wait_s, 2 * ulp(now)), partial(self._wake, self._flows))
 
     def _hits(self) -> Floats:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
@@ -230,10 +236,17 @@ class _Simulation:
             self._probing.account(passed_s, self._rates.read * passed_s, hits, np.minimum(1.0, room))
         datasets, read = jobs.dataset[running], self._rates.read * passed_s
         fetched = self._rates.fetched * passed_s
+        left = jobs.total[running] - jobs.done[running]
+        if (read > left).any():  # by what the clock cannot tell
+            fetched *= np.minimum(1.0, np.divide(left, read, out=np.ones_like(read), where=read > 0))
+            read = np.minimum(read, left)
         self._read_bytes += float(read.sum())
         self._store_bytes += float(fetched.sum())
         jobs.served_s[running] += passed_s
-        kept = np.where(self._probing.missing[running], 0.0, fetched) if self._sight.measured else fetched
+        kept = fetched
+        if self._sight.measured:
+            kept = np.where(self._probing.missing[running], 0.0, fetched)
+            self._probe_bytes += float((fetched - kept).sum())
         paused = jobs.paused
         self._contents.advance(running, datasets, kept, self._shared, paused, jobs.dataset[paused])
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)

@@ -15,6 +15,7 @@ from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
 _SAME = 1e-9
 _LEAST_STEP = 1e-6  # of an epoch
+_LEAST_SAMPLED = 1e-4  # of an epoch: where a curriculum samples next to nothing
 
 
 def next_change_s(
@@ -32,7 +33,8 @@ def next_change_s(
     if shared or planned.any():
         waits += _planned_change_s(jobs, contents, window, running, read, fetched, planned, pool_bytes, shared)
     if jobs.some_irregular and (paced := jobs.irregular[running]).any():
-        waits.append(float((jobs.parts[running] * sizes / read)[paced].min()) * PART_A_STEP)
+        sampled = np.maximum(jobs.parts[running] * PART_A_STEP, _LEAST_SAMPLED)
+        waits.append(float((sampled * sizes / read)[paced].min()))
         waits.append(float((window.curricula.to_step(running[paced], done[paced]) / read[paced]).min()))
     if (mode == LRU).any():
         waits.append(_lru_change_s(jobs, contents, window, running, read, fetched, now, pool_bytes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any
 
 from tfquiver import errors
@@ -37,7 +36,7 @@ class Fields:
 
     def number(self, name: str, least: float, most: float, default: Any = _REQUIRED, *, above: bool = False) -> float:
         value = self.get(name, default)
-        number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not least <= value <= most or (above and value == least):
             sign = "above" if above else "from"
             raise errors.InvalidArgumentError(

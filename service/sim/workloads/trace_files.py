@@ -17,6 +17,7 @@ MOST_S = 1e10  # ten billion seconds are 300 years
 _MOST_EPOCHS = 1e9
 _MOST_WEEKS, _MOST_SEED = 520.0, 2**63 - 1
 _MOST = 2**50  # shards, and records
+_LEAST_BYTES = 0.5  # one, when epochs are rounded
 
 
 def trace(data: object, accelerators: int, where: str = "") -> tuple[Workload, int | None]:
@@ -71,11 +72,14 @@ def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: in
     if dataset not in datasets:
         raise errors.InvalidArgumentError(f"{asked.path('dataset')}: {shortened(dataset)} is not among datasets")
     size = datasets[dataset]
+    total_bytes = size * asked.number("epochs", 0.0, _MOST_EPOCHS, above=True)
+    if total_bytes < _LEAST_BYTES:
+        raise errors.InvalidArgumentError(f"{asked.path('epochs')}: of {size} bytes that is less than one")
     return SimJob(
         asked.text("name"),
         dataset,
         asked.size("reads_per_s"),
-        size * asked.number("epochs", 0.0, _MOST_EPOCHS, above=True),
+        total_bytes,
         asked.integer("accelerators", 1, accelerators, 1),
         asked.number("submit_s", 0.0, MOST_S, 0.0),
         _pacing(asked.get("curriculum"), asked.path("curriculum"), size) if "curriculum" in asked.given else None,

@@ -106,6 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
                     outcome.average_jct_s,
                     outcome.makespan_s,
                     outcome.store_bytes,
+                    outcome.probe_bytes,
                     prices.month(cluster, pace) if any(asdict(prices).values()) else None,
                 )
             )

@@ -18,6 +18,10 @@ _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. from store: what "
     "left it, first reads included."
 )
+_PROBES_LEGEND = (
+    "probes: of what left the store, what jobs read past the cache while it is measured what it is worth to them. "
+    "Nothing of that is kept; of small data sets it may be more than all first reads."
+)
 _COST_LEGEND = "a month: the cache, the rate, and what leaves the store in 30 days at this pace."
 
 
@@ -28,26 +32,39 @@ class Point:
     average_jct_s: float
     makespan_s: float
     store_bytes: float
+    probe_bytes: float  # of these
     cost_a_month: float | None  # None: nobody said what anything costs
 
 
 def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
     """`cold_bytes`: of what jobs read each byte once: the cache is empty when they begin."""
-    costs = points[0].cost_a_month is not None
-    made = table("cache", "store", "JCT", "makespan", "from store", *(["a month"] if costs else []))
+    costs, probes = points[0].cost_a_month is not None, any(point.probe_bytes >= 1 for point in points)
+    made = table(
+        "cache",
+        "store",
+        "JCT",
+        "makespan",
+        "from store",
+        *(["probes"] if probes else []),
+        *(["a month"] if costs else []),
+    )
     for point in points:
         cost = [] if point.cost_a_month is None else [f"{point.cost_a_month:,.0f}"]
+        probed = [decimal(int(point.probe_bytes))] if probes else []
         made.add_row(
             decimal(point.cache_bytes), rate(point.store_bytes_per_s or inf), lasting(point.average_jct_s),
-            lasting(point.makespan_s), decimal(int(point.store_bytes)), *cost,
+            lasting(point.makespan_s), decimal(int(point.store_bytes)), *probed, *cost,
         )  # fmt: skip
     console.print(made)
     console.print(f"{_LEGEND} {_COST_LEGEND}" if costs else _LEGEND)
     if cold_bytes:
         console.print(
             f"first reads: the cache is empty when the jobs begin, so that each byte they read leaves the store once, "
-            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that can be saved."
+            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that"
+            + (" and above probes can be saved." if probes else " can be saved.")
         )
+    if probes:
+        console.print(_PROBES_LEGEND)
 
 
 def rate(bytes_per_s: float) -> str:

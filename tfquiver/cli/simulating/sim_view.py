@@ -37,7 +37,8 @@ class Run:
         return {
             "scheduler": self.scheduler, "policy": self.policy, "average_jct_s": made.average_jct_s,
             "makespan_s": made.makespan_s, "fairness": None if isnan(fairness) else fairness,
-            "read_bytes": made.read_bytes, "store_bytes": made.store_bytes, "plans": made.plans, "jct_s": made.jct_s,
+            "read_bytes": made.read_bytes, "store_bytes": made.store_bytes, "probe_bytes": made.probe_bytes,
+            "plans": made.plans, "jct_s": made.jct_s,
         }  # fmt: skip
 
 
