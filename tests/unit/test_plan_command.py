@@ -16,7 +16,7 @@ SCENARIO = {
     "policies": ["benefit"],
     "trace": {
         "datasets": {"images": "2GiB"},
-        "jobs": [{"name": name, "dataset": "images", "reads_per_s": "20MB", "epochs": 4} for name in "ab"],
+        "jobs": [{"name": name, "dataset": "images", "reads_per_s": "20MB", "epochs": 1000} for name in "ab"],
     },
 }
 
@@ -83,16 +83,16 @@ def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixtur
 def test_what_probes_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of very small data sets nothing else is above the first reads, and a larger cache saves nothing."""
     path = tmp_path / "small.json"
-    jobs = [{"name": name, "dataset": "few", "reads_per_s": "500KB", "epochs": 10} for name in "ab"]
+    jobs = [{"name": name, "dataset": "few", "reads_per_s": "50KB", "epochs": 100} for name in "ab"]
     trace = {"datasets": {"few": "3MB"}, "jobs": jobs}
-    cluster = {"accelerators": 2, "cache": "8MB", "store_per_s": "1MB"}
+    cluster = {"accelerators": 2, "cache": "8MB", "store_per_s": "100KB"}
     path.write_text(json.dumps({"cluster": cluster, "sees": "measured", "replan_s": 10, "trace": trace}))
-    assert main(["plan", str(path), "--json"]) == 0
+    assert main(["plan", str(path), "--cache", "8MB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     largest = told["points"][-1]
     assert largest["probe_bytes"] > 0
     assert largest["store_bytes"] - largest["probe_bytes"] == pytest.approx(told["first_read_bytes"], rel=0.01)
-    assert main(["plan", str(path), "--store_price", "20"]) == 0
+    assert main(["plan", str(path), "--cache", "8MB", "--store_price", "20"]) == 0
     text = capsys.readouterr().out
     assert "probes" in text.splitlines()[1] and max(map(len, text.splitlines())) <= 80
     assert "above that and above probes can be saved" in " ".join(text.split())

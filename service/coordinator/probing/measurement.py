@@ -29,6 +29,7 @@ class JobMeasurement:
     # Read by chunks, of which there is hardly room for one: what it hits was loaded moments before it, at the store's
     # pace. So it is measured as it reads without a cache, and need not miss for that.
     loaded_ahead: bool = False
+    reports_s: float | None = None  # from one report to the next; None: as is seen
 
     @property
     def starves(self) -> bool:

@@ -211,6 +211,8 @@ def _hit_share(before: JobMeasurement, one: JobMeasurement) -> float:
 
 def _report_bytes(known: _Job, one: JobMeasurement) -> int:
     """Between two reports, the last of which came just now, or at another time."""
+    if one.reports_s is not None and one.bytes_per_s is not None:
+        return int(one.reports_s * one.bytes_per_s)
     size_bytes = one.totals.size_bytes - known.seen.totals.size_bytes
     return size_bytes if size_bytes > 0 else known.report_bytes
 

@@ -94,4 +94,5 @@ class Probing:
         return JobMeasurement(
             job.name, job.dataset, totals, extra_store_bytes=int(self._extra[number]),
             expected_bytes=int(self._jobs.size[number]), ideal_bytes_per_s=ideal, bytes_per_s=float(self._rate[number]),
+            reports_s=TICK_S,
         )  # fmt: skip
