@@ -144,6 +144,41 @@ def test_blocks_are_what_was_checked(stored: tuple[int, bytes]) -> None:
         shard.close()
 
 
+@given(st.integers(0, 2 * BLOCK_BYTES), st.integers(0, 3 * BLOCK_BYTES), st.data())
+def test_blocks_of_the_file_wherever_the_shard_begins(phase: int, length_bytes: int, data: st.DataObject) -> None:
+    content = random.Random(length_bytes).randbytes(length_bytes)
+    fd, before = os.memfd_create("shard"), phase % BLOCK_BYTES
+    os.write(fd, content)
+    sums = block_sums(fd, 0, length_bytes, google_crc32c.value(content), before)
+    assert len(sums) == (-(-(before + length_bytes) // BLOCK_BYTES) if length_bytes else 0)
+    shard = CheckedShard(fd, 0, length_bytes, sums, True, before)
+    try:
+        for _ in range(4):
+            offset = data.draw(st.integers(0, length_bytes))
+            length = data.draw(st.integers(0, length_bytes - offset))
+            if length:
+                assert shard.read(offset, length) == content[offset : offset + length]
+    finally:
+        shard.close()
+
+
+def test_what_the_kernel_asks_for_is_whole_blocks(stored: tuple[int, bytes]) -> None:
+    """The shard begins in the middle of one: blocks beside those that are asked for are not looked at."""
+    fd, content = stored
+    phase = 1000
+    shard = CheckedShard(fd, 4, len(content), block_sums(fd, 4, len(content), google_crc32c.value(content), phase),
+                         True, phase)  # fmt: skip
+    second, third = BLOCK_BYTES - phase, 2 * BLOCK_BYTES - phase
+    try:
+        for at in (second - 1, third):
+            os.pwrite(fd, bytes([content[at] ^ 1]), 4 + at)
+            with pytest.raises(errors.DataLossError, match="have changed"):
+                shard.read(at, 1)
+        assert shard.read(second, BLOCK_BYTES) == content[second:third]
+    finally:
+        shard.close()
+
+
 def test_a_shard_that_is_not_its_checksums(stored: tuple[int, bytes]) -> None:
     fd, content = stored
     try:

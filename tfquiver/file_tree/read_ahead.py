@@ -13,6 +13,7 @@ MOST_STREAMS = 64
 _SLACK_BYTES = 1 << 20  # the kernel asks for several parts of its own read-ahead at the same time
 _GROWTH = 4
 _STEP_BYTES = 1 << 20
+_NOTHING = range(0)
 
 
 @dataclass(slots=True)
@@ -40,18 +41,21 @@ class ReadAhead:
         for place in (near, near - 1, near + 1):
             stream = self._streams.get(place)
             if stream is not None and -_SLACK_BYTES <= position - stream.at <= _SLACK_BYTES:
-                del self._streams[place]
                 stream.at = max(stream.at, end)
                 stream.read_bytes += length_bytes
-                self._put(stream)
+                if stream.at // _SLACK_BYTES == place:
+                    self._streams.move_to_end(place)
+                else:
+                    del self._streams[place]
+                    self._put(stream)
                 ahead = stream.at + min(_GROWTH * stream.read_bytes, self._most_bytes)
                 if ahead - stream.told < _STEP_BYTES and stream.told - stream.at > self._most_bytes // 2:
-                    return range(0)  # far enough for now: to say it of every read costs more than it brings
+                    return _NOTHING  # far enough for now: to say it of every read costs more than it brings
                 fetch = range(max(stream.told, stream.at), ahead)
                 stream.told = max(stream.told, ahead)
                 return fetch
         self._put(_Stream(end, length_bytes))
-        return range(0)
+        return _NOTHING
 
     def _put(self, stream: _Stream) -> None:
         place = stream.at // _SLACK_BYTES

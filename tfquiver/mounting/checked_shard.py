@@ -20,10 +20,18 @@ BlockSums = array.array  # of u32, one for each block
 
 
 class CheckedShard:
-    """Owns `fd`. Reads block on the disk; not thread-safe with `close`."""
+    """Owns `fd`. Reads block on the disk; not thread-safe with `close`.
 
-    def __init__(self, fd: int, offset: int, length_bytes: int, sums: BlockSums[int], in_memory: bool) -> None:
+    Args:
+      offset: of its bytes, in what `fd` is.
+      phase: how far behind a block's beginning the shard begins, as for `block_sums`.
+    """
+
+    def __init__(
+        self, fd: int, offset: int, length_bytes: int, sums: BlockSums[int], in_memory: bool, phase: int = 0
+    ) -> None:
         self.fd, self.offset, self.length_bytes, self.sums, self.in_memory = fd, offset, length_bytes, sums, in_memory
+        self.phase = phase
 
     def read(
         self, offset: int, length_bytes: int, wait: bool = True, scratch: memoryview | None = None
@@ -34,16 +42,18 @@ class CheckedShard:
 
         Raises DataLossError: they are not what they were. OSError: the disk's.
         """
-        start = offset - offset % BLOCK_BYTES
-        end = min(-(-(offset + length_bytes) // BLOCK_BYTES) * BLOCK_BYTES, self.length_bytes)
+        phase, sums = self.phase, self.sums
+        block = (offset + phase) // BLOCK_BYTES
+        start = max(block * BLOCK_BYTES - phase, 0)
+        end = min(-(-(offset + length_bytes + phase) // BLOCK_BYTES) * BLOCK_BYTES - phase, self.length_bytes)
         buffer = self._raw(start, end - start, wait, scratch)
         if buffer is None:
             return None
-        view, block = memoryview(buffer), start // BLOCK_BYTES
-        for at in range(0, len(view), BLOCK_BYTES):
-            if google_crc32c.value(bytes(view[at : at + BLOCK_BYTES])) != self.sums[block]:
+        view, at, stop = memoryview(buffer), 0, (block + 1) * BLOCK_BYTES - phase - start
+        while at < end - start:
+            if google_crc32c.value(bytes(view[at:stop])) != sums[block]:
                 raise errors.DataLossError(f"its bytes at {start + at} have changed")
-            block += 1
+            at, stop, block = stop, stop + BLOCK_BYTES, block + 1
         return view[offset - start : offset - start + length_bytes]
 
     def close(self) -> None:
@@ -63,17 +73,22 @@ class CheckedShard:
         return buffer if taken == length_bytes else None
 
 
-def block_sums(fd: int, offset: int, length_bytes: int, crc32c: int) -> BlockSums[int]:
+def block_sums(fd: int, offset: int, length_bytes: int, crc32c: int, phase: int = 0) -> BlockSums[int]:
     """Reads all of a shard. Blocks.
+
+    `phase`: of its first block so much is before the shard. Who gives where in its file it begins has blocks of the
+    file: what the kernel asks for is such, too, and a read then checks (and reads) no more than it gives.
 
     Raises DataLossError: its plain CRC-32C is another one, or it is shorter. OSError: the disk's.
     """
-    sums, total, at = array.array("I"), 0, 0
+    sums, total, at, before = array.array("I"), 0, 0, phase % BLOCK_BYTES
     while at < length_bytes:
-        part = _exactly(fd, min(_PART_BYTES, length_bytes - at), offset + at, at)
+        part = _exactly(fd, min(_PART_BYTES - before, length_bytes - at), offset + at, at)
         total = google_crc32c.extend(total, part)
-        sums.extend(google_crc32c.value(part[i : i + BLOCK_BYTES]) for i in range(0, len(part), BLOCK_BYTES))
-        at += len(part)
+        sums.extend(
+            google_crc32c.value(part[max(i, 0) : i + BLOCK_BYTES]) for i in range(-before, len(part), BLOCK_BYTES)
+        )
+        at, before = at + len(part), 0
     if total != crc32c:
         raise errors.DataLossError(f"its CRC is {total:#x}, not {crc32c:#x}")
     return sums

@@ -13,7 +13,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.mounting.checked_shard import BlockSums, CheckedShard, block_sums
+from tfquiver.mounting.checked_shard import BLOCK_BYTES, BlockSums, CheckedShard, block_sums
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.wire import reader_frames as frames
 
@@ -109,7 +109,7 @@ class OpenShards:
 
     async def _read_in_thread(self, opened: CheckedShard, offset: int, length_bytes: int) -> memoryview | None:
         own = CheckedShard(  # it may be closed, and its number be another file's, before the thread looks
-            os.dup(opened.fd), opened.offset, opened.length_bytes, opened.sums, opened.in_memory
+            os.dup(opened.fd), opened.offset, opened.length_bytes, opened.sums, opened.in_memory, opened.phase
         )
         try:
             return await trio.to_thread.run_sync(own.read, offset, length_bytes, limiter=self._threads)
@@ -118,13 +118,14 @@ class OpenShards:
 
     async def _make(self, shard: int, again: bool) -> CheckedShard:
         trouble: Exception | None = None
+        phase = self._digest.offsets.item(shard) % BLOCK_BYTES
         for _ in range(_ATTEMPTS):
             got, fd = await self._line.get(shard, again)
             try:
                 sums = self._sums.get(shard)
                 if sums is None or again:
                     sums = await trio.to_thread.run_sync(
-                        block_sums, fd, got.offset, got.length_bytes, got.crc32c, limiter=self._threads
+                        block_sums, fd, got.offset, got.length_bytes, got.crc32c, phase, limiter=self._threads
                     )
             except (errors.DataLossError, OSError) as error:
                 os.close(fd)
@@ -135,7 +136,7 @@ class OpenShards:
                 raise
             else:
                 self._know(shard, sums)
-                return CheckedShard(fd, got.offset, got.length_bytes, sums, got.kind == frames.KIND_MEMORY)
+                return CheckedShard(fd, got.offset, got.length_bytes, sums, got.kind == frames.KIND_MEMORY, phase)
         raise errors.DataLossError(f"{self._name(shard)}: damaged again and again: {trouble}") from trouble
 
     def _know(self, shard: int, sums: BlockSums[int]) -> None:

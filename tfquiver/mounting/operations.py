@@ -33,6 +33,8 @@ _LISTS = {NEXT: (b"next", "\n"), NEXT0: (b"next0", "\0")}
 _OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, **{(CONTROL, name): inode for inode, (name, _) in _LISTS.items()}}
 _MOST_LISTS = 16  # open at the same time; of a million files each has tens of megabytes
 _LISTS_FROM = 1 << 48  # handles; those of files are their numbers
+_MOST_LAST = 4096
+_NOWHERE = (0, -1, 0, 0)
 
 
 class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no types where pyfuse3 is not installed
@@ -58,6 +60,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._lines: dict[int, bytes] = {}  # of lists that are open
         self._opened = 0
         self._plan = ReadPlan(digest)
+        self._read_last: dict[int, tuple[int, int, int, int]] = {}  # of files: a shard's range, the file's place, shard
         self._ahead = ReadAhead(ahead_bytes)
         self._ahead_places = trio.CapacityLimiter(_AHEAD_AT_ONCE)
         self._mounted_ns = time.time_ns()
@@ -151,22 +154,30 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         return told
 
     async def _read(self, file_index: int, offset: int, length_bytes: int) -> bytes:
-        parts: list[memoryview | bytes] = []
-        self._fetch_ahead(file_index, offset, length_bytes)
-        pieces = list(self._plan.pieces(file_index, offset, length_bytes))
-        if len(pieces) == 1:
-            only = pieces[0]
-            # pyfuse3 takes any buffer, and has sent it before another task is run.
-            if (data := self._shards.read_now(only.shard, only.offset, only.length_bytes)) is not None:
-                return data  # type: ignore[return-value]
-        for piece in pieces:
-            parts.append(await self._shards.read(piece.shard, piece.offset, piece.length_bytes))
-        return parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[return-value]
+        # Most reads go on in the shard that the last one of that file was in: to plan them anew costs as much as to
+        # check their bytes.
+        begin, end, position, shard = self._read_last.get(file_index, _NOWHERE)
+        if begin <= offset and offset + length_bytes <= end:
+            self._fetch_ahead(position + offset, length_bytes)
+        else:
+            length_bytes = max(min(length_bytes, self._plan.size_bytes(file_index) - offset), 0)
+            position = self._plan.position(file_index, 0)
+            self._fetch_ahead(position + offset, length_bytes)
+            pieces = list(self._plan.pieces(file_index, offset, length_bytes))
+            if len(pieces) != 1:
+                read = self._shards.read
+                return b"".join([await read(piece.shard, piece.offset, piece.length_bytes) for piece in pieces])
+            shard, begin = pieces[0].shard, offset - pieces[0].offset
+            if len(self._read_last) >= _MOST_LAST:
+                self._read_last.clear()
+            self._read_last[file_index] = begin, begin + self._digest.lengths.item(shard), position, shard
+        # pyfuse3 takes any buffer, and has sent it before another task is run.
+        if (data := self._shards.read_now(shard, offset - begin, length_bytes)) is None:
+            data = await self._shards.read(shard, offset - begin, length_bytes)
+        return data  # type: ignore[return-value]
 
-    def _fetch_ahead(self, file_index: int, offset: int, length_bytes: int) -> None:
-        if offset + length_bytes > (size := self._plan.size_bytes(file_index)):
-            length_bytes = max(size - offset, 0)
-        wanted = self._ahead.read(self._plan.position(file_index, offset), length_bytes)
+    def _fetch_ahead(self, position: int, length_bytes: int) -> None:
+        wanted = self._ahead.read(position, length_bytes)
         if not wanted:
             return
         last = min(self._plan.shard_at(wanted.stop - 1), self._digest.num_shards - 1)
