@@ -171,3 +171,19 @@ def test_what_has_arrived_is_known_and_a_list_that_is_asked_for_again_has_not() 
     assert told.told < second, "the coordinator has lost track"
     beat()
     assert told.told == second
+
+
+def test_the_heartbeat_is_woken_once_for_what_the_next_report_has() -> None:
+    """Small shards come by the hundred a second: to wake the loop for each costs more than to tell of it."""
+    woken: list[int] = []
+    reports = InventoryReports(list, lambda: woken.append(1))
+    for held in NAMES[:5]:
+        reports.add(held)
+    assert len(woken) == 1
+    assert reports.report().full
+    reports.add(NAMES[5])  # while that is on its way
+    reports.remove(NAMES[5])
+    assert len(woken) == 2
+    reports.arrived(resend=False)
+    assert reports.report().added == NAMES[:5]
+    assert reports.report().removed == [NAMES[5]]

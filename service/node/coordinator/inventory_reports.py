@@ -17,7 +17,7 @@ MAX_HASHES = 16384
 class InventoryReports:
     """Args:
     hashes: every hash that is held now; asked when everything has to be told.
-    on_change: called (in the changing thread) when there is something new to tell.
+    on_change: called (in the changing thread) when there is something new to tell; once until a report is made.
     """
 
     def __init__(self, hashes: Callable[[], Iterable[bytes]], on_change: Callable[[], None]) -> None:
@@ -28,16 +28,15 @@ class InventoryReports:
         self._full_next = True
         self._version = 0
         self._report: pb.Inventory | None = None
+        self._said = False  # to `on_change`; what comes before the next report is in that
         self._taken = 0  # changes that reports were made of
         self.told = 0  # changes that have arrived
 
     def add(self, hash: bytes) -> None:
-        self._changes.append((hash, True))
-        self._on_change()
+        self._change(hash, True)
 
     def remove(self, hash: bytes) -> None:
-        self._changes.append((hash, False))
-        self._on_change()
+        self._change(hash, False)
 
     @property
     def made(self) -> int:
@@ -63,7 +62,14 @@ class InventoryReports:
         elif self._snapshot is None:
             self.told = self._taken
 
+    def _change(self, hash: bytes, held: bool) -> None:
+        self._changes.append((hash, held))
+        if not self._said:
+            self._said = True
+            self._on_change()
+
     def _next(self) -> pb.Inventory:
+        self._said = False  # before what there is is looked at
         full = self._full_next
         if full:
             # Changes made while this list was drawn are told after it; the last word on a hash is the right one.
