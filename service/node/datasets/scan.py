@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
@@ -25,11 +27,14 @@ from tfquiver.stores.attempts import Attempts, on_retry
 
 ScanReport = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
 StoreFor = Callable[[str], ObjectStore]
+_SMALL_BYTES = 256 << 10  # what it costs to read a smaller file is waiting: for the store, and for the disk
+_SMALL_AT_ONCE = 16
+_MOST_TOGETHER = 64  # small files, one after another on one way from the loop to the threads
 _DAMAGED_S = 10.0  # a record whose CRC is wrong may have been damaged on the way: read again for so long
 
 
 class Scanner:
-    """Several files at a time, in threads of its own; about a shard and two chunks of memory each.
+    """Several files at a time, more of small ones, in threads of its own; about a shard and two chunks of memory each.
 
     Scans take turns, file by file. A file whose table is known is not read: a scan that failed or was killed goes on
     with the files that it had not finished, and a listing of known files needs no reading at all.
@@ -50,6 +55,7 @@ class Scanner:
         self._meter, self._place, self._tables = meter, place, tables
         self._read_deadline_s = read_deadline_s
         self._queue = FairQueue(parallel_files, "scan")
+        self._small = ThreadPoolExecutor(_SMALL_AT_ONCE, "scan-small")
         self._again = Attempts()
         self._cutting: dict[bytes, threading.Lock] = {}  # files being cut now: who wants the same one waits for it
         self._cutting_lock = threading.Lock()
@@ -88,8 +94,16 @@ class Scanner:
         def cut(number: int) -> None:
             found(number, self._scan_file(files[number], terms, store_for, state))
 
+        def cut_some(some: list[int]) -> None:
+            for _ in self._small.map(cut, some):
+                pass
+
+        def calls() -> Iterator[Callable[[], object]]:
+            for some in _together(files, numbers):
+                yield functools.partial(cut, some[0]) if len(some) == 1 else functools.partial(cut_some, some)
+
         try:
-            await self._queue.run(state, (functools.partial(cut, number) for number in numbers))
+            await self._queue.run(state, calls())
         finally:
             state.stop.set()
 
@@ -116,6 +130,7 @@ class Scanner:
         """After the scans have been cancelled: waits for their threads."""
         self._again.stop()
         await self._queue.close()
+        await asyncio.to_thread(self._small.shutdown, True, cancel_futures=True)
         if self._tables is not None:
             await asyncio.to_thread(self._tables.close)
 
@@ -170,6 +185,16 @@ class Scanner:
                     raise damaged.__cause__ from error
 
 
+def _together(files: Sequence[FileEntry], numbers: Iterable[int]) -> Iterator[list[int]]:
+    """The numbers, in order; small files several together, where there are so many that all threads have enough."""
+    most = min(_MOST_TOGETHER, len(files) // (4 * _MOST_TOGETHER))
+    left = iter(numbers)
+    while some := list(itertools.islice(left, 1)):
+        while len(some) < most and files[some[-1]].size_bytes < _SMALL_BYTES and (more := next(left, None)) is not None:
+            some.append(more)
+        yield some
+
+
 async def assembled(name: str, scanned: Sequence[ScannedFile | None], terms: ListingTerms) -> Digest:
     from tfquiver.scanning import digest_build  # not for nodes that have nothing to scan
 
@@ -187,20 +212,31 @@ class _State:
         self.stop = threading.Event()
         self._loop, self._progress = loop, progress
         self._bytes = self._records = 0
+        self._lock = threading.Lock()
+        self._trouble: str | None = None  # newer than what the loop has been told of; None: it has been told of all
 
     def add(self, size_bytes: int, records: int) -> None:
         """Called in the threads, now and then: raises when the scan is over."""
         if self.stop.is_set():
             raise errors.CancelledError_("the scan was stopped")
-        self._loop.call_soon_threadsafe(self._count, size_bytes, records, "")
+        self._note(size_bytes, records, "")
 
     def tell(self, trouble: str) -> None:
         """The store is being asked again."""
         if not self.stop.is_set():
-            self._loop.call_soon_threadsafe(self._count, 0, 0, trouble)
+            self._note(0, 0, trouble)
 
-    def _count(self, size_bytes: int, records: int, trouble: str) -> None:
-        self._bytes += size_bytes
-        self._records += records
+    def _note(self, size_bytes: int, records: int, trouble: str) -> None:
+        """The loop is woken once for all that comes until it looks: small files come by the thousand a second."""
+        with self._lock:
+            self._bytes += size_bytes
+            self._records += records
+            is_told, self._trouble = self._trouble is not None, trouble
+        if not is_told:
+            self._loop.call_soon_threadsafe(self._report)
+
+    def _report(self) -> None:
+        with self._lock:
+            size_bytes, records, trouble, self._trouble = self._bytes, self._records, self._trouble, None
         if not self.stop.is_set():
-            self._progress(self._bytes, self._records, trouble)
+            self._progress(size_bytes, records, trouble or "")

@@ -1,0 +1,89 @@
+"""Small files are waited for, many at a time; large ones take memory, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfquiver.scanning import listing
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.stores.local import LocalStore
+
+TERMS = ListingTerms(CutPolicy(format="bytes"))
+AT_ONCE = 4
+
+
+class Slow(LocalStore):
+    """Answers once so many have asked at the same time."""
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__()
+        self._at_once, self._enough, self._lock = at_once, threading.Event(), threading.Lock()
+        self.asking = self.most = 0
+
+    def read(self, uri: str, offset: int, length: int, generation: str = "", deadline_s: float = 60.0) -> bytes:
+        with self._lock:
+            self.asking += 1
+            self.most = max(self.most, self.asking)
+            if self.asking == self._at_once:
+                self._enough.set()
+        try:
+            assert self._enough.wait(60), self.most
+            return super().read(uri, offset, length, generation, deadline_s)
+        finally:
+            with self._lock:
+                self.asking -= 1
+
+
+def written(root: Path, files: int, size_bytes: int) -> Path:
+    for number in range(files):
+        (root / f"{number:05}").write_bytes(b"%08d" % number + bytes(size_bytes - 8))
+    return root
+
+
+@pytest.fixture
+def placed() -> list[bytes]:
+    return []
+
+
+async def scanned(root: Path, store: LocalStore, placed: list[bytes]) -> int:
+    """Shards of the digest."""
+
+    def place(shard: VerifiedShard) -> None:
+        placed.append(shard.hash)
+
+    scanner = Scanner(Meter(), place, parallel_files=AT_ONCE)
+    told: list[tuple[int, int, str]] = []
+    try:
+        files = listing.expand(f"{root}/*")
+        digest = await scanner.scan("images", files, TERMS, lambda *how_far: told.append(how_far), lambda _: store)
+    finally:
+        await scanner.close()
+    assert [file.uri for file in digest.files] == [file.uri for file in files], "in order"
+    assert told[-1] == (sum(file.size_bytes for file in files), 0, "")
+    assert [one[0] for one in told] == sorted(one[0] for one in told)
+    return digest.num_shards
+
+
+def test_many_small_files_are_waited_for_at_the_same_time(tmp_path: Path, placed: list[bytes]) -> None:
+    """It was four, of a store that answers after 60 ms 67 files a second."""
+    store = Slow(16)
+    assert asyncio.run(scanned(written(tmp_path, 1600, 100), store, placed)) == 1600
+    assert store.most == 16
+    assert len(set(placed)) == len(placed) == 1600
+
+
+def test_few_files_and_large_ones_are_not(tmp_path: Path, placed: list[bytes]) -> None:
+    for number, (files, size_bytes) in enumerate(((100, 100), (600, 256 << 10))):
+        root = tmp_path / str(number)
+        root.mkdir()
+        store = Slow(AT_ONCE)
+        asyncio.run(scanned(written(root, files, size_bytes), store, placed))
+        assert store.most == AT_ONCE
