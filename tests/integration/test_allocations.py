@@ -16,6 +16,8 @@ from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.cli.main import main
+from tfquiver.content import formats
+from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -78,6 +80,21 @@ async def test_chunks_stay_where_only_the_bytes_change(tmp_path: Path) -> None:
         assert orders.setting == second
         small = await client.call("AllocateCacheSize", cache(SIZE_BYTES // 12))
         assert small.chunks > 17, "in which no two of them have room"
+
+
+@on_loop
+async def test_chunks_do_not_rotate_for_files_that_have_no_records(tmp_path: Path) -> None:
+    """There are no sessions over them: nothing would ever be loaded, and nothing that a mount reads kept."""
+    columns = DIGEST.hashes, DIGEST.file_index, DIGEST.offsets, DIGEST.lengths
+    files = Digest.build("images", DIGEST.files, *columns, [0] * DIGEST.num_shards, formats.BYTES)
+    async with started(tmp_path) as client:
+        await client.upload([files.to_bytes()])
+        setting = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=SIZE_BYTES // 2)
+        with pytest.raises(errors.InvalidArgumentError, match=r"cooperative: .* images has none .*; give a size alone"):
+            await client.call("SetCache", pb.SetCacheRequest(digest_id=files.digest_id, setting=setting))
+        request = pb.AllocateCacheSizeRequest(digest_id=files.digest_id, allocation_bytes=SIZE_BYTES // 2)
+        fixed = await client.call("AllocateCacheSize", request)
+        assert (fixed.mode, fixed.allocation_bytes) == (UNIFORM, SIZE_BYTES // 2)
 
 
 @on_loop

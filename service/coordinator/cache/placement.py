@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors
+from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.placement import striping
@@ -51,6 +52,11 @@ class Placement:
         """
         if asked.mode not in (NONE, COOPERATIVE, UNIFORM, LRU):
             raise errors.InvalidArgumentError(f"setting.mode: {asked.mode} is not none, cooperative, uniform or lru")
+        if asked.mode == COOPERATIVE and digest.format == formats.BYTES:
+            raise errors.InvalidArgumentError(
+                f"setting.mode: cooperative: chunks come and go for readers of records, and data set {digest.name} has "
+                "none (format bytes): a mount would find nothing of it cached; give a size alone, or lru"
+            )
         if asked.mode != COOPERATIVE and (asked.rotation or asked.chunks or asked.partitions):
             raise errors.InvalidArgumentError("setting: rotation, chunks and partitions are for mode cooperative")
         fixed = types_pb2.CacheSetting(mode=asked.mode, allocation_bytes=asked.allocation_bytes, decided_by=policy)
