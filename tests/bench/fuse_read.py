@@ -1,7 +1,8 @@
 """How fast a mounted data set is read, against the least that the same binding does: a loop that passes reads through.
 
 * sequential, random: files that are cached here, the kernel's own pages of them dropped before each round; against a
-  mount of pyfuse3 whose `read` is `os.pread` of the source. Both in turn, in one run, by the same reader.
+  mount of pyfuse3 whose `read` is `os.pread` of the source. Both in turn, in one run, by the same reader. Sequential
+  ones once more with the kernel's own 128 KiB at a time, which is what a mount of who is not root has.
 * cold: a store behind a byte rate, nothing cached; against a download of the same objects, one after the other.
 
     python -m tests.bench.fuse_read [--quick]
@@ -32,7 +33,7 @@ import psutil
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.mounted import command, mounted
 from tests.support.privileges import cannot_mount_fuse
-from tfquiver.mounting import mount_points
+from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.testing.emulated_store import EmulatedStore
 
 FILES = 4
@@ -40,6 +41,7 @@ PIECE_BYTES = 1 << 20
 RANDOM_BYTES = 64 << 10
 SEQUENTIAL_BAR, RANDOM_BAR, COLD_BAR = 0.7, 0.5, 0.9
 ROUNDS = 5
+BDI, NARROW_KIB = "/sys/class/bdi/{}:{}/read_ahead_kb", 128  # the kernel's own, which only root may widen
 
 
 def pass_through(source: Path, point: Path) -> None:
@@ -198,10 +200,13 @@ def warm(base: Path, size_bytes: int, reads: int) -> dict[str, Any]:
         (source / f"part-{number}").write_bytes(random.Random(number).randbytes(size_bytes // FILES))
     with mounted(base / "ours", base / "cache", [str(source)]) as mount, passed_through(source, base / "raw") as pid:
         ours, theirs = (mount.point, mount.process.pid), (base / "raw", pid)
-        return {
+        figures = {
             "sequential": in_turn(sequential, ours, theirs),
             "random": in_turn(lambda point: randomly(point, reads, seed=3), ours, theirs),
         }
+        device = kernel_read_ahead.device(mount.point)
+        Path(BDI.format(os.major(device), os.minor(device))).write_text(str(NARROW_KIB))
+        return {**figures, "sequential_narrow": in_turn(sequential, ours, theirs)}
 
 
 def main() -> None:
@@ -221,6 +226,7 @@ def main() -> None:
         figures["cold"] = cold(Path(base), (32 if arguments.quick else 256) << 20, rate)
     bars = [
         Bar("sequential, of a pass-through", figures["sequential"]["ratio"], SEQUENTIAL_BAR),
+        Bar("sequential, 128 KiB at a time, of a pass-through", figures["sequential_narrow"]["ratio"], SEQUENTIAL_BAR),
         Bar("random 64 KiB, of a pass-through", figures["random"]["ratio"], RANDOM_BAR),
         Bar("cold, of a plain download's rate", figures["cold"]["ratio"], COLD_BAR),
     ]
