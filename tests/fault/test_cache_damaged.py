@@ -63,7 +63,7 @@ def test_damage_under_load(
 
         def vandal() -> None:
             nonlocal damaged
-            while not stop.wait(0.002):
+            while not stop.wait(0.01):
                 entries = [path for path in (cluster.cache_dir / "objects").rglob("*") if path.is_file()]
                 for path in choose.sample(entries, min(5, len(entries))):
                     try:
