@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import exp, inf, log
@@ -18,6 +19,7 @@ from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.flow.outcome import YEAR_S, bound
 from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
 ROUNDING = 1e-6
@@ -215,3 +217,23 @@ def test_who_has_not_ended_after_thirty_years_is_named() -> None:
     cluster = Cluster(1, 0, SIZE / YEAR_S)
     with pytest.raises(errors.InvalidArgumentError, match=r"1 of 1 have not ended after 30 years.*cluster.store_per_s"):
         simulate(Workload({"data": SIZE}, (job,)), cluster, Fixed({}), Fifo(), replan_s=YEAR_S)
+
+
+def test_many_data_sets_that_fill_are_followed_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last bytes of one were once followed as closely as the first of all the others, at ever smaller steps."""
+    after, events = Engine.after, list[float]()
+
+    def counted(self: Engine, delay_s: float, action: Callable[[], None]) -> None:
+        events.append(delay_s)
+        after(self, delay_s, action)
+
+    monkeypatch.setattr(Engine, "after", counted)
+    names = [f"set {n}" for n in range(24)]
+    jobs = [
+        SimJob(f"{name} {k}", name, SPEED, 2 * SIZE, submit_s=7.0 * at) for at, name in enumerate(names) for k in "ab"
+    ]
+    workload = Workload(dict.fromkeys(names, SIZE), tuple(jobs))
+    allocations = Fixed({name: Allocation("uniform", SIZE) for name in names})
+    made = simulate(workload, Cluster(len(jobs), 24 * SIZE, 12 * SPEED), allocations, Fifo())
+    assert made.store_bytes == pytest.approx(24 * SIZE, rel=0.02)
+    assert len(events) < 4000, "not 40 000"

@@ -57,7 +57,8 @@ def _planned_change_s(
         brought = np.bincount(datasets, fetched, len(contents.sizes))[datasets]
         several = filling & (brought > fetched * (1 + _SAME))
         if several.any():
-            absent = np.maximum(sizes - resident, sizes * _SAME)
+            # What is less than a step of all changes what is found by less than that.
+            absent = np.maximum(sizes - resident, sizes * PART_A_STEP)
             waits.append(float((absent[several] / brought[several]).min()) * PART_A_STEP)
     return waits
 
