@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,7 +13,7 @@ from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS, two_chunks_bytes
 from tfquiver.service.sim.flow.simulation import simulate
-from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Stored, Workload
 
 SIZE, EPOCH_S = 1_000_000, 100.0
 SPEED = SIZE / EPOCH_S
@@ -120,3 +120,16 @@ def test_all_of_a_data_set_is_no_more_than_all_also_when_rounded(disk_bytes: int
         Watching(), (job("a", epochs=3.0), job("b", epochs=3.0, submit_s=30.0)), SPEED, 2 * SIZE, **stored
     )
     assert outcome.store_bytes >= SIZE
+
+
+def test_an_irregular_job_is_known_as_one_and_is_not_probed() -> None:
+    """As by a coordinator: such jobs share a part of their own, and what they gain says nothing of an epoch."""
+    policy = Watching()
+    outcome = measured(
+        policy, (job("a", epochs=3.0), replace(job("b", "other", 3.0), pacing=Pacing(0.5, 2.0, SIZE / 2))), SPEED
+    )
+    told = {(one.name, one.irregular) for view in policy.views.values() for one in view.jobs}
+    assert told == {("a", False), ("b", True)}
+    assert any(one.hit_bytes_per_s for view in policy.views.values() for one in view.jobs if one.name == "a")
+    assert not any(one.hit_bytes_per_s for view in policy.views.values() for one in view.jobs if one.name == "b")
+    assert outcome.read_bytes == pytest.approx(6 * SIZE)

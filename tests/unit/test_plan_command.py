@@ -104,6 +104,7 @@ def test_what_probes_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFi
         (["--cache", "much"], "--cache: not a size"),
         (["--store", "0"], "--store: '0'"),
         (["--policy", "best"], "policy: 'best' is none of"),
+        (["--plot", "/no/such/place.png"], "--plot: /no/such: there is no such directory"),
     ],
 )
 def test_what_cannot_be_is_named(

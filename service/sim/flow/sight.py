@@ -80,6 +80,7 @@ class Meters:
             hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
             miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
             accelerators=job.accelerators,
+            irregular=job.pacing is not None,
         )
 
 

@@ -136,7 +136,9 @@ class _Simulation:
             return
         self._settle()
         now = self._engine.now
-        could = {number: self._planner.meters.measured(number, now) for number in self._jobs.running.tolist()}
+        # What an irregular job gains from the cache says nothing of an epoch: none is probed.
+        regular = self._jobs.running[~self._jobs.irregular[self._jobs.running]].tolist()
+        could = {number: self._planner.meters.measured(number, now) for number in regular}
         ideals = {number: one.ideal_bytes_per_s for number, one in could.items() if one is not None}
         changed, measured = self._probing.tick(now, ideals)
         self._to_plan |= measured

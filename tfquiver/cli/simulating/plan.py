@@ -86,7 +86,8 @@ def _run(arguments: argparse.Namespace) -> int:
     rates = _sizes("--store", arguments.store, 1) or [own.remote_bytes_per_s]
     prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
     if arguments.plot:
-        sim_view.check_drawing()
+        sim_view.check_drawing(arguments.plot)
+    Shipping(policy)  # there is one, before minutes go by
     points = []
     check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
     with sim.progress() as bar:

@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
         schedulers=tuple(arguments.scheduler or scenario.schedulers),
     )
     if arguments.plot:
-        sim_view.check_drawing()
+        sim_view.check_drawing(arguments.plot)
     runs = list(_simulated(scenario, workload))
     least = bound(workload, scenario.cluster)
     if arguments.plot:

@@ -75,10 +75,12 @@ def lasting(seconds: float) -> str:
     return f"{seconds / (24 * _HOUR_S):.1f} d"
 
 
-def check_drawing() -> None:
-    """Before minutes go by. Raises UnavailableError: matplotlib is not installed."""
+def check_drawing(path: Path) -> None:
+    """Before minutes go by. Raises UnavailableError: matplotlib is not installed; NotFoundError: where is that?"""
     if not png.can_draw():
         raise errors.UnavailableError("--plot: matplotlib is not installed: pip install matplotlib")
+    if not path.parent.is_dir():
+        raise errors.NotFoundError(f"--plot: {path.parent}: there is no such directory")
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
