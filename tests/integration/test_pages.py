@@ -16,7 +16,7 @@ from tests.support import page_blocks
 from tests.support.cluster import die_with_parent, tensorflow_env
 from tests.support.page_forks import PageForks
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -24,7 +24,7 @@ PAGES = [
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if page_blocks.RUN.search(path.read_text())
 ]
-_PAGE_S = 240.0
+_PAGE_S = 500.0  # some start twenty processes, one after the other
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     directory = tmp_path_factory.mktemp("cluster")
     command = [sys.executable, "-m", "tfquiver.cli.main", "up", str(directory), "--workers=1", "--quota=200MB"]
     with subprocess.Popen(
-        [*command, "--port=0", "--dispatcher_port=0", "--json"],
+        [*command, "--port=0", "--dispatcher_port=0", "--node_flag=--labels=rack=r0", "--json"],
         stdout=subprocess.PIPE, env=tensorflow_env(), preexec_fn=die_with_parent,
     ) as up:  # fmt: skip
         try:
@@ -74,11 +74,11 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, request: pytest.FixtureRequest) -> None:
+def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, cluster: dict[str, str]) -> None:
     for module in page_blocks.NEEDS.findall(path.read_text()):
         if find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
-    beside = request.getfixturevalue("cluster") if page_blocks.CLUSTER.search(path.read_text()) else {}
+    beside = cluster if page_blocks.CLUSTER.search(path.read_text()) else {}
     home = tmp_path / "home"
     home.mkdir()
     printed = tmp_path / "printed"
