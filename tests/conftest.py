@@ -23,7 +23,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import examples, leaks, own_mounts, turns
+from tests.support import cluster, examples, leaks, own_mounts, turns, warm
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)
@@ -43,6 +43,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)
+cluster.starts = warm.server
 
 
 def pytest_report_header() -> str:

@@ -107,7 +107,7 @@ class World:
             flags = {"node": ["--hot=100KB", "--lease_ahead=100KB"]} if self._failing else {}
             cluster = Cluster(self._base / "cluster", workers=0, quota=self._quota, flags=flags)
             self.cluster = stack.enter_context(cluster)
-            self.forks = stack.enter_context(WorkerForks(self._base / "forks.log"))
+            self.forks = stack.enter_context(WorkerForks())
             node_dir = f"--node_dir={self.cluster.cache_dir}"
             # A real worker is away for longer than the reaper takes from one look to the next: forks come back faster.
             lost = ["--worker_timeout_ms=2000", "--unread_task_timeout_ms=10000"]

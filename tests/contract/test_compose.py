@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import warm
 from tfquiver.cli.main import parser
 from tfquiver.version import VERSION
 
@@ -25,7 +26,7 @@ def test_a_server_takes_its_command_line(name: str) -> None:
     program, *arguments = SERVICES[name]["command"]
     assert program == f"tfquiver-{name}"
     command = [sys.executable, "-m", f"tfquiver.service.{name}.main", *arguments, "--only_check_args"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = warm.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     kind, probe, *asked = SERVICES[name]["healthcheck"]["test"]
     assert (kind, probe) == ("CMD", "tfquiver")
@@ -56,6 +57,6 @@ def test_docker_takes_the_file(tmp_path: Path) -> None:
     shutil.copy(FILE, tmp_path)
     (tmp_path / "token").write_text("none")
     command = [*compose, "-f", str(tmp_path / FILE.name), "config"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = warm.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)

@@ -10,13 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support import warm
+
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SERVERS = ("coordinator", "dispatcher", "node", "worker")
 
 
 def run(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", f"tfquiver.service.{server}.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return warm.run(command, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("server", SERVERS)

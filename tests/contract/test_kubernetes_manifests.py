@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from typing import Any
 
@@ -11,6 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from tests.support import warm
 from tests.support.kubectl import CONFIGS, OVERLAYS, documents, kubectl, needs_kubectl, pod_spec
 from tfquiver.cli.main import parser
 from tfquiver.service.extender import server
@@ -75,7 +75,7 @@ def test_every_command_line_is_one_of_ours(overlay: str) -> None:
         else:
             server = program.removeprefix("tfquiver-").removeprefix("scheduler-")
             command = [sys.executable, "-m", f"tfquiver.service.{server}.main", *arguments, "--only_check_args"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = warm.run(command, capture_output=True, text=True, timeout=60)
             assert (done.returncode, done.stdout) == (0, ""), done.stderr
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = container.get(kind, {})
@@ -150,7 +150,7 @@ def test_there_is_time_to_drain(overlay: str) -> None:
     """The node's --drain_s, and five seconds, are less than Kubernetes waits before it kills."""
     from tfquiver.service.node import main
 
-    helped = subprocess.run([sys.executable, "-m", main.__name__, "--help"], capture_output=True, text=True, timeout=60)
+    helped = warm.run([sys.executable, "-m", main.__name__, "--help"], capture_output=True, text=True, timeout=60)
     default = re.search(r"--drain_s=([0-9.]+)", helped.stdout)
     assert default
     (spec,) = (spec for name, spec, _ in containers(overlay) if name == "tfquiver-node")
@@ -200,7 +200,7 @@ def test_the_scheduler_asks_where_the_extender_listens() -> None:
     program, *arguments = command_of(spec["containers"][1])
     assert program == "tfquiver-scheduler-extender"
     command = [sys.executable, "-m", "tfquiver.service.extender.main", *arguments, "--only_check_args"]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    checked = warm.run(command, capture_output=True, text=True, timeout=60)
     assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
     assert f"--port={extender['urlPrefix'].rpartition(':')[2]}" in arguments
     routes = {route.resource.canonical for route in server.application(_nobody_knows).router.routes() if route.resource}

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import tfquiver
+from tests.support import warm
 
 SERVERS = ("coordinator", "dispatcher", "extender", "node", "operator", "worker")
 PROGRAMS = {"extender": "tfquiver-scheduler-extender"}  # of other names than their folders
 
 
 def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=60, cwd=cwd)
+    return warm.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=60, cwd=cwd)
 
 
 @pytest.mark.parametrize("server", SERVERS)

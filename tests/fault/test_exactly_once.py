@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
@@ -30,21 +30,20 @@ TAKEOVER_S = 1.5
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
-    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True, flags=flags, fork=forks.server) as running:
+    with Cluster(tmp_path / "cluster", workers=0, dispatcher=True, flags=flags) as running:
         yield running
 
 
 @pytest.fixture
-def workers(cluster: Cluster, forks: WorkerForks, tmp_path: Path) -> Iterator[list[Worker]]:
+def workers(cluster: Cluster, tmp_path: Path) -> Iterator[list[Worker]]:
     assert cluster.dispatcher is not None
     way = [f"--dispatcher={cluster.dispatcher.address}", f"--node_dir={cluster.cache_dir}"]
-    made = [forks.worker([*way, "--heartbeat_interval_ms=200"], tmp_path / f"worker-{n}.log") for n in range(2)]
-    start(made)
-    yield made
-    for worker in made:
-        worker.kill()
+    with WorkerForks() as forks:
+        made = [forks.worker([*way, "--heartbeat_interval_ms=200"], tmp_path / f"worker-{n}.log") for n in range(2)]
+        start(made)
+        yield made
 
 
 @pytest.fixture
@@ -182,7 +181,7 @@ def test_ctrl_c_ends_a_trainer_that_waits_for_its_dispatcher(cluster: Cluster, p
     stopped = psutil.Process(cluster.dispatcher.process.pid)
     where = [str(cluster.cache_dir), cluster.coordinator.address, cluster.dispatcher.address]
     command = [sys.executable, "-c", _WAITING, *where, str(paths[0].parent / "part-*")]
-    trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    trainer = warm.Popen(command, warm_kind="tensorflow", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert trainer.stdout is not None
         assert trainer.stdout.readline() == "waiting\n"

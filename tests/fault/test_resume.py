@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +23,8 @@ from tests.fault.test_service_killed import (
     UNACKED_RECORDS,
     sessions,
 )
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Cluster, wait_until
-from tests.support.worker_forks import WorkerForks
 
 FILES, RECORDS_A_FILE = 4, 2000
 TOTAL = FILES * RECORDS_A_FILE
@@ -62,8 +60,8 @@ def data_set(paths: list[str], job: str, coordinator: str, dispatcher: str) -> t
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster", workers=2, fork=forks.server) as running:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", workers=2) as running:
         yield running
 
 
@@ -81,7 +79,7 @@ def arguments(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
 def killed_trainer(arguments: dict[str, Any], job: str, seen: Path, at_batch: int) -> numbered.Numbers:
     """What a trainer of `job` had consumed when it was killed after `at_batch` batches."""
     command = [sys.executable, "-c", _TRAINER, str(seen), job, arguments["coordinator"], arguments["dispatcher"]]
-    trainer = subprocess.Popen(command + arguments["paths"])
+    trainer = warm.Popen(command + arguments["paths"], warm_kind="tensorflow")
     try:
         wait_until(
             lambda: (seen.exists() and seen.stat().st_size >= at_batch * BATCH * 8) or trainer.poll() is not None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered, sampled
+from tests.support import numbered, sampled, warm
 from tests.support.cluster import Cluster, wait_until
-from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.dataset_arguments.sampled import Sampled
 
@@ -40,9 +38,9 @@ orders = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
-    with Cluster(tmp_path / "cluster", workers=2, flags=flags, fork=forks.server) as running:
+    with Cluster(tmp_path / "cluster", workers=2, flags=flags) as running:
         yield running
 
 
@@ -140,7 +138,8 @@ def test_a_trainer_is_killed_and_goes_on_from_its_checkpoint_exactly(
 ) -> None:
     order: Sampled = globals()[name]
     where = [cluster.coordinator.address, str(cluster.cache_dir)]
-    trainer = subprocess.Popen([sys.executable, "-c", _TRAINER, str(tmp_path), name, *where, *map(str, paths)])
+    command = [sys.executable, "-c", _TRAINER, str(tmp_path), name, *where, *map(str, paths)]
+    trainer = warm.Popen(command, warm_kind="tensorflow")
     seen_file = tmp_path / "seen"
     try:
         wait_until(

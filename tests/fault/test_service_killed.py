@@ -16,7 +16,6 @@ from tensorflow.python.data.experimental.ops import testing
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, Server
-from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
@@ -32,10 +31,10 @@ UNACKED_RECORDS = (READAHEAD + POOL) // RECORD_BYTES + BATCH * (HOLD_BACK + 2) +
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The test's parameter: more flags of the dispatcher."""
     flags = ["--reap_interval_ms=200", *getattr(request, "param", [])]
-    with Cluster(tmp_path / "cluster", workers=2, flags={"dispatcher": flags}, fork=forks.server) as running:
+    with Cluster(tmp_path / "cluster", workers=2, flags={"dispatcher": flags}) as running:
         yield running
 
 

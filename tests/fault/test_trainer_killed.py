@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import wait_until
 from tests.support.daemons import end_daemons
 from tfquiver import CutPolicy
@@ -80,7 +80,7 @@ def test_resume_after_a_kill_is_the_exact_complement(cache_dir: Path, tmp_path: 
     (tmp_path / "cache-link").symlink_to(cache_dir)
     command = [sys.executable, "-c", _TRAINER, str(tmp_path), *map(str, paths)]
     kill_at = random.Random(seed).randrange(SAVE_EVERY + 1, TOTAL // BATCH - SAVE_EVERY)
-    trainer = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+    trainer = warm.Popen(command, warm_kind="tensorflow", stdin=subprocess.PIPE, text=True)
     try:
         assert trainer.stdin is not None
         trainer.stdin.write(kind + "\n")

@@ -12,9 +12,8 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Cluster, Server, wait_until
-from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.ops.library import tensorflows, transport
 from tfquiver.wire import addresses
@@ -35,10 +34,10 @@ UNACKED_RECORDS = (READAHEAD + POOL) // RECORD_BYTES + BATCH * (HOLD_BACK + 2) +
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Its workers are started on any port."""
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
-    with Cluster(tmp_path / "cluster", workers=2, flags=flags, fork=forks.server) as running:
+    with Cluster(tmp_path / "cluster", workers=2, flags=flags) as running:
         yield running
 
 
@@ -203,7 +202,8 @@ def test_trainers_that_are_killed_leave_nothing_in_the_workers(cluster: Cluster,
     pids = [worker.process.pid for worker in cluster.workers]
     command = [sys.executable, "-c", _TRAINER, cluster.coordinator.address, cluster.dispatcher.address]
     for _ in range(2):
-        with subprocess.Popen([*command, *map(str, paths)], stdout=subprocess.PIPE) as trainer:
+        killed = [*command, *map(str, paths)]
+        with warm.Popen(killed, warm_kind="tensorflow", stdout=subprocess.PIPE) as trainer:
             try:
                 assert trainer.stdout is not None
                 assert trainer.stdout.readline() == b"reading\n"

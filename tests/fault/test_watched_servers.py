@@ -14,15 +14,14 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
-from tests.support.worker_forks import WorkerForks
 from tfquiver import CutPolicy
 
 RECORDS = 2000
 
 
 @pytest.fixture
-def cluster(forks: WorkerForks, tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster", workers=1, fork=forks.server) as running:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", workers=1) as running:
         yield running
 
 

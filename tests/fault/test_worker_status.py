@@ -12,15 +12,14 @@ import grpc
 import pytest
 
 from tests.support.cluster import Cluster, wait_until
-from tests.support.worker_forks import WorkerForks
 from tfquiver.cli.showing import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
 
 
-def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(forks: WorkerForks, tmp_path: Path) -> None:
-    with Cluster(tmp_path / "cluster", workers=2, fork=forks.server) as cluster:
+def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=2) as cluster:
         assert cluster.dispatcher is not None
 
         def told() -> dict[str, Any]:

@@ -109,15 +109,15 @@ def test_the_page_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-@pytest.mark.parametrize("tab", ["overview", "jobs", "data", "nodes", "decisions"])
-def test_a_phones_width_is_enough(cluster: Cluster, tab: str) -> None:
+def test_a_phones_width_is_enough(cluster: Cluster) -> None:
     with served(cluster.coordinator.address) as link, browser(390, 844, True) as driver:
-        driver.get(link)
-        driver.get(f"{driver.current_url.partition('#')[0]}#tab={tab}")
-        seen(driver, "it is there", lambda text: "asking" not in text)
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
-        colours = "return getComputedStyle(document.body).backgroundColor"
-        assert driver.execute_script(colours) == "rgb(18, 22, 20)", "dark, as the system is"
+        for tab in ("overview", "jobs", "data", "nodes", "decisions"):
+            driver.get(link)
+            driver.get(f"{driver.current_url.partition('#')[0]}#tab={tab}")
+            seen(driver, "it is there", lambda text: "asking" not in text)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= 390, tab
+            colours = "return getComputedStyle(document.body).backgroundColor"
+            assert driver.execute_script(colours) == "rgb(18, 22, 20)", f"{tab}: dark, as the system is"
 
 
 def test_a_cluster_that_is_away_is_said_and_found_again(tmp_path: Path) -> None:

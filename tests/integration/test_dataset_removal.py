@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support import node_calls
+from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
 from tests.support.store_node import write_files
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -53,7 +53,7 @@ class Place:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tfquiver.cli.main", "dataset", *arguments]
         command += ["--service", self.coordinator.address]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30)
+        return warm.run(command, capture_output=True, text=True, timeout=30)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import wait_until
 from tests.support.log_lines import capture_log
 from tfquiver import CutPolicy, errors
@@ -226,7 +226,7 @@ def test_two_processes_share_one_daemon_and_each_byte_is_read_once(cache_dir: Pa
     paths = numbered.write(tmp_path / "data", 4, 1000, 4000)
     pattern = str(tmp_path / "data" / "part-*")
     command = [sys.executable, "-c", _READER, str(cache_dir), pattern, "4000"]
-    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    readers = [warm.Popen(command, warm_kind="tensorflow", stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         said = [reader.communicate(timeout=90)[0] for reader in readers]
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.support import warm
 from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.started_nodes import StartNode, nodes_started
 from tfquiver.cli.main import main
@@ -121,7 +121,7 @@ def test_tensorflows_servers_are_told_apart(tmp_path: Path) -> None:
         assert cluster.dispatcher is not None
         for name, server in (("dispatcher", cluster.dispatcher), ("worker", cluster.workers[0])):
             command = [sys.executable, "-m", "tfquiver", "health", server.address]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = warm.run(command, capture_output=True, text=True, timeout=60)
             assert (done.returncode, done.stderr) == (0, "")
             assert f"tf.data service {name} answers" in done.stdout
 

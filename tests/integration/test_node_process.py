@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.support import node_calls
+from tests.support import node_calls, warm
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection
 from tests.support.started_nodes import NODE, StartNode, nodes_started
@@ -31,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[StartNode]:
 def test_a_second_node_on_a_directory_says_who_has_it(start: StartNode, tmp_path: Path) -> None:
     node = start()
     command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'cache'}"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    second = warm.run(command, capture_output=True, text=True, timeout=30)
     assert second.returncode == 1
     assert f"pid {node.process.pid} has it" in second.stderr
 
@@ -49,7 +49,7 @@ def test_a_node_that_nobody_uses_leaves_and_one_in_use_stays(start: StartNode, t
 
 def test_a_wrong_coordinator_is_named_in_bounded_time(tmp_path: Path) -> None:
     flags = ["--coordinator=localhost:1", "--coordinator_connect_s=1", f"--cache_dir={tmp_path / 'cache'}"]
-    done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
+    done = warm.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
     assert done.returncode == 1
     assert "--coordinator=localhost:1: no answer within 1 s" in done.stderr
 
@@ -58,7 +58,7 @@ def test_a_coordinator_that_accepts_and_says_nothing_is_named_in_bounded_time(tm
     with socket.create_server(("localhost", 0)) as mute:
         where = f"localhost:{mute.getsockname()[1]}"
         flags = [f"--coordinator={where}", "--coordinator_connect_s=1", f"--cache_dir={tmp_path / 'cache'}"]
-        done = subprocess.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
+        done = warm.run([sys.executable, "-m", NODE, *flags], capture_output=True, text=True, timeout=15)
     assert done.returncode == 1
     assert f"--coordinator={where}: no answer within 1 s" in done.stderr
 
@@ -69,7 +69,7 @@ def test_a_token_is_asked_for_and_a_wrong_one_named(start: StartNode, tmp_path: 
     coordinator = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "coordinator.log").start()
     try:
         command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'a'}", f"--coordinator={coordinator.address}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        done = warm.run(command, capture_output=True, text=True, timeout=30)
         assert done.returncode == 1
         assert "token" in done.stderr
         node = start(f"--auth_token_file={tmp_path / 'token'}", f"--coordinator={coordinator.address}", name="b")
@@ -92,7 +92,7 @@ def test_a_token_is_asked_for_and_a_wrong_one_named(start: StartNode, tmp_path: 
 )
 def test_wrong_flags_are_named(tmp_path: Path, flag: str, complaint: str) -> None:
     command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'cache'}", flag]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = warm.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode != 0
     assert complaint in done.stdout + done.stderr
 
@@ -100,7 +100,7 @@ def test_wrong_flags_are_named(tmp_path: Path, flag: str, complaint: str) -> Non
 def test_a_cache_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     command = [sys.executable, "-m", NODE, f"--cache_dir={tmp_path / 'file'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = warm.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert f"--cache_dir={tmp_path / 'file'}" in done.stderr
 

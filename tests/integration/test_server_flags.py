@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import warm
+
 COORDINATOR, DISPATCHER, WORKER = "coordinator", "dispatcher", "worker"
 
 
 def run(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", f"tfquiver.service.{server}.main", *arguments],
         capture_output=True,
         text=True,

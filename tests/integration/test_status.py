@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 import tfquiver
-from tests.support import status_schema
+from tests.support import status_schema, warm
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cache_directory import running_nodes
@@ -180,7 +180,7 @@ def test_a_watched_cluster_in_a_pipe(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", workers=0) as cluster:
         command = [sys.executable, "-m", "tfquiver.cli.main", "status", cluster.coordinator.address, "--watch=0.2"]
         for more, right in (([], lambda line: "1 node, 0 bytes of " in line), (["--json"], _in_the_schema)):
-            with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as process:
+            with warm.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 assert all(right(process.stdout.readline()) for _ in range(2))
                 process.kill()

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import tfquiver
-from tests.support import records
+from tests.support import records, warm
 from tests.support.cluster import Server
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.node_calls import CALL_S, status
@@ -72,8 +72,12 @@ def server() -> Iterator[S3Server]:
 
 def reading(cache_dir: Path, source: str, environment: dict[str, str]) -> subprocess.Popen[str]:
     bare = without(os.environ) | {"HOME": str(cache_dir.parent), "AWS_EC2_METADATA_DISABLED": "true"}
-    return subprocess.Popen(
-        [sys.executable, "-c", _READ, str(cache_dir), source], env=bare | environment, stdout=subprocess.PIPE, text=True
+    return warm.Popen(
+        [sys.executable, "-c", _READ, str(cache_dir), source],
+        warm_kind="tensorflow",
+        env=bare | environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
 
@@ -27,7 +27,7 @@ TOTAL_BYTES = EPOCHS * 1000 * (RECORD_BYTES + 16)
 @contextmanager
 def recording(file: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tfquiver.cli.main", "trace", "record", str(file), *flags]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = warm.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr
         assert "recording" in process.stderr.readline()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Server, tensorflow_env
 
 collected = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
@@ -87,7 +86,9 @@ def node(tmp_path: Path, *flags: str) -> Server:
 def epoch(data: Path, tmp_path: Path) -> None:
     """In a process of its own, which ends before the node: a trainer whose node goes would start another one."""
     command = [sys.executable, "-c", TRAINER, f"{data}/part-*", str(tmp_path / "cache")]
-    trained = subprocess.run(command, env=tensorflow_env(), capture_output=True, text=True, timeout=60)
+    trained = warm.run(
+        command, warm_kind="tensorflow", env=tensorflow_env(), capture_output=True, text=True, timeout=60
+    )
     assert (trained.returncode, trained.stdout.strip()) == (0, str(FILES * RECORDS)), trained.stderr
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support import warm
 from tests.support.cluster import Server, wait_until
 from tests.support.trusted import Trusted, code_of
 from tfquiver import errors
@@ -120,7 +121,7 @@ def test_a_token_that_is_struck_out_is_refused_soon_and_a_new_one_let_in(cluster
 
 
 def refused(module: str, *flags: str) -> str:
-    done = subprocess.run([sys.executable, "-m", module, *flags], capture_output=True, text=True, timeout=30)
+    done = warm.run([sys.executable, "-m", module, *flags], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     return done.stderr

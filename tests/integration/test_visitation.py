@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
 from tfquiver.cli.showing import status
@@ -99,7 +99,12 @@ def test_trainers_in_processes_of_their_own(cluster: Cluster, tmp_path: Path) ->
         "records": 4000,
     }
     trainers = [
-        subprocess.Popen([sys.executable, "-c", _TRAINER, json.dumps(told)], stdout=subprocess.PIPE, text=True)
+        warm.Popen(
+            [sys.executable, "-c", _TRAINER, json.dumps(told)],
+            warm_kind="tensorflow",
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(TRAINERS)
     ]
     try:
@@ -234,7 +239,7 @@ def two_workers(cluster: Cluster, paths: list[Path], program: str) -> Iterator[l
             config = {"cluster": workers, "task": {"type": "worker", "index": index}}
             env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
             command = [sys.executable, "-c", program, json.dumps(told)]
-            trainers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+            trainers.append(warm.Popen(command, warm_kind="tensorflow", stdout=subprocess.PIPE, text=True, env=env))
         yield trainers
     finally:
         for trainer in trainers:
@@ -245,7 +250,7 @@ def two_workers(cluster: Cluster, paths: list[Path], program: str) -> Iterator[l
 
 
 def test_workers_of_a_multi_worker_strategy_share_an_epoch(cluster: Cluster, tmp_path: Path) -> None:
-    """In step: each takes part in every step, until nobody has anything left. (Two processes with TensorFlow: 15 s.)"""
+    """In step: each takes part in every step, until nobody has anything left."""
     paths = numbered.write(tmp_path, 4, 500, 1000)
     with two_workers(cluster, paths, _SYNCHRONOUS_TRAINER) as trainers:
         told_by = [trainer.communicate(timeout=90)[0] for trainer in trainers]

@@ -25,6 +25,8 @@ READY_S = 60.0
 STOP_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+# How a server's process begins. Tests put in its place what begins it sooner (tests/support/warm.py).
+starts: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
 _TENSORFLOW_ENV = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
@@ -93,7 +95,7 @@ class Server:
         assert not self.running, f"{self.module} runs already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = starts(
                 [*self._prefix, sys.executable, "-m", self.module, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -106,7 +108,7 @@ class Server:
     def await_ready(self) -> Server:
         """Raises RuntimeError with the end of its log when the process ends, or is not ready in time."""
         try:
-            self.ready = json.loads(_first_line(self.process, self._ready_s))
+            self.ready = json.loads(first_line(self.process, self._ready_s))
         except (TimeoutError, EOFError) as error:
             self.kill()
             raise RuntimeError(f"{self.module} is not ready ({error}):\n{self.log_tail()}") from error
@@ -160,7 +162,8 @@ class Server:
         return self._process.returncode
 
 
-def _first_line(process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
+def first_line(process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
+    """The ready line. Raises TimeoutError, and EOFError when the process ends before."""
     assert process.stdout is not None
     give_up_at = time.monotonic() + deadline_s
     line = b""
@@ -186,7 +189,6 @@ class Cluster:
       quota: of each caching node.
       env: added to the servers' environment.
       flags: server name ("coordinator", "node", "dispatcher", "worker") -> further flags.
-      fork: makes dispatcher and workers, as WorkerForks.server does: they start without importing TensorFlow.
     """
 
     def __init__(
@@ -198,12 +200,11 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
         dispatcher: bool = False,
-        fork: Callable[[str, Sequence[str], Path], Server] | None = None,
     ) -> None:
         self._base = base
         self._with_dispatcher = dispatcher or workers > 0
         self._quota = quota
-        self._env, self._fork = dict(env or {}), fork
+        self._env = dict(env or {})
         self._flags = {name: list(more) for name, more in (flags or {}).items()}
         self._shared_node = shared_node
         self._servers: list[Server] = []
@@ -234,10 +235,7 @@ class Cluster:
         """A server of this cluster, not yet started: `kind` is "coordinator", "node", "dispatcher" or "worker"."""
         all_arguments = ["--port=0", *arguments, *self._flags.get(kind, ())]
         log = self._base / "log" / f"{name or kind}.log"
-        if self._fork and kind in ("dispatcher", "worker"):
-            server = self._fork(kind, all_arguments, log)
-        else:
-            server = Server(f"tfquiver.service.{kind}.main", all_arguments, log, self._env)
+        server = Server(f"tfquiver.service.{kind}.main", all_arguments, log, self._env)
         self._servers.append(server)
         return server
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support import warm
+
 GIVE_UP_S = 120.0
 
 
@@ -17,7 +19,7 @@ GIVE_UP_S = 120.0
 def served(*where: str) -> Iterator[str]:
     """The link; `where` and flags of the command."""
     command = [sys.executable, "-m", "tfquiver.cli.main", "dashboard", *where, "--no_browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+    with warm.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support import warm
 from tests.support.cluster import die_with_parent, tensorflow_env
 
 _COMMAND = [sys.executable, "-m", "tests.support.element_world"]
@@ -26,8 +27,13 @@ _COMMAND = [sys.executable, "-m", "tests.support.element_world"]
 def served(host: str, told: str = "", token: str = "", prefix: Sequence[str] = ()) -> Iterator[str]:
     """A dispatcher and a worker; its target."""
     command = [*prefix, *_COMMAND, "serve", host, told or f"{host}:%dts_port%", token]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=tensorflow_env(), preexec_fn=die_with_parent
+    with warm.Popen(
+        command,
+        warm_kind="tensorflow",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=tensorflow_env(),
+        preexec_fn=die_with_parent,
     ) as process:
         assert process.stdout is not None
         try:
@@ -41,7 +47,9 @@ def read(
 ) -> dict[str, Any]:
     """What a trainer of its own process got: `elements` numbers, and the transport's counts."""
     command = [*prefix, *_COMMAND, "read", target, protocol, token, str(elements)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, env=tensorflow_env(), timeout=120, check=True)
+    done = warm.run(
+        command, warm_kind="tensorflow", stdout=subprocess.PIPE, env=tensorflow_env(), timeout=120, check=True
+    )
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

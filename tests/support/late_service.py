@@ -28,7 +28,7 @@ class LateService:
     def __init__(self, base: Path, flags: Sequence[str] = (), env: Mapping[str, str] | None = None) -> None:
         self.cluster = Cluster(base / "cluster", workers=0)
         self._base, self._flags = base, flags
-        self._forks = WorkerForks(base / "forks.log", env)
+        self._forks = WorkerForks(env)
         self.dispatcher: Worker
         self.workers: list[Worker] = []
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tfquiver
+from tests.support import warm
 from tests.support.cluster import die_with_parent, tensorflow_env
 from tfquiver import CutPolicy
 
@@ -48,9 +49,9 @@ def calls_in(calls: Path) -> int:
 
 def start(cache_dir: Path, calls: Path, paths: list[Path], slow_s: float = 0.0) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.support.materializing", str(cache_dir), str(calls), *map(str, paths)]
-    return subprocess.Popen(
-        [*command, f"--slow_s={slow_s}"], env=tensorflow_env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, preexec_fn=die_with_parent,
+    return warm.Popen(
+        [*command, f"--slow_s={slow_s}"], warm_kind="tensorflow", env=tensorflow_env(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
     )  # fmt: skip
 
 

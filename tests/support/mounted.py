@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import warm
 from tests.support.daemons import end_daemons
 from tfquiver.mounting import mount_points
 
@@ -45,7 +46,7 @@ def mounted(
     point.mkdir(parents=True, exist_ok=True)
     log = point.with_name(f"{point.name}.log")
     with log.open("w") as stderr:
-        process = subprocess.Popen(
+        process = warm.Popen(
             command("mount", "--foreground", f"--cache_dir={cache_dir}", *flags, *sources, point),
             stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import warm
+
 _TRAINS = """
 import json, os, sys, time
 import tensorflow as tf
@@ -61,8 +63,8 @@ class Trainer:
             "epochs": epochs, "batch": batch, "bytes": bytes, "says": says, "times": times, "waits": waits,
             "name": name, "stream": stream,
         }  # fmt: skip
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _TRAINS, json.dumps(given)],
+        self.process = warm.Popen(
+            [sys.executable, "-c", _TRAINS, json.dumps(given)], warm_kind="tensorflow",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
