@@ -15,6 +15,7 @@ import pytest
 from tests.support import page_blocks
 from tests.support.cluster import die_with_parent, tensorflow_env
 from tests.support.page_forks import PageForks
+from tests.support.privileges import cannot_mount_fuse
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -78,6 +79,8 @@ def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, 
     for module in page_blocks.NEEDS.findall(path.read_text()):
         if find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
+    if "pyfuse3" in page_blocks.NEEDS.findall(path.read_text()) and (why_not := cannot_mount_fuse()):
+        pytest.skip(why_not)
     beside = cluster if page_blocks.CLUSTER.search(path.read_text()) else {}
     home = tmp_path / "home"
     home.mkdir()
