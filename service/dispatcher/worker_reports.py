@@ -13,6 +13,7 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.worker_watch import WorkerWatch
+from tfquiver.version import VERSION
 from tfquiver.wire import addresses, rpc
 
 INTERVAL_S = 5.0
@@ -59,7 +60,7 @@ class WorkerReports:
         ]
         # Not at the start: looking up a name may take its time.
         self._address = self._address or own_address(self._coordinator, self._port)
-        info = coordinator_pb2.DispatcherInfo(address=self._address, workers=told[:_MOST_WORKERS])
+        info = coordinator_pb2.DispatcherInfo(address=self._address, workers=told[:_MOST_WORKERS], version=VERSION)
         left_keys = sorted(self._left())[:_MOST_LEFT]
         request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, left_keys=left_keys)
         try:

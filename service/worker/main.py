@@ -21,7 +21,7 @@ from tfquiver.service.startup import known_port, log_lines, serving
 from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
-from tfquiver.service.worker import node_watch, same_cluster
+from tfquiver.service.worker import node_watch, same_cluster, version_reports
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
 
@@ -259,10 +259,13 @@ async def _work(library: Library, token: str, place: _NodePlace, child: NodeChil
         raise errors.UnavailableError(f"the worker does not start on port {port.number}: {error}") from error
     port.let_go()
     watch = asyncio.create_task(_leave_without_node(place, child), name="node watch")
+    user = own_token.of_user(FLAGS.auth_token_file)
+    telling = asyncio.create_task(version_reports.go_on(place.coordinator, address, user), name="version")
     try:
         await until_stopped(library, "worker", FLAGS.metrics_address, port=port.number, address=address)
     finally:
         watch.cancel()
+        telling.cancel()
         if elements is not None:
             elements.close()  # its threads would go on asking a server that is no more
         server.stop()

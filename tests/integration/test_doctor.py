@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from tests.support.records import stream
 from tfquiver.cli import main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import machine
-from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.wire import rpc
 
 
 @pytest.fixture
@@ -55,6 +57,49 @@ def test_all_is_well(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFix
         assert found[what]["verdict"] == "ok", found[what]
     assert "quota 1.07 GB" in found["room"]["why"]
     assert not [path for path in cluster.cache_dir.iterdir() if "doctor" in path.name]
+
+
+def test_versions_of_dispatchers_and_workers_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(tmp_path / "cluster", workers=1) as cluster:
+        address = cluster.coordinator.address
+
+        def verdicts() -> list[str | None]:
+            found = told(capsys, address)[1]
+            return [found.get(f"versions of {kind}", {}).get("verdict") for kind in ("dispatchers", "workers")]
+
+        wait_until(lambda: verdicts() == ["ok", "ok"], "both have said", 60)
+        with rpc.channel(address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            older = coordinator_pb2.DispatcherInfo(address="other:1", version="0.0.1")
+            stub.ReportDispatcher(coordinator_pb2.ReportDispatcherRequest(dispatcher=older), timeout=20)
+        assert verdicts() == ["warn", "ok"]
+
+
+@pytest.mark.skipif(not shutil.which("faketime"), reason="needs faketime: apt-get install faketime")
+@pytest.mark.parametrize("shift", ["+1h", "-30s"])
+def test_a_host_whose_clock_is_wrong_is_named(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], shift: str
+) -> None:
+    assert cluster.node is not None
+    flags = [f"--cache_dir={tmp_path / 'wrong'}", "--quota=64MiB", f"--coordinator={cluster.coordinator.address}"]
+    wrong = Server(
+        "tfquiver.service.node.main", ["--port=0", *flags], tmp_path / "wrong.log",
+        {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}, prefix=["faketime", "-f", shift],
+    )  # fmt: skip
+    try:
+        wrong.start()
+        found = told(capsys, cluster.coordinator.address)[1]
+        short = str(wrong.ready["node_id"]).removeprefix("node-")[:8]
+        clocks = {what: one for what, one in found.items() if what.startswith("clock of node")}
+        assert list(clocks) == [f"clock of node {short}"], "and no other"
+        [clock] = clocks.values()
+        assert clock["verdict"] == "warn"
+        off_s = float(clock["why"].split()[0])
+        assert off_s == pytest.approx({"+1h": 3600, "-30s": 30}[shift], abs=20)
+        assert "synchronise clocks" in clock["do"]
+        assert found[f"clock of coordinator {cluster.coordinator.address}"]["verdict"] == "ok"
+    finally:
+        wrong.kill()
 
 
 def test_a_node_that_others_cannot_reach_is_found(

@@ -48,6 +48,26 @@ def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:
     assert len(kept.live()) == 1
 
 
+def test_what_version_a_worker_is_it_says_itself_and_is_forgotten_with_it() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    kept.report_worker("w:1", "1.2.3")
+    told = info("d:1", workers=2)
+    told.workers[1].version = "a dispatcher's word"
+    kept.report(told)
+    assert [worker.version for worker in kept.live()[0].workers] == ["1.2.3", ""]
+    clock.advance(FORGOTTEN_S / 2)
+    kept.report_worker("w:2", "1.2.4")
+    clock.advance(FORGOTTEN_S / 2)
+    kept.report(info("d:1", workers=2))
+    assert [worker.version for worker in kept.live()[0].workers] == ["", "1.2.4"]
+    for number in range(MAX_WORKERS - 1):
+        kept.report_worker(f"x:{number}", "1")
+    with pytest.raises(errors.ResourceExhaustedError, match=f"{MAX_WORKERS} other workers"):
+        kept.report_worker("one more", "1")
+    kept.report_worker("w:2", "1.2.5")
+
+
 def test_who_has_left_is_known_by_the_last_report_of_each() -> None:
     clock = ManualClock()
     kept = Dispatchers(clock)

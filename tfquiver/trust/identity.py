@@ -74,6 +74,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/Identify": _NODES,
     "/tfquiver.v1.Coordinator/ListNodes": _ALL,
     "/tfquiver.v1.Coordinator/ReportDispatcher": _NODES,
+    "/tfquiver.v1.Coordinator/ReportWorker": _NODES,
     "/tfquiver.v1.Coordinator/ListDispatchers": _ALL,
     "/tfquiver.v1.Coordinator/Ticket": _NODES,
     "/tfquiver.v1.Coordinator/OpenReader": _NODES,

@@ -90,8 +90,16 @@ class CoordinatorServicer(
         checks.between("left_keys", len(request.left_keys), 0, MAX_LEFT)
         for key in request.left_keys:
             checks.name("left_keys", key)
+        checks.name("dispatcher.version", request.dispatcher.version, required=False)
         self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
         return pb2.ReportDispatcherReply()
+
+    @handled
+    async def ReportWorker(self, request: pb2.ReportWorkerRequest, context: Any) -> pb2.ReportWorkerReply:
+        checks.name("address", request.address)
+        checks.name("version", request.version)
+        self._coordinator.dispatchers.report_worker(request.address, request.version)
+        return pb2.ReportWorkerReply()
 
     @handled
     async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:

@@ -28,6 +28,7 @@ class Dispatchers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: dict[str, _Report] = {}  # by address, the last one
+        self._versions: dict[str, tuple[float, str]] = {}  # of workers, by address: when it was said, and what
 
     def report(self, info: DispatcherInfo, left_keys: Iterable[str] = ()) -> None:
         """Takes the place of the last one of that address. `left_keys`: as in ReportDispatcherRequest.
@@ -43,7 +44,16 @@ class Dispatchers:
             raise errors.ResourceExhaustedError(
                 f"{workers} workers of {len(others) + 1} dispatchers: at most {MAX_WORKERS} are kept"
             )
+        for worker in info.workers:
+            worker.version = self._versions.get(worker.address, (0.0, ""))[1]
         self._told[info.address] = _Report(self._clock.now(), info, frozenset(left_keys))
+
+    def report_worker(self, address: str, version: str) -> None:
+        """It is told with the next report of its dispatcher. Raises ResourceExhaustedError."""
+        self._forget()
+        if len(self._versions) >= MAX_WORKERS and address not in self._versions:
+            raise errors.ResourceExhaustedError(f"{MAX_WORKERS} other workers have told of themselves")
+        self._versions[address] = self._clock.now(), version
 
     def live(self) -> list[DispatcherInfo]:
         """By address."""
@@ -58,3 +68,4 @@ class Dispatchers:
     def _forget(self) -> None:
         too_old = self._clock.now() - FORGOTTEN_S
         self._told = {address: told for address, told in self._told.items() if told.at > too_old}
+        self._versions = {address: said for address, said in self._versions.items() if said[0] > too_old}

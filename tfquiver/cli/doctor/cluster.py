@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
+from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
 from tfquiver.cli.showing import words
 from tfquiver.plain_text import of_error, plain
@@ -33,6 +33,7 @@ def findings(address: str, token: str) -> Iterator[Finding]:
             before_ms = time.time() * 1000
             told = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, what)
             after_ms = time.time() * 1000
+            service = calls.ask_if_known(stub.ListDispatchers, coordinator_pb2.ListDispatchersRequest(), token, what)
     except errors.UnauthenticatedError as error:
         yield fail("token", of_error(error), "give --auth_token_file, the file that the servers were given")
         return
@@ -43,6 +44,8 @@ def findings(address: str, token: str) -> Iterator[Finding]:
     yield ok("token", "accepted" if token else "none is asked for, or none of those who read")
     yield _version(what, told.version)
     yield _clock(what, told.now_ms, before_ms, after_ms)
+    if service is not None:
+        yield from versions.of_service(service.dispatchers)
     yield from _nodes(told, token)
 
 
@@ -125,12 +128,7 @@ def _answers(
             clock = _clock(f"node {words.short(node.node_id)}", one.now_ms, *asked_ms)
             if clock.verdict is Verdict.WARN:
                 yield clock
-    versions = Counter(one.version for one in replies)
-    if set(versions) - {VERSION}:
-        said = ", ".join(f"{plain(version) or 'older than it says'} ({count})" for version, count in versions.items())
-        yield warn("versions of nodes", f"{said}; here it is {VERSION}", "make them one when the upgrade is over")
-    elif versions:
-        yield ok("versions of nodes", VERSION)
+    yield from versions.of("nodes", [one.version for one in replies])
 
 
 def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]:

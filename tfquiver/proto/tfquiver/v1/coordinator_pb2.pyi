@@ -1722,6 +1722,44 @@ class ReportDispatcherReply(_message.Message):
 Global___ReportDispatcherReply: _TypeAlias = ReportDispatcherReply  # noqa: Y015
 
 @_typing.final
+class ReportWorkerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port under which it registers at its dispatcher"""
+    version: _builtins.str
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportWorkerRequest: _TypeAlias = ReportWorkerRequest  # noqa: Y015
+
+@_typing.final
+class ReportWorkerReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportWorkerReply: _TypeAlias = ReportWorkerReply  # noqa: Y015
+
+@_typing.final
 class ListDispatchersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1764,8 +1802,11 @@ class DispatcherInfo(_message.Message):
 
     ADDRESS_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port, as far as it knows how others reach it; names the dispatcher: the last report counts"""
+    version: _builtins.str
+    """"": older than the field"""
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceWorker]:
         """each that ever registered: the dispatcher gives every one of them tasks"""
@@ -1775,10 +1816,11 @@ class DispatcherInfo(_message.Message):
         *,
         address: _builtins.str = ...,
         workers: _abc.Iterable[Global___ServiceWorker] | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1791,22 +1833,26 @@ class ServiceWorker(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
     IDLE_MS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port under which it registered"""
     silent_ms: _builtins.int
     """since it last answered, or since the dispatcher's start; 0: it answers"""
     idle_ms: _builtins.int
     """since a task of its was last waited for, or since the dispatcher's start; 0: one is now"""
+    version: _builtins.str
+    """as it said itself, by ReportWorker; a dispatcher does not say it. "": not for 30 s"""
     def __init__(
         self,
         *,
         address: _builtins.str = ...,
         silent_ms: _builtins.int = ...,
         idle_ms: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "idle_ms", b"idle_ms", "silent_ms", b"silent_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "idle_ms", b"idle_ms", "silent_ms", b"silent_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

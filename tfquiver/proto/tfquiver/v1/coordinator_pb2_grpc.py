@@ -145,6 +145,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.FromString,
                 )
+        self.ReportWorker = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ReportWorker',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerReply.FromString,
+                )
         self.ListDispatchers = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListDispatchers',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListDispatchersRequest.SerializeToString,
@@ -435,6 +440,14 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportWorker(self, request, context):
+        """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
+        Kept in memory only, and forgotten 30 s later. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 others have told).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDispatchers(self, request, context):
         """Those heard of in the last 30 s. Read-only.
         """
@@ -697,6 +710,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ReportDispatcher,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.SerializeToString,
+            ),
+            'ReportWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportWorker,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerReply.SerializeToString,
             ),
             'ListDispatchers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDispatchers,
@@ -1222,6 +1240,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportDispatcher',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportDispatcherReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReportWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportWorker',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWorkerReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -133,6 +133,10 @@ class CoordinatorStub:
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
     """
+    ReportWorker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]
+    """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
+    Kept in memory only, and forgotten 30 s later. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 others have told).
+    """
     ListDispatchers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]
     """Those heard of in the last 30 s. Read-only."""
     Ticket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TicketRequest, _coordinator_pb2.TicketReply]
@@ -298,6 +302,10 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+    """
+    ReportWorker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]  # type: ignore[assignment]
+    """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
+    Kept in memory only, and forgotten 30 s later. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 others have told).
     """
     ListDispatchers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDispatchersRequest, _coordinator_pb2.ListDispatchersReply]  # type: ignore[assignment]
     """Those heard of in the last 30 s. Read-only."""
@@ -617,6 +625,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
         have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
         Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+        """
+
+    @_abc_1.abstractmethod
+    def ReportWorker(
+        self,
+        request: _coordinator_pb2.ReportWorkerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ReportWorkerReply, _abc.Awaitable[_coordinator_pb2.ReportWorkerReply]]:
+        """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
+        Kept in memory only, and forgotten 30 s later. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (10 000 others have told).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,41 @@
+"""Tells the coordinator which version this worker is, for `tfquiver doctor`: the dispatcher does not ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from absl import logging
+
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.version import VERSION
+from tfquiver.wire import rpc
+
+INTERVAL_S = 10.0
+_CALL_S = 2.0
+
+
+async def go_on(coordinator: Callable[[], str], address: str, token: str) -> None:
+    """Until it is cancelled. What fails is tried again at the next turn: an older coordinator may be upgraded.
+
+    Args:
+      coordinator: where it is now.
+      address: of this worker, as its dispatcher knows it.
+    """
+    request = coordinator_pb2.ReportWorkerRequest(address=address, version=VERSION)
+    while True:
+        try:
+            await asyncio.to_thread(_tell, coordinator(), request, token)
+        except grpc.RpcError as error:
+            said: Any = error
+            logging.log_first_n(logging.INFO, "the coordinator is not told this version: %s", 1, said.details())
+        await asyncio.sleep(INTERVAL_S)
+
+
+def _tell(coordinator: str, request: coordinator_pb2.ReportWorkerRequest, token: str) -> None:
+    """A channel for each: one call in ten seconds needs none in between. Raises grpc.RpcError."""
+    with rpc.channel(coordinator) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        stub.ReportWorker(request, timeout=_CALL_S, metadata=tuple(rpc.metadata(token)))

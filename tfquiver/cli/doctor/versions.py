@@ -1,0 +1,33 @@
+"""Which versions servers are of, against this one (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tfquiver.cli.doctor.finding import Finding, ok, warn
+from tfquiver.cli.showing import workers_view
+from tfquiver.plain_text import plain
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
+from tfquiver.version import VERSION
+
+_DO = "make them one when the upgrade is over"
+
+
+def of(what: str, versions: Iterable[str], silent: str = "older than it says") -> Iterator[Finding]:
+    """Nothing where there are none. `silent`: who says no version."""
+    counts = Counter(versions)
+    if set(counts) - {VERSION}:
+        said = ", ".join(f"{plain(version) or silent} ({count})" for version, count in counts.items())
+        yield warn(f"versions of {what}", f"{said}; here it is {VERSION}", _DO)
+    elif counts:
+        yield ok(f"versions of {what}", VERSION)
+
+
+def of_service(dispatchers: Iterable[DispatcherInfo]) -> Iterator[Finding]:
+    """Of tf.data service. Workers that are silent are `tfquiver status`'s to tell of."""
+    dispatchers = list(dispatchers)
+    yield from of("dispatchers", [one.version for one in dispatchers])
+    workers = {worker.address: worker for one in dispatchers for worker in one.workers}
+    answering = [one.version for one in workers.values() if not workers_view.is_silent({"silent_ms": one.silent_ms})]
+    yield from of("workers", answering, "older than it says, or of the last seconds")
