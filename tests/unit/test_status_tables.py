@@ -219,7 +219,7 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     for word in (
         "2 entries were damaged",
         "3 shards that were not",
-        "4 times a shard could not be kept: its disk has no room",
+        "4 times a shard could not be kept: no room in its quota, or on its disk",
         "10 shards are perhaps",
     ):
         assert any(word in line for line in found), word

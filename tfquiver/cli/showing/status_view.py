@@ -78,7 +78,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if count := node.get("peer_mismatches"):
             found.append(f"{name}: peers sent it {count} shards that were not what it asked for; its log names them")
         if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"]):
-            found.append(f"{name}: {count} times a shard could not be kept: its disk has no room")
+            found.append(f"{name}: {count} times a shard could not be kept: no room in its quota, or on its disk")
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}

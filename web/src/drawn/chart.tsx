@@ -22,6 +22,8 @@ interface Props {
   most?: number; // of the axis
 }
 
+// Whole minutes: hours and minutes are shown.
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60);
 const HEIGHT = 180;
 
 const hours = (unix_s: number) => clock(unix_s).slice(0, 5);
@@ -49,7 +51,7 @@ export function Chart({ title, until_s, step_s, span_s, lines, show, most }: Pro
           cursor: { y: false },
           legend: { live: true },
           scales: { y: { range: (_, __, top) => [0, most ?? (top > 0 ? top * 1.1 : 1)] } },
-          axes: [{ ...axis, values: (_, ticks) => ticks.map(hours) }, { ...axis, size: 88, values: (_, ticks) => ticks.map(show) }],
+          axes: [{ ...axis, incrs: STEPS_S, values: (_, ticks) => ticks.map(hours) }, { ...axis, size: 88, values: (_, ticks) => ticks.map(show) }],
           series: [
             { value: (_, at) => (at ? clock(at) : "") },
             ...lines.map((line) => ({
