@@ -92,7 +92,7 @@ def watched(address: str, seconds: float) -> str:
     os.close(terminal)
     os.waitpid(pid, 0)
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(re.sub(r"\x1b\[\?\d+[hl]", "", last)))
+    console.print(Text.from_ansi(re.sub(r"\x1b\[\?\d+[hl]", "", last).rstrip()))
     return console.export_svg(title=f"tfquiver {' '.join(words[:1] + words[2:])}")
 
 

@@ -213,7 +213,7 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
     sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 4, "used_bytes": 1}
-    sick["datasets"] = [one | {"cache": {"mode": "none"}} for one in sick["datasets"]]
+    sick["datasets"] = [one | {"cache": {"mode": "none"}, "size_bytes": 5} for one in sick["datasets"]]
     found = status_view.problems(sick)
     assert found[0].endswith("no answer") and len(found) == 5
     for word in (
@@ -227,6 +227,8 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     assert not any("be kept" in line for line in status_view.problems(sick | {"nodes": [full]})), "that is its size"
     limited = [one | {"cache": {"mode": "uniform", "allocation_bytes": 5}} for one in sick["datasets"]]
     assert not any("be kept" in line for line in status_view.problems(sick | {"datasets": limited})), "as it was told"
+    large = [one | {"size_bytes": 10**15} for one in sick["datasets"]]
+    assert not any("be kept" in line for line in status_view.problems(sick | {"datasets": large})), "nor would it fit"
     empty = sick | {"nodes": [], "lost_nodes": []}
     assert "no node keeps anything" in status_view.problems(empty | {"coordinator_up_ms": 600_000})[0]
     assert "no node keeps anything" in status_view.problems(empty)[0], "an older coordinator does not say"

@@ -77,7 +77,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: {count} entries were damaged and have been fetched again: look after its disk")
         if count := node.get("peer_mismatches"):
             found.append(f"{name}: peers sent it {count} shards that were not what it asked for; its log names them")
-        if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"]):
+        if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"], quota):
             found.append(f"{name}: {count} times a shard could not be kept: no room in its quota, or on its disk")
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
@@ -101,9 +101,11 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]]) -> bool:
-    """Its quota is used up, or a data set's allocation may be: so it is where caches are smaller than the data."""
+def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool:
+    """Its quota is used up, or a data set's allocation may be, or may have been while jobs read: so it is where caches
+    (`quota_bytes`, of all nodes) are smaller than the data."""
     is_limited = any(one["cache"].get("allocation_bytes") for one in datasets)
+    is_limited = is_limited or sum(one["size_bytes"] for one in datasets) > quota_bytes
     return is_limited or node["used_bytes"] > _FULL * node["quota_bytes"]
 
 
