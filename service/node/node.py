@@ -199,7 +199,7 @@ class Node:
         self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over, known)
         self._undo.append(self._source.close)
         self._warming = Warming(
-            directory.node_id, self._disk, self._source, self._link.members, self._link.missing, known
+            directory.node_id, self._disk, self._source, self._link.members, self._link.missing, known, self._link.met
         )
         self._orders = ChunkOrders(
             self._info(), self._disk, self._source, self._digests.get, self._link.members,

@@ -92,6 +92,31 @@ async def test_the_room_that_a_task_has_made_is_told_before_its_end(tmp_path: Pa
 
 
 @on_loop
+async def test_who_wants_to_know_who_is_there_is_told_of_those_who_have_joined_just_now(tmp_path: Path) -> None:
+    """Not at the next heartbeat that is due: two nodes that take the same shards for their own read them twice."""
+    server = CoordinatorServer()
+    address = f"unix:{tmp_path}/socket"
+    await server.start(tmp_path / "work", address)
+
+    def link_of(node_id: str) -> CoordinatorLink:
+        node = types_pb2.NodeInfo(node_id=node_id, quota_bytes=1 << 30)
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        link.inventory = InventoryReports(list, link.wake)
+        return link
+
+    async with server, asyncio.timeout(20):
+        first, others = link_of("0"), []
+        await first.connect()
+        for number in range(1, 6):
+            others.append(link_of(str(number)))
+            await others[-1].connect()
+            await first.met()
+            assert len(first.members()) == 1 + number
+        for link in (first, *others):
+            await link.leave()
+
+
+@on_loop
 async def test_where_there_are_many_nodes_each_asks_for_orders_now_and_then(tmp_path: Path) -> None:
     """To tell a thousand takes the coordinator half a second, and a rotation may have others at every moment."""
     others, told_at, loop = 39, list[float](), asyncio.get_running_loop()

@@ -38,6 +38,7 @@ class Warming:
       members: every live node.
       missing: of a data set's shards, those that no node holds; raises TfquiverError.
       known: where data sets with a placement are kept.
+      met: `members` are those of now when it has returned: what two nodes take for their own is read twice.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class Warming:
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
         missing: Callable[[bytes, Sequence[int]], Awaitable[coordinator_pb2.MissingReply]],
         known: KnownPlaces | None = None,
+        met: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._known = known or KnownPlaces()
+        self._known, self._met = known or KnownPlaces(), met
         self._node_id, self._disk, self._source = node_id, disk, source
         self._members, self._missing = members, missing
         self._runs = set[_Run]()
@@ -60,6 +62,8 @@ class Warming:
 
     async def warm(self, digest: Digest) -> AsyncGenerator[node_pb2.WarmProgress, None]:
         """How far it is, now and then; the last one says `over`. A caller that stops asking ends it."""
+        if self._met is not None:
+            await self._met()
         storing = sorted({node.node_id for node in self._members() if node.quota_bytes} | self._own())
         if self._node_id not in storing:
             yield node_pb2.WarmProgress(over=True)

@@ -31,6 +31,7 @@ _ORDERS_WAIT_MS = 10_000
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
 _ERROR_PAUSE_S = 1.0  # after an error that nobody has thought of
 _FIRST_INTERVAL_MS = 1000
+_MET_S = 5.0
 _LONGEST_INTERVAL_MS = 10_000
 
 
@@ -104,6 +105,20 @@ class CoordinatorLink(CoordinatorCalls):
         if request.over:
             await self._all_held_told()
         return await super().report_task(request)
+
+    async def met(self) -> None:
+        """From then on `members` are those of when it was asked, or later: a node that has joined is known to this one
+        only after its next heartbeat. Goes on with those that are known when the coordinator does not answer."""
+        wanted = self._wanted = self._begun + 1
+        self.wake()
+        try:
+            async with asyncio.timeout(_MET_S):
+                while self._answered < wanted:
+                    await self._beaten.wait()
+        except TimeoutError:
+            logging.warning(
+                "coordinator %s does not say who is there: %d nodes are known", self.address, len(self._members)
+            )
 
     async def connect(self) -> None:
         """The first heartbeat. Raises UnavailableError when the coordinator cannot be reached in time."""
