@@ -12,6 +12,7 @@ from absl import logging
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.version import VERSION
 from tfquiver.wire import rpc
+from tfquiver.wire.kept_channels import KeptChannels
 
 INTERVAL_S = 10.0
 _CALL_S = 2.0
@@ -25,17 +26,19 @@ async def go_on(coordinator: Callable[[], str], address: str, token: str) -> Non
       address: of this worker, as its dispatcher knows it.
     """
     request = coordinator_pb2.ReportWorkerRequest(address=address, version=VERSION)
-    while True:
-        try:
-            await asyncio.to_thread(_tell, coordinator(), request, token)
-        except grpc.RpcError as error:
-            said: Any = error
-            logging.log_first_n(logging.INFO, "the coordinator is not told this version: %s", 1, said.details())
-        await asyncio.sleep(INTERVAL_S)
+    with KeptChannels() as channels:
+        while True:
+            try:
+                await asyncio.to_thread(_tell, channels, coordinator(), request, token)
+            except grpc.RpcError as error:
+                said: Any = error
+                logging.log_first_n(logging.INFO, "the coordinator is not told this version: %s", 1, said.details())
+            await asyncio.sleep(INTERVAL_S)
 
 
-def _tell(coordinator: str, request: coordinator_pb2.ReportWorkerRequest, token: str) -> None:
-    """A channel for each: one call in ten seconds needs none in between. Raises grpc.RpcError."""
-    with rpc.channel(coordinator) as channel:
+def _tell(channels: KeptChannels, coordinator: str, request: coordinator_pb2.ReportWorkerRequest, token: str) -> None:
+    """A thousand workers that connect anew each time would be a hundred connections a second. Raises grpc.RpcError."""
+    channels.keep_only([coordinator])
+    with channels.channel(coordinator) as channel:
         stub = coordinator_pb2_grpc.CoordinatorStub(channel)
         stub.ReportWorker(request, timeout=_CALL_S, metadata=tuple(rpc.metadata(token)))

@@ -157,7 +157,7 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
                 seconds[name].append(epoch_s(one, batches))
         del data, one
         gc.collect()
-        # As much preprocessing as a small data set is: each job has 0.2 to 0.3 s of its own, for tracing and asking.
+        # As much preprocessing as a small data set is: tracing and asking takes each job a tenth of a second and more.
         write_images(base / "many", 300 if quick else 30_000, 2, times=1 if quick else 2)
         made = {count: jobs(base, base / "cache", count) for count in ((1, 4) if quick else (1, 4, 8))}
     finally:

@@ -222,7 +222,7 @@ def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
     so many reports at least, however many mini-batches there are between two; and no faster than now.
 
     Buffers are paid for twice: what they held has to leave before anything counts, and what is leased ahead when the
-    window ends has been paid for. Whose probes spent all without an end is given half as much again, and then twice.
+    window ends has been paid for. Whose last probes came to nothing is given half as much again, and then twice.
     """
     one, reports_bytes = known.seen, (LEAST_BATCHES + _REPORTS_AROUND) * known.report_bytes
     more = min(1 + known.failures / 2, 2.0)

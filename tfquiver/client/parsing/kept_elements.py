@@ -16,8 +16,8 @@ _MOST_DIMENSIONS = 253  # of a tensor, its batch's left out
 
 
 class KeptParsing(Parsing):
-    """A batch is copied once, from the records into its tensors. A map over decode_raw copied it three times, on
-    threads that waited for each other. Use `parsing_of_kept`."""
+    """A batch is copied once, from the records into its tensors; a graph copies it in `decode_raw`, and again where it
+    takes a part of that. Use `parsing_of_kept`."""
 
     def __init__(self, layout: ElementLayout) -> None:
         self._spec = layout.spec

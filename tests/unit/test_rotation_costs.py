@@ -1,0 +1,51 @@
+"""What a decision of a rotation takes, however many sessions and chunks there are."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from tests.support.steps import steps
+from tests.unit.rotation_world import TIMEOUT_S
+from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.rotation.relevance import Relevance
+
+
+def test_a_decision_does_not_go_through_what_each_session_needs_of_each_chunk() -> None:
+    """Of a thousand sessions and thousands of chunks that took 10 ms, several times for each epoch of each session."""
+    chunks, sessions = 2000, 300
+    board = Board([10] * chunks, 10 * chunks // 2)
+    for chunk in range(chunks // 2):
+        board.shard_resident(chunk, 10)
+    rotation = Relevance(board, TIMEOUT_S, 0.0)
+    for number in range(sessions):
+        board.session_opened(f"s{number}", [10] * chunks)
+    rotation.decide(0.0)
+    for number in range(sessions):
+        for chunk in range(chunks // 2):
+            if number % 2 or chunk % 50:
+                board.took(f"s{number}", chunk, 10)  # half of them have nothing left here, the others little
+    tracemalloc.start()
+    decision = rotation.decide(1.0)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decision.evict or decision.load
+    assert most_bytes < sessions * chunks / 2, "a byte for each of them would be as many"
+
+
+def test_of_chunks_that_are_whole_only_their_first_finish_is_looked_for() -> None:
+    """Of a thousand that stay each was noted at each decision, most of a millisecond."""
+    costs = []
+    for chunks in (20, 1000):
+        board = Board([10] * chunks, 10 * chunks)
+        for chunk in range(chunks):
+            board.shard_resident(chunk, 10)
+        board.session_opened("a", [10] * chunks)
+        rotation = Relevance(board, TIMEOUT_S, 0.0)
+        rotation.decide(0.0)
+        costs.append(steps(lambda rotation=rotation: rotation.decide(1.0)))  # type: ignore[misc]
+        for event in (board.use_started, board.use_ended):
+            board.took("a", 3, 10) if event == board.use_started else None
+            event("a", 3)
+        rotation.decide(2.0)
+        assert rotation._room.stays[3].finished and not rotation._room.stays[4].finished
+    assert costs[1] - costs[0] < 40 * (1000 - 20), "a few for each that is looked at, not a note of each"
