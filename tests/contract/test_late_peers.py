@@ -16,10 +16,12 @@ from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
 from tfquiver.content import derived_uris
-from tfquiver.content.digest import Digest
+from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.shards.other_nodes import OtherNodes
+from tfquiver.service.node.shards.reach import ANYWHERE, STORE
 from tfquiver.service.node.stats import Stats
 
 
@@ -109,8 +111,7 @@ async def test_what_had_to_be_computed_says_nothing_of_when_others_are_late(dige
         peers = PeerClient("a", lambda: [peer.member], "")
         others = OtherNodes("a", peers, None, Stats())
         ref = digest.shard(0)
-        uri = derived_uris.uri_of(b"r" * 32, ref.file.uri)
-        derived = dataclasses.replace(ref, file=dataclasses.replace(ref.file, uri=uri))
+        derived = of_function(ref)
         for asked in (*[derived] * 64, ref):
             found = await others.get(digest, asked, "b", True, None)
             assert found is not None
@@ -140,17 +141,39 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for(digest: Digest) -
         await peers.close()
 
 
+def of_function(ref: ShardRef) -> ShardRef:
+    """The same bytes, as what a function is said to have made of `ref`."""
+    uri = derived_uris.uri_of(b"r" * 32, ref.file.uri)
+    return dataclasses.replace(ref, file=dataclasses.replace(ref.file, uri=uri))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "wanted"),
+    [
+        ((ANYWHERE, 0), (STORE, 0)),
+        *(((a, n), (b, n - 1)) for a in (STORE, ANYWHERE) for b in (STORE, ANYWHERE) for n in (1, 2)),
+    ],
+)
 @on_loop
-async def test_what_a_peer_has_of_its_own_does_not_wait_for_what_it_asks_others_for(digest: Digest) -> None:
-    """All would wait for one another where the peer, too, has all its threads at such peers."""
+async def test_nodes_do_not_wait_for_one_another_in_a_circle(
+    digest: Digest, waiting: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """Of each: its reach, and how many functions it is made by. The peer, too, has all its threads at such peers."""
     silent = Silent()
     with RoguePeer(right(digest), send=silent) as rogue:
-        peers = PeerClient("a", lambda: [rogue.member], "", threads=2)
-        gets = [asyncio.create_task(peers.get("rogue", digest, digest.shard(index))) for index in range(2)]
+        peers = PeerClient("a", lambda: [rogue.member], "", threads=2, threads_store=2)
+
+        def got(index: int, reach: int, functions: int) -> asyncio.Task[ReadyShard]:
+            ref = digest.shard(index)
+            for _ in range(functions):
+                ref = of_function(ref)
+            return asyncio.create_task(peers.get("rogue", digest, ref, reach=reach))
+
+        gets = [got(index, *waiting) for index in range(2)]
         async with asyncio.timeout(10):
             while len(rogue.asked) < 2:
                 await asyncio.sleep(0.01)
-        gets.append(asyncio.create_task(peers.get_of_its_own("rogue", digest, digest.shard(2))))
+        gets.append(got(2, *wanted))
         try:
             async with asyncio.timeout(peer_socket.SILENCE_S / 2):
                 while len(rogue.asked) < 3:

@@ -236,7 +236,7 @@ async def test_a_connection_that_is_silent_or_closed_is_opened_once_more(
         async with StoreNode(tmp_path / "a", [digest], node_id="a", members=[rogue.member]) as a:
             assert is_shard(await a.peers.get("rogue", digest, digest.shard(0)), digest, 0)
             async with asyncio.timeout(20):  # who asks before the first one is back opens another
-                while not any(peer.idle for peer in a.peers._peers.values()):
+                while not any(peer.idle for lanes in a.peers._peers.values() for peer in lanes.values()):
                     await asyncio.sleep(0.01)
             if then == "closes":
                 assert is_shard(await a.peers.get("rogue", digest, digest.shard(1)), digest, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 import grpc
@@ -14,6 +15,7 @@ from tests.support.trusted import Trusted
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.service.node.derived.computers import COMPUTE_S
 
 FILES, RECORDS = 3, 60
 TOTAL = FILES * RECORDS
@@ -82,7 +84,9 @@ def test_shards_are_kept_by_their_owners_and_computed_for_them_when_they_lose_th
             stubs.append(node_pb2_grpc.NodeStub(channel))
         for one in stubs:
             assert one.Clear(node_pb2.ClearRequest(), timeout=10).entries > 0
+        began_s = time.monotonic()
         assert sorted(data.as_numpy_iterator()) == list(range(TOTAL))
+        assert time.monotonic() - began_s < COMPUTE_S, "the nodes waited for one another until one gave up"
         assert materializing.calls_in(calls) == 2 * TOTAL
         entries = [one.Status(node_pb2.StatusRequest(), timeout=10).entries for one in stubs]
         assert min(entries) > 0, "each is kept by its owner again"

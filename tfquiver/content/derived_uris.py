@@ -14,3 +14,12 @@ def uri_of(build_id: bytes, source_uri: str) -> str:
 
 def is_derived(uri: str) -> bool:
     return uri.startswith(_SCHEME)
+
+
+def depth(uri: str) -> int:
+    """How many functions are between it and a store: 0 for a URI that is not derived."""
+    found = 0
+    while is_derived(uri):
+        found += 1
+        _, _, uri = uri.removeprefix(_SCHEME).partition("/")
+    return found

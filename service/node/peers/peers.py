@@ -22,6 +22,7 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.moves.of_members import OfMembers
+from tfquiver.service.node.peers.lanes import Lane, Pools, lane_of
 from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
@@ -32,6 +33,7 @@ _BATCH_SHARDS = 32
 _BATCH_BYTES = 32 << 20
 _THREADS, _THREADS_STORE = 32, 16
 _FULL_S = UNREACHABLE_S  # a peer that was full is not offered more for so long
+_PUTS = Lane(store=False, depth=0)
 _OLDER_S = 60.0  # then it may have been upgraded
 
 
@@ -61,9 +63,7 @@ class _Peer:
 class PeerClient:
     """`knows` and `get` belong to the loop; `put` blocks and may be called from any thread.
 
-    What a peer is asked for that it may ask others for in turn, and what it can have without them (STORE), go two
-    lanes, with threads and connections of their own. Else the nodes of a cluster wait in a circle: each has all threads
-    at peers that wait for a thread of their own, to ask the one that has what they all wait for.
+    Gets that may wait for others go lanes (lanes.py), with threads and connections of their own.
 
     Args:
       members: every live node, as the coordinator last said; another object whenever they are others.
@@ -85,10 +85,9 @@ class PeerClient:
         self.mismatches = 0
         """Bodies that were not what was asked for, damaged or another's, since start."""
         self._standings: dict[str, Standing] = {}  # by node id: a rogue that moves to another port stays one
-        self._pool = ThreadPoolExecutor(threads, "peers")
-        self._pool_store = ThreadPoolExecutor(threads_store, "peers' own")
+        self._pools = Pools(threads, threads_store)
         self._lock = threading.Lock()
-        self._peers: dict[tuple[str, bool], _Peer] = {}  # by node id and whether it is the lane of STORE
+        self._peers: dict[str, dict[Lane, _Peer]] = {}  # by node id
         self._in_use: dict[PeerConnection, str] = {}  # node ids
         self._live: frozenset[str] = frozenset()
         self._closed = False
@@ -114,7 +113,7 @@ class PeerClient:
         future: Future[ReadyShard] = Future()
         order = _Order(digest.digest_id, Want(ref.index, ref.hash, ref.length_bytes, suspect), future, reach)
         with self._lock:
-            peer = self._usable(node_id, reach == STORE)
+            peer = self._usable(node_id, lane_of(ref, reach))
             peer.orders.append(order)
             if peer.busy < _CONNECTIONS:
                 peer.busy += 1
@@ -137,7 +136,7 @@ class PeerClient:
         NotFoundError: its chunk was ordered away; UnavailableError.
         """
         with self._lock:
-            peer = self._usable(node_id)
+            peer = self._usable(node_id, _PUTS)
             if not insist and peer.full_until_s > time.monotonic():
                 raise errors.ResourceExhaustedError(f"node {node_id} had no room a moment ago")
         size = len(shard.raw)
@@ -168,34 +167,28 @@ class PeerClient:
             connections = list(self._in_use)
         for connection in connections:
             connection.shut_down()
-        for pool in (self._pool, self._pool_store):
-            await asyncio.to_thread(pool.shutdown, True)
-        for peer in self._peers.values():
-            for connection in peer.idle:
-                connection.close()
+        await asyncio.to_thread(self._pools.shut_down)
+        for lanes in self._peers.values():
+            _retire(lanes)
 
     def _address(self, node_id: str) -> str | None:
         if node_id == self._node_id:
             return None
         return self._addresses().get(node_id) or None
 
-    def _usable(self, node_id: str, store: bool = False) -> _Peer:
+    def _usable(self, node_id: str, lane: Lane) -> _Peer:
         address = self._address(node_id)
-        for lane in ((node_id, False), (node_id, True)):
-            peer = self._peers.get(lane)
-            if peer is not None and peer.address != address:  # gone, or come back elsewhere
-                del self._peers[lane]
-                peer.retired = True
-                for connection in peer.idle:
-                    connection.close()
+        lanes = self._peers.get(node_id)
+        if lanes and next(iter(lanes.values())).address != address:  # gone, or come back elsewhere
+            _retire(self._peers.pop(node_id))
         if address is None:
             raise errors.UnavailableError(f"node {node_id} is not among the live ones")
         if self._closed:
             raise errors.CancelledError_("the node is stopping")
-        peer = self._peers.get((node_id, store))
-        if peer is None or peer.retired:
-            pool = self._pool_store if store else self._pool
-            peer = self._peers[node_id, store] = _Peer(node_id, address, pool)
+        lanes = self._peers.setdefault(node_id, {})
+        peer = lanes.get(lane)
+        if peer is None:
+            peer = lanes[lane] = _Peer(node_id, address, self._pools.of(lane))
         if why := self._standing(node_id).avoided(time.monotonic()):
             raise errors.UnavailableError(f"node {node_id} {why}")
         return peer
@@ -340,6 +333,13 @@ class PeerClient:
             self.mismatches += 1
             avoided = standing.avoided(now_s)
         logging.error("%s%s", outcome, f"; it is left alone for {DISTRUST_S:g} s" if avoided else "")
+
+
+def _retire(lanes: dict[Lane, _Peer]) -> None:
+    for peer in lanes.values():
+        peer.retired = True
+        for connection in peer.idle:
+            connection.close()
 
 
 def _close_outcome(future: Future[ReadyShard]) -> None:
