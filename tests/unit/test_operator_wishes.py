@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver import errors
@@ -153,9 +153,13 @@ class TestDatasets:
         assert conditions(another)["Ready"] == ("False", "SpecChanged")
 
     @given(JSON)
+    @example({"type": []})
+    @example({"type": "Ready", "status": "True", "lastTransitionTime": 1})
     def test_a_status_that_others_wrote_does_no_harm(self, before: Any) -> None:
         for was in (before, {"conditions": before}, {"conditions": [before]}):
-            assert dataset_plan.status(wish(), observed(), None, was, 1, AT)["state"] == "Ready"
+            made = dataset_plan.status(wish(), observed(), None, was, 1, AT)
+            assert made["state"] == "Ready"
+            assert all(isinstance(one["lastTransitionTime"], str) for one in made["conditions"])
             assert job_plan.status(None, Waiting("A", "b"), was, 1, AT)["state"] == "Waiting"
             assert job_plan.step(was, None) is Step.MAKE or isinstance(was, dict)
 

@@ -28,7 +28,8 @@ def merged(before: Any, now: Iterable[Condition], generation: int, at: str) -> l
       before: what stands there; others may have written it.
       at: the time, RFC 3339.
     """
-    were = {one.get("type"): one for one in before if isinstance(one, dict)} if isinstance(before, list) else {}
+    there = [one for one in before if isinstance(one, dict)] if isinstance(before, list) else []
+    were = {type: one for one in there if isinstance(type := one.get("type"), str)}
     made = []
     for one in now:
         status = "Unknown" if one.holds is None else str(one.holds)
@@ -41,7 +42,7 @@ def merged(before: Any, now: Iterable[Condition], generation: int, at: str) -> l
                 "reason": one.reason,
                 "message": plain(one.message, _LONGEST),
                 "observedGeneration": generation,
-                "lastTransitionTime": since or at,
+                "lastTransitionTime": since if since and isinstance(since, str) else at,
             }
         )
     return made
