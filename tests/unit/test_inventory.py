@@ -187,3 +187,27 @@ def test_the_heartbeat_is_woken_once_for_what_the_next_report_has() -> None:
     reports.arrived(resend=False)
     assert reports.report().added == NAMES[:5]
     assert reports.report().removed == [NAMES[5]]
+
+
+def test_what_changes_while_a_report_is_made_takes_no_wake_from_what_comes_after_it() -> None:
+    woken: list[int] = []
+    reports = InventoryReports(list, lambda: woken.append(1))
+    reports.report()
+    reports.arrived(resend=False)
+
+    class Slow(bytes):
+        """Another thread changes something while the report is at this one."""
+
+        def __hash__(self) -> int:
+            while others:
+                reports.add(others.pop())
+            return super().__hash__()
+
+    others = [NAMES[1]]
+    reports.add(Slow(NAMES[0]))
+    reports.report()
+    reports.arrived(resend=False)
+    assert not reports.waiting
+    woken.clear()
+    reports.add(NAMES[2])
+    assert woken

@@ -17,7 +17,8 @@ MAX_HASHES = 16384
 class InventoryReports:
     """Args:
     hashes: every hash that is held now; asked when everything has to be told.
-    on_change: called (in the changing thread) when there is something new to tell; once until a report is made.
+    on_change: called (in the changing thread) when there is something new to tell; once until a report is made:
+      who makes them looks at `waiting` before it waits to be called again.
     """
 
     def __init__(self, hashes: Callable[[], Iterable[bytes]], on_change: Callable[[], None]) -> None:
@@ -52,6 +53,7 @@ class InventoryReports:
         """What the next heartbeat carries; version 0 when nothing changed."""
         if self._report is None:
             self._report = self._next()
+            self._said = False  # not before: what came while it was made is in it, or `waiting`
         return self._report
 
     def arrived(self, resend: bool) -> None:
@@ -69,7 +71,6 @@ class InventoryReports:
             self._on_change()
 
     def _next(self) -> pb.Inventory:
-        self._said = False  # before what there is is looked at
         full = self._full_next
         if full:
             # Changes made while this list was drawn are told after it; the last word on a hash is the right one.
