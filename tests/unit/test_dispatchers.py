@@ -68,6 +68,35 @@ def test_what_version_a_worker_is_it_says_itself_and_is_forgotten_with_it() -> N
     kept.report_worker("w:2", "1.2.5")
 
 
+def test_who_tells_its_version_is_not_compared_with_all_others() -> None:
+    looks = 0
+
+    class Told(str):
+        """Counts how often it is looked at."""
+
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return super().__hash__()
+
+    kept = Dispatchers(ManualClock())
+    for number in range(1000):
+        kept.report_worker(Told(f"w:{number}"), "1")
+    assert looks < 10 * 1000
+
+
+def test_a_worker_that_goes_on_telling_is_kept_and_those_before_it_are_forgotten() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    kept.report_worker("w:1", "1")
+    kept.report_worker("w:2", "1")
+    clock.advance(FORGOTTEN_S / 2)
+    kept.report_worker("w:1", "1")
+    clock.advance(FORGOTTEN_S / 2)
+    kept.report(info("d:1", workers=2))
+    assert [worker.version for worker in kept.live()[0].workers] == ["1", ""]
+
+
 def test_who_has_left_is_known_by_the_last_report_of_each() -> None:
     clock = ManualClock()
     kept = Dispatchers(clock)
