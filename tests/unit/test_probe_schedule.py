@@ -133,6 +133,18 @@ def test_hits_count_from_when_there_is_room() -> None:
     assert job.extra == 0
 
 
+def test_those_that_need_not_miss_take_nobodys_place() -> None:
+    """They wait for minutes for room to hit, which in a full cluster does not come."""
+    ahead = [SimJob(f"j{at}", f"data{at // 2}", store=4e4, ahead=True) for at in range(20)]
+    run = Run(*ahead, SimJob("misses", "own", expected_bytes=LONG)).until(60)
+    assert run.result("misses", "own").basis == "hit"
+    run.until(400)
+    assert len(run.schedule.results) == 21, "and not each other's, though two read the same data set"
+    assert [job for _, job in run.missed] == ["misses"]
+    many = Run(*ahead, schedule=ProbeSchedule(ProbeLimits(ahead_at_once=3))).until(60)
+    assert len(many.schedule.under_way) == 3
+
+
 def test_one_at_a_time_of_a_data_set() -> None:
     run = Run(*(SimJob(name, expected_bytes=LONG) for name in "abc"), SimJob("d", "other", expected_bytes=LONG))
     run.until(1)

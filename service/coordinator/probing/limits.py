@@ -23,3 +23,4 @@ class ProbeLimits:
     load_factor: float = 1.5  # a store so much slower, or faster, is another one
     gap_s: float = 60.0  # between two probes of a job; after one that came to nothing twice as long, each time
     at_once: int = 4  # they slow one another down at the store
+    ahead_at_once: int = 256  # of those that need not miss (JobMeasurement.loaded_ahead) and wait for room to hit

@@ -64,6 +64,11 @@ class Probe:
         return self._first_half and not self._loaded_ahead
 
     @property
+    def loaded_ahead(self) -> bool:
+        """Whether it was measured as it reads, in the first half."""
+        return self._loaded_ahead
+
+    @property
     def _first_half(self) -> bool:
         return not self.over and self.phase in (Phase.MISS_DRAIN, Phase.MISS)
 

@@ -2,7 +2,8 @@
 
 Invariants:
 
-* at most one probe of a data set is under way, and `ProbeLimits.at_once` altogether;
+* at most one probe that misses is under way of a data set, and `ProbeLimits.at_once` altogether; those that need not
+  miss take no place of them, and each other's neither;
 * a job that misses was told so by the last order it was given, and is told to go back within `phase_s`; one that ends,
   or reads another data set, at the next tick;
 * what missing costs the store stays within `extra_share` of what its job reads;
@@ -135,6 +136,8 @@ class ProbeSchedule:
 
     def _begin(self, seen: dict[Key, JobMeasurement], store: StoreLoad) -> Iterator[list[Order]]:
         busy = {dataset for _, dataset in self._probes}
+        ahead = sum(probe.loaded_ahead for probe in self._probes.values())
+        left, left_ahead = self._limits.at_once - len(self._probes) + ahead, self._limits.ahead_at_once - ahead
         starving = any(one.starves for one in seen.values())
         floors = sum(one.floor_bytes_per_s > 0 for one in seen.values())
         ready = [
@@ -146,11 +149,14 @@ class ProbeSchedule:
         for at, (_, key) in enumerate(sorted(ready), 1):
             known = self._jobs[key]
             if self._due(key, known, store):
-                allowed_bytes, known.waits_for = self._allowed(known, busy, starving, floors, store)
+                is_ahead = known.seen.loaded_ahead
+                has_place = left_ahead > 0 if is_ahead else left > 0 and known.seen.dataset not in busy
+                allowed_bytes, known.waits_for = self._allowed(known, has_place, starving, floors, store)
                 if not known.waits_for:
                     probe = Probe(known.seen, allowed_bytes, self._limits, self._now)
                     self._probes[key], known.store_then = probe, store
                     busy.add(known.seen.dataset)
+                    left, left_ahead = left - (not is_ahead), left_ahead - is_ahead
                     if probe.missing:
                         orders.append(Order(*key, True, probe.most_extra_bytes, self._limits.phase_s))
             if at % _AT_A_TIME == 0:
@@ -158,12 +164,12 @@ class ProbeSchedule:
                 orders = []
         yield orders
 
-    def _allowed(self, known: _Job, busy: set[str], starving: bool, floors: int, store: StoreLoad) -> tuple[int, str]:
+    def _allowed(self, known: _Job, has_place: bool, starving: bool, floors: int, store: StoreLoad) -> tuple[int, str]:
         """What its probe may cost, or why there is none. `floors`: how many jobs have one."""
         one = known.seen
         if not one.totals.records:
             return 0, "it has read nothing yet"
-        if one.dataset in busy or len(self._probes) >= self._limits.at_once:
+        if not has_place:
             return 0, "others are being probed"
         if one.loaded_ahead:
             return 0, ""
