@@ -29,8 +29,8 @@ class Dispatchers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: dict[str, _Report] = {}  # by address, the last one
-        # Of workers, by address: when it was said, and what. In the order of that: thousands tell each ten seconds, and to
-        # look at all of them for each took most of the loop's time.
+        # Of workers, by address: when it was said, and what. In the order of that: thousands tell each ten seconds, and
+        # to look at all of them for each took most of the loop's time.
         self._versions: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def report(self, info: DispatcherInfo, left_keys: Iterable[str] = ()) -> None:
