@@ -2,8 +2,11 @@
 // 1 when one fails.
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@ namespace {
 
 struct Registered {
   std::string name;
+  std::function<void()> prepare;
   MakeTest make;
 };
 
@@ -30,7 +34,8 @@ std::atomic<int> failures{0};
 void Run(const Registered& registered) {
   const int before = failures;
   try {
-    const std::unique_ptr<Test> test = registered.make();
+    if (registered.prepare) registered.prepare();
+    const std::unique_ptr<Test> test(registered.make());
     test->SetUp();
     if (failures == before) test->TestBody();
     test->TearDown();
@@ -48,9 +53,36 @@ bool Wanted(const std::string& name, int argc, char** argv) {
 
 }  // namespace
 
-bool Register(std::string name, MakeTest make) {
-  Tests().push_back({std::move(name), std::move(make)});
+bool Register(std::string name, std::function<void()> prepare, MakeTest make) {
+  Tests().push_back({std::move(name), std::move(prepare), make});
   return true;
+}
+
+bool Register(const char* name, MakeTest make) { return Register(name, nullptr, make); }
+
+Wrong Differ(const char* a_text, const char* sign, const char* b_text, const std::string& a,
+             const std::string& b) {
+  return new std::string(std::string(a_text) + " " + sign + " " + b_text + ", but they are " + a +
+                         " and " + b);
+}
+
+Wrong IsTrue(const char* text, bool value, bool wanted) {
+  if (value == wanted) return nullptr;
+  return new std::string(std::string(text) + " is " + (value ? "true" : "false"));
+}
+
+Wrong Near(const char* a_text, const char* b_text, double a, double b, double most) {
+  if (std::abs(a - b) <= most) return nullptr;
+  return new std::string(std::string(a_text) + " and " + b_text + " differ by more than " +
+                         Text(most) + ": " + Text(a) + " and " + Text(b));
+}
+
+Failure::Failure(const char* file, int line, Wrong wrong) : Failure(file, line, wrong->c_str()) {
+  delete wrong;
+}
+
+Failure::Failure(const char* file, int line, const char* what) {
+  text_ << file << ":" << line << ": " << what;
 }
 
 Failure::~Failure() {
@@ -58,6 +90,12 @@ Failure::~Failure() {
   text_ << "\n";
   std::fputs(text_.str().c_str(), stdout);
   std::fflush(stdout);
+}
+
+std::ostream& Failure::Text() {
+  if (!said_) text_ << "\n  ";
+  said_ = true;
+  return text_;
 }
 
 int RunAll(int argc, char** argv) {

@@ -5,10 +5,8 @@
 // all they need. Failures may be reported from any thread. ASSERT_* leaves the function that it
 // stands in, which returns void.
 
-#include <cmath>
 #include <functional>
-#include <memory>
-#include <optional>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -43,10 +41,12 @@ auto Values(T... values) {
 
 namespace internal {
 
-using MakeTest = std::function<std::unique_ptr<Test>()>;
+using MakeTest = Test* (*)();  // a new one
 
-// Adds a test to the program; true, so that a static variable can hold it.
-bool Register(std::string name, MakeTest make);
+// Adds a test to the program, before which `prepare` is called; true, so that a static variable can
+// hold it.
+bool Register(const char* name, MakeTest make);
+bool Register(std::string name, std::function<void()> prepare, MakeTest make);
 
 // Tests of one fixture and values for them: each test is run with each value, in whichever order
 // the two are told.
@@ -54,8 +54,8 @@ template <typename Fixture>
 class Suite {
  public:
   using Param = typename Fixture::ParamType;
-  static bool Add(std::string name, MakeTest make) {
-    Tests().push_back({std::move(name), std::move(make)});
+  static bool Add(const char* name, MakeTest make) {
+    Tests().push_back({name, make});
     for (size_t i = 0; i < Params().size(); ++i) Register(Tests().back(), i);
     return true;
   }
@@ -68,12 +68,11 @@ class Suite {
   }
 
  private:
-  using Named = std::pair<std::string, MakeTest>;
+  using Named = std::pair<const char*, MakeTest>;
   static void Register(const Named& test, size_t index) {
-    internal::Register(test.first + "/" + std::to_string(index), [make = test.second, index] {
-      Fixture::SetParam(Params()[index]);
-      return make();
-    });
+    internal::Register(
+        std::string(test.first) + "/" + std::to_string(index),
+        [index] { Fixture::SetParam(Params()[index]); }, test.second);
   }
   // In functions: static variables of a template are made in no particular order, and these are
   // needed while others are.
@@ -87,21 +86,28 @@ class Suite {
   }
 };
 
+// Most of what a test is compiled to, and with a sanitizer several times as much, is its checks: so
+// a check that holds has nothing to destroy, and what one says that does not is put together
+// elsewhere.
+
+// What does not hold; null: all does. The Failure that says it deletes it.
+using Wrong = const std::string*;
+
 // One failed check; said, with what is streamed into it, when the statement ends.
 class Failure {
  public:
-  Failure(const char* file, int line, const std::string& what) {
-    text_ << file << ":" << line << ": " << what;
-  }
+  Failure(const char* file, int line, Wrong wrong);
+  Failure(const char* file, int line, const char* what);
   ~Failure();
   template <typename T>
   Failure& operator<<(const T& more) {
-    text_ << (said_ ? "" : "\n  ") << more;
-    said_ = true;
+    Text() << more;
     return *this;
   }
 
  private:
+  std::ostream& Text();
+
   std::ostringstream text_;
   bool said_ = false;
 };
@@ -138,67 +144,58 @@ std::string Text(const T& value) {
   return text.str();
 }
 
-using Wrong = std::optional<std::string>;
-
 // As the built-in operators compare: a literal's type is int, and a size is unsigned.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-compare"
 struct Eq {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a == b);
   }
 };
 struct Ne {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a != b);
   }
 };
 struct Lt {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a < b);
   }
 };
 struct Le {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a <= b);
   }
 };
 struct Gt {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a > b);
   }
 };
 struct Ge {
   template <typename A, typename B>
-  bool operator()(const A& a, const B& b) const {
+  static bool Holds(const A& a, const B& b) {
     return static_cast<bool>(a >= b);
   }
 };
 #pragma GCC diagnostic pop
 
-template <typename A, typename B, typename Holds>
-Wrong Compare(const char* a_text, const char* sign, const char* b_text, const A& a, const B& b,
-              Holds holds) {
-  if (holds(a, b)) return std::nullopt;
-  return std::string(a_text) + " " + sign + " " + b_text + ", but they are " + Text(a) + " and " +
-         Text(b);
+Wrong Differ(const char* a_text, const char* sign, const char* b_text, const std::string& a,
+             const std::string& b);
+
+template <typename How, typename A, typename B>
+Wrong Compare(const char* a_text, const char* sign, const char* b_text, const A& a, const B& b) {
+  if (How::Holds(a, b)) return nullptr;
+  return Differ(a_text, sign, b_text, Text(a), Text(b));
 }
 
-inline Wrong IsTrue(const char* text, bool value, bool wanted) {
-  if (value == wanted) return std::nullopt;
-  return std::string(text) + " is " + (value ? "true" : "false");
-}
-
-inline Wrong Near(const char* a_text, const char* b_text, double a, double b, double most) {
-  if (std::abs(a - b) <= most) return std::nullopt;
-  return std::string(a_text) + " and " + b_text + " differ by more than " + Text(most) + ": " +
-         Text(a) + " and " + Text(b);
-}
+Wrong IsTrue(const char* text, bool value, bool wanted);
+Wrong Near(const char* a_text, const char* b_text, double a, double b, double most);
 
 }  // namespace internal
 }  // namespace testing
@@ -211,12 +208,12 @@ inline Wrong Near(const char* a_text, const char* b_text, double a, double b, do
     if (const ::testing::internal::Wrong tested = (wrong); !tested) \
       ;                                                             \
     else                                                            \
-      leave::testing::internal::Failure(__FILE__, __LINE__, *tested)
+      leave::testing::internal::Failure(__FILE__, __LINE__, tested)
 #define TESTING_STAY
 #define TESTING_LEAVE return ::testing::internal::Leave() =
 
 #define TESTING_COMPARE(a, how, sign, b, leave) \
-  TESTING_CHECK(::testing::internal::Compare(#a, sign, #b, a, b, ::testing::internal::how()), leave)
+  TESTING_CHECK(::testing::internal::Compare<::testing::internal::how>(#a, sign, #b, a, b), leave)
 
 #define EXPECT_EQ(a, b) TESTING_COMPARE(a, Eq, "==", b, TESTING_STAY)
 #define EXPECT_NE(a, b) TESTING_COMPARE(a, Ne, "!=", b, TESTING_STAY)
@@ -243,13 +240,17 @@ inline Wrong Near(const char* a_text, const char* b_text, double a, double b, do
 #define ADD_FAILURE() ::testing::internal::Failure(__FILE__, __LINE__, "failed")
 #define FAIL() return ::testing::internal::Leave() = ADD_FAILURE()
 
-#define TESTING_CLASS(fixture, name, base)            \
-  class fixture##_##name##_Test final : public base { \
-    void TestBody() override;                         \
+#define TESTING_CLASS(fixture, name, base)                                    \
+  class fixture##_##name##_Test final : public base {                         \
+   public:                                                                    \
+    static ::testing::Test* NewTest() { return new fixture##_##name##_Test; } \
+                                                                              \
+   private:                                                                   \
+    void TestBody() override;                                                 \
   }
-#define TESTING_BODY(fixture, name, add)                                                   \
-  [[maybe_unused]] static const bool fixture##_##name##_added =                            \
-      add(#fixture "." #name, [] { return std::make_unique<fixture##_##name##_Test>(); }); \
+#define TESTING_BODY(fixture, name, add)                          \
+  [[maybe_unused]] static const bool fixture##_##name##_added =   \
+      add(#fixture "." #name, &fixture##_##name##_Test::NewTest); \
   void fixture##_##name##_Test::TestBody()
 
 #define TEST(suite, name)                      \

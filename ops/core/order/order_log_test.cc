@@ -15,8 +15,8 @@
 namespace tfquiver {
 namespace {
 
-constexpr size_t kHeaderBytes = 92;
-constexpr size_t kEntryBytes = 16;
+constexpr size_t kHeadBytes = 92;
+constexpr size_t kOneEntryBytes = 16;
 
 class OrderLogTest : public ::testing::Test {
  protected:
@@ -66,7 +66,7 @@ class OrderLogTest : public ::testing::Test {
 TEST_F(OrderLogTest, WhatIsWrittenIsRead) {
   Write(true);
   const std::string bytes = Bytes();
-  EXPECT_EQ(bytes.size(), kHeaderBytes + 5 * kEntryBytes);
+  EXPECT_EQ(bytes.size(), kHeadBytes + 5 * kOneEntryBytes);
   std::string path;
   for (const std::string& name : {folder_, path_}) {
     ASSERT_TRUE(ReadOrderLog(name, 3, &SlowCrc32c, &log_, &path).ok());
@@ -86,9 +86,9 @@ TEST_F(OrderLogTest, ATornTailIsLeftOut) {
   const std::string bytes = Bytes();
   for (size_t size = 0; size <= bytes.size(); ++size) {
     const Status status = ReadOf(bytes.substr(0, size));
-    EXPECT_EQ(status.ok(), size >= kHeaderBytes) << size;
+    EXPECT_EQ(status.ok(), size >= kHeadBytes) << size;
     if (!status.ok()) continue;
-    const size_t whole = (size - kHeaderBytes) / kEntryBytes;
+    const size_t whole = (size - kHeadBytes) / kOneEntryBytes;
     EXPECT_EQ(log_.entries.size(), std::min<size_t>(whole, 4));
     EXPECT_EQ(log_.whole, whole == 5);
   }

@@ -27,11 +27,11 @@ std::unique_ptr<StreamSocket> LetIn(const ElementServer& server,
   auto socket = std::make_unique<StreamSocket>(std::move(fd), false);
   std::string message;
   const auto deadline = Clock::now() + seconds(20);
-  socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, &PortableCrc32c, &message);
+  socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, kCrc32c, &message);
   socket->Send(Framed(
       EncodeIntroduction({std::move(client_id), server.id(), RandomBytes(kNonceBytes), "", ""}),
-      &PortableCrc32c));
-  if (!socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, &PortableCrc32c, &message)) {
+      kCrc32c));
+  if (!socket->ReceiveMessageBefore(deadline, kMostGreetingBytes, kCrc32c, &message)) {
     return nullptr;
   }
   return socket;
@@ -40,8 +40,7 @@ std::unique_ptr<StreamSocket> LetIn(const ElementServer& server,
 bool IsClosed(StreamSocket* socket) {
   const auto give_up = Clock::now() + seconds(20);
   std::string message;
-  return !socket->ReceiveMessageBefore(give_up, 1, &PortableCrc32c, &message) &&
-         Clock::now() < give_up;
+  return !socket->ReceiveMessageBefore(give_up, 1, kCrc32c, &message) && Clock::now() < give_up;
 }
 
 TEST(ElementTransportPlacesTest, WhoSaysNothingMakesPlaceForWhoDoes) {
@@ -50,7 +49,7 @@ TEST(ElementTransportPlacesTest, WhoSaysNothingMakesPlaceForWhoDoes) {
   limits.connections = 4;
   limits.idle_after = Clock::duration::zero();
   const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
-  ElementClient good(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient good(ByTcp(*server), {}, kCrc32c);
   Element element;
   PayloadRef payload;
   ASSERT_TRUE(good.Next("\x08\x01", Question(), &element, &payload).ok());
@@ -81,7 +80,7 @@ void AskForTheFirst(StreamSocket* socket) {
   Ask ask;
   ask.number = 1;
   ask.request = "\x08\x01";
-  socket->Send(Framed(EncodeAsk(ask), &PortableCrc32c));
+  socket->Send(Framed(EncodeAsk(ask), kCrc32c));
 }
 
 TEST(ElementTransportPlacesTest, WhoTakesNothingOfWhatItAskedForMakesPlace) {
@@ -100,7 +99,7 @@ TEST(ElementTransportPlacesTest, WhoTakesNothingOfWhatItAskedForMakesPlace) {
     std::string one(1, ' ');
     ASSERT_TRUE(asking.back()->Receive(one.data(), 1)) << i;  // it has begun to come
   }
-  ElementClient good(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient good(ByTcp(*server), {}, kCrc32c);
   EXPECT_EQ(Drain(&good, kBytes), (std::vector<int64_t>{4, 5}));
   // What it had not taken is still its own.
   std::unique_ptr<StreamSocket> again;
@@ -110,7 +109,7 @@ TEST(ElementTransportPlacesTest, WhoTakesNothingOfWhatItAskedForMakesPlace) {
   AskForTheFirst(again.get());
   std::string message;
   Element element;
-  ASSERT_TRUE(again->ReceiveMessage(kMostElementBytes, &PortableCrc32c, &message));
+  ASSERT_TRUE(again->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
   ASSERT_TRUE(DecodeElement(message, &element));
   EXPECT_EQ(element.index, 0);
 }
@@ -149,7 +148,7 @@ TEST(ElementTransportPlacesTest, WhoComesWhereThereIsNoThreadToSpareComesAgain) 
   ASSERT_EQ(pthread_setattr_default_np(&too_large), 0);
   EXPECT_TRUE(LetIn(*server) == nullptr);
   ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
-  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, kCrc32c);
   EXPECT_EQ(Drain(&client, 10), UpTo(3));
 }
 
@@ -165,11 +164,11 @@ TEST(ElementTransportPlacesTest, WhoseTaskHasEndedIsForgottenBeforeWhoIsOwedAnEl
     Element element;
     if (socket == nullptr) return element;
     AskForTheFirst(socket.get());
-    EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, &PortableCrc32c, &message));
+    EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
     EXPECT_TRUE(DecodeElement(message, &element));
     char bytes[10];
     EXPECT_TRUE(element.end_of_sequence || socket->Receive(bytes, sizeof(bytes)));
-    socket->Send(Framed("no question", &PortableCrc32c));
+    socket->Send(Framed("no question", kCrc32c));
     EXPECT_TRUE(IsClosed(socket.get()));  // it has left
     return element;
   };
@@ -188,7 +187,7 @@ TEST(ElementTransportPlacesTest, WhoIsServedOrNotIdleYetKeepsItsPlace) {
   limits.idle_after = Clock::duration::zero();
   auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
   source.Block(true);
-  ElementClient served(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient served(ByTcp(*server), {}, kCrc32c);
   auto elements = std::async(std::launch::async, [&] { return Drain(&served, 10); });
   source.AwaitAsked();
   EXPECT_TRUE(LetIn(*server) == nullptr);
@@ -214,7 +213,7 @@ TEST(ElementTransportPlacesTest, OfThoseThatAreGoneTheLastOnesAreRemembered) {
   }
   // Those that have asked make place for others.
   for (int i = 0; i < 20; ++i) {
-    ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+    ElementClient client(ByTcp(*server), {}, kCrc32c);
     Element element;
     PayloadRef payload;
     ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok()) << i;

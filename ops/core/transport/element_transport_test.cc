@@ -31,7 +31,7 @@ TEST_P(ElementTransportTest, AllElementsArriveOnceAndInOrder) {
   const Way way = GetParam();
   KnownElements source(60, way.size);
   const auto server = Serve(&source);
-  ElementClient client(way.local ? Local(*server) : ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(way.local ? Local(*server) : ByTcp(*server), {}, kCrc32c);
   EXPECT_EQ(Drain(&client, way.size), UpTo(60));
 }
 
@@ -103,7 +103,7 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
   KnownElements source(40, 3000);
   const auto server = Serve(&source);
   Cutter cutter(server->port(), 7001);
-  ElementClient client({"", cutter.address(), server->id()}, {}, &PortableCrc32c);
+  ElementClient client({"", cutter.address(), server->id()}, {}, kCrc32c);
   EXPECT_EQ(Drain(&client, 3000), UpTo(40));
   EXPECT_GT(cutter.cuts(), 2);
 }
@@ -111,11 +111,11 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
 TEST(ElementTransportTokenTest, TokensThatDoNotFitAreRefused) {
   KnownElements source(3, 10);
   const auto server = Serve(&source, {KeyOfToken("right")});
-  ElementClient wrong(ByTcp(*server), {KeyOfToken("wrong")}, &PortableCrc32c);
+  ElementClient wrong(ByTcp(*server), {KeyOfToken("wrong")}, kCrc32c);
   EXPECT_TRUE(wrong.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient none(Local(*server), {}, &PortableCrc32c);
+  ElementClient none(Local(*server), {}, kCrc32c);
   EXPECT_TRUE(none.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient right(ByTcp(*server), {KeyOfToken("right")}, &PortableCrc32c);
+  ElementClient right(ByTcp(*server), {KeyOfToken("right")}, kCrc32c);
   EXPECT_EQ(Drain(&right, 10), UpTo(3));
 }
 
@@ -129,7 +129,7 @@ Code NextCode(ElementClient* client) {
 TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
   KnownElements before(10, 10);
   auto server = Serve(&before);
-  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, kCrc32c);
   ASSERT_TRUE(NextCode(&client) == Code::kOk);
   const int port = server->port();
   server.reset();
@@ -141,14 +141,14 @@ TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
   }
   EXPECT_TRUE(code == Code::kNotFound);
   EXPECT_EQ(other.given(), 0);
-  ElementClient knows_it(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient knows_it(ByTcp(*server), {}, kCrc32c);
   EXPECT_EQ(Drain(&knows_it, 10), UpTo(10));
 }
 
 TEST(ElementTransportIdentityTest, AWorkerThatReturnsToItsAddressGoesOn) {
   KnownElements before(10, 10);
   auto server = Serve(&before);
-  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, kCrc32c);
   ASSERT_TRUE(NextCode(&client) == Code::kOk);
   const int port = server->port();
   const std::string id = server->id();
@@ -163,9 +163,9 @@ TEST(ElementTransportIdentityTest, WithATokenAnotherWorkersTrainerIsToldSoOnceIt
   const auto server = Serve(&source, {KeyOfToken("right")});
   ElementPlace other = ByTcp(*server);
   other.worker_id = RandomBytes(kWorkerIdBytes);
-  ElementClient wrong(other, {KeyOfToken("wrong")}, &PortableCrc32c);
+  ElementClient wrong(other, {KeyOfToken("wrong")}, kCrc32c);
   EXPECT_TRUE(NextCode(&wrong) == Code::kUnauthenticated);
-  ElementClient right(other, {KeyOfToken("right")}, &PortableCrc32c);
+  ElementClient right(other, {KeyOfToken("right")}, kCrc32c);
   EXPECT_TRUE(NextCode(&right) == Code::kNotFound);
   EXPECT_EQ(source.given(), 0);
 }
@@ -178,15 +178,14 @@ TEST(ElementTransportIdentityTest, TheFirstVersionsTrainersAreToldNo) {
   ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
   StreamSocket socket(std::move(fd), false);
   std::string message;
-  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
   EXPECT_EQ(message.substr(0, 5), std::string("TFQE\x01", 5));  // which they can read
   EXPECT_EQ(message.size(), 5u + 32 + 1);
-  socket.Send(
-      Framed("TFQI\x01" + std::string(16, 'c') + std::string(32, 'n') + std::string(2, '\0'),
-             &PortableCrc32c));
-  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+  socket.Send(Framed(
+      "TFQI\x01" + std::string(16, 'c') + std::string(32, 'n') + std::string(2, '\0'), kCrc32c));
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
   EXPECT_EQ(message, "-");
-  EXPECT_FALSE(socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message));
+  EXPECT_FALSE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
 }
 
 TEST(ElementTransportIdentityTest, AWorkerThatHangsUpOnEveryIntroductionIsGivenUp) {
@@ -197,12 +196,12 @@ TEST(ElementTransportIdentityTest, AWorkerThatHangsUpOnEveryIntroductionIsGivenU
       StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
                           false);
       std::string message;
-      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), &PortableCrc32c));
-      socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message);
+      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), kCrc32c));
+      socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message);
       socket.ShutDown();
     }
   });
-  ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, &PortableCrc32c);
+  ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, kCrc32c);
   EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
   EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
   EXPECT_TRUE(NextCode(&client) == Code::kNotFound);
@@ -213,7 +212,7 @@ TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
   KnownElements source(1000, 10);
   source.Block(true);
   auto server = Serve(&source);
-  ElementClient client(Local(*server), {}, &PortableCrc32c);
+  ElementClient client(Local(*server), {}, kCrc32c);
   auto waiting = std::async(std::launch::async, [&] {
     Element element;
     PayloadRef payload;
@@ -232,7 +231,7 @@ TEST(ElementTransportStopTest, CancellingEndsAWait) {
   KnownElements source(1000, 10);
   source.Block(true);
   const auto server = Serve(&source);
-  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, kCrc32c);
   auto waiting = std::async(std::launch::async, [&] {
     Element element;
     PayloadRef payload;
@@ -248,7 +247,7 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
   KnownElements source(5, 10);
   source.Block(true);
   const auto server = Serve(&source);
-  ElementClient client(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient client(ByTcp(*server), {}, kCrc32c);
   Element element;
   PayloadRef payload;
   Question question;
@@ -262,7 +261,7 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
   KnownElements source(200, 300000);
   const auto server = Serve(&source);
-  ElementClient client(Local(*server), {}, &PortableCrc32c);
+  ElementClient client(Local(*server), {}, kCrc32c);
   std::vector<PayloadRef> kept;
   std::map<const char*, int> places;
   for (int i = 0; i < 200; ++i) {
@@ -286,7 +285,7 @@ TEST(ElementTransportMemoryTest, APayloadOutlivesItsConnectionAndWorker) {
   {
     KnownElements source(5, 300000);
     const auto server = Serve(&source);
-    ElementClient client(Local(*server), {}, &PortableCrc32c);
+    ElementClient client(Local(*server), {}, kCrc32c);
     Element element;
     ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
   }
@@ -307,14 +306,14 @@ TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
 TEST(ElementTransportGarbageTest, GarbageEndsAConnectionAndNothingElse) {
   KnownElements source(5, 10);
   const auto server = Serve(&source);
-  ElementClient good(ByTcp(*server), {}, &PortableCrc32c);
+  ElementClient good(ByTcp(*server), {}, kCrc32c);
   ASSERT_TRUE(good.Connect(Clock::now() + seconds(5)).ok());
   for (const std::string& garbage :
        {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(5000, '\xff'), std::string(64, '\0'),
-        Framed("nothing", &PortableCrc32c),
+        Framed("nothing", kCrc32c),
         Framed(EncodeIntroduction({RandomBytes(16), server->id(), RandomBytes(32), "", ""}),
-               &PortableCrc32c) +
-            Framed("\x01 no question", &PortableCrc32c)}) {
+               kCrc32c) +
+            Framed("\x01 no question", kCrc32c)}) {
     UniqueFd fd;
     ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
     StreamSocket socket(std::move(fd), false);
@@ -339,25 +338,25 @@ TEST(ElementTransportGarbageTest, AWorkerThatSaysNonsenseIsALostConnection) {
   wrong_crc.payload_bytes = 4;
   Element wrong_number;
   wrong_number.number = 2;
-  for (const std::string& nonsense : {std::string(100, '\xff'), Framed("", &PortableCrc32c),
-                                      Framed(EncodeElement(beyond), &PortableCrc32c),
-                                      Framed(EncodeElement(wrong_crc), &PortableCrc32c) + "four",
-                                      Framed(EncodeElement(wrong_number), &PortableCrc32c)}) {
+  for (const std::string& nonsense :
+       {std::string(100, '\xff'), Framed("", kCrc32c), Framed(EncodeElement(beyond), kCrc32c),
+        Framed(EncodeElement(wrong_crc), kCrc32c) + "four",
+        Framed(EncodeElement(wrong_number), kCrc32c)}) {
     int port;
     UniqueFd listener = StreamSocket::ListenTcp(0, &port);
     std::thread worker([&] {
       StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
                           false);
       std::string message;
-      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), &PortableCrc32c));
-      socket.ReceiveMessage(kMostGreetingBytes, &PortableCrc32c, &message);
-      socket.Send(Framed("+", &PortableCrc32c));
+      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), kCrc32c));
+      socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message);
+      socket.Send(Framed("+", kCrc32c));
       socket.Send(nonsense);
       char byte;
       while (socket.Receive(&byte, 1)) {
       }
     });
-    ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, &PortableCrc32c);
+    ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, kCrc32c);
     Element element;
     PayloadRef payload;
     EXPECT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).code() ==
