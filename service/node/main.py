@@ -185,7 +185,10 @@ async def _serve_in(
     try:
         await node.announce()
         if FLAGS.reader_group:
-            ReaderGroup.of(FLAGS.reader_group).let_use(directory.path / NODE_FILE)
+            group = ReaderGroup.of(FLAGS.reader_group)
+            for path in (directory.path / NODE_FILE, directory.path / cluster_file.FILE):
+                if path.exists():  # a node of its own is no cluster's
+                    group.let_use(path)
         with exposition.exposed(
             FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), TOLD_BY["node"]
         ) as where:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import mmap
@@ -22,6 +23,7 @@ from tests.support.as_user import as_user
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
+from tfquiver.cache_directory import cluster_file
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
@@ -89,6 +91,24 @@ def test_who_is_in_the_group_reads_it_all(place: Place, gid: int, groups: list[i
         return found
 
     assert as_user(USER, gid, groups, read) == place.dataset.shards
+
+
+def test_who_is_in_the_group_finds_the_cluster_also_while_its_node_is_away() -> None:
+    with tempfile.TemporaryDirectory(prefix="tfquiver-group-") as name, contextlib.ExitStack() as stack:
+        root = Path(name)
+        root.chmod(0o755)
+
+        def started(module: str, *flags: str) -> Server:
+            server = Server(module, list(flags), root / f"{module}.log").start()
+            stack.callback(server.stop)
+            return server
+
+        coordinator = started("tfquiver.service.coordinator.main", "--port=0", f"--work_dir={root / 'work'}").address
+        node = started(NODE, f"--cache_dir={root / 'cache'}", f"--coordinator={coordinator}", f"--reader_group={GROUP}")
+        for _ in ("there", "away"):
+            assert as_user(USER, GROUP, [], lambda: cluster_file.read(root / "cache")) == coordinator
+            assert as_user(USER, OTHER_GROUP, [], lambda: cluster_file.read(root / "cache")) == ""
+            node.kill()
 
 
 def test_who_is_not_in_it_is_not_let_in(place: Place) -> None:
