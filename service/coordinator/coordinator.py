@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 
 from absl import logging
@@ -33,9 +33,10 @@ from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.durable.work_dir import WorkDir
 from tfquiver.service.coordinator.in_thread import InThread
 from tfquiver.service.coordinator.keeping_past import KeepingPast
+from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
-from tfquiver.service.coordinator.measuring.meters import JobMeters
+from tfquiver.service.coordinator.measuring.meters import GONE_S, JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.named_datasets.table import NamedTable
@@ -147,6 +148,7 @@ class Coordinator:
         self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
         self.node_orders = NodeOrders(self.caching, self.budgets, self.named)
         self.caching.announce = self.named.announce = self.node_orders.announce
+        self.changes = Changes(self._shown, random.SystemRandom().getrandbits(62) + 1)
         self.weights = WeightFiles(
             work_dir / "weights", lambda: weights_in_use(self.sessions) | self.samplings.awaited_weights()
         )
@@ -226,6 +228,7 @@ class Coordinator:
         """Calls that wait return at once, from now on."""
         self._in_thread.stop()
         self.node_orders.release_waiters()
+        self.changes.release_waiters()
         self.named.release_waiters()
         self.deriving.release_waiters()
         self.reading.release_waiters()
@@ -285,6 +288,14 @@ class Coordinator:
 
     # Inside.
 
+    def _shown(self) -> Hashable:
+        """What those who watch are shown, as far as it is not the time that changes it: equal while nothing does. While
+        somebody reads, or has until just now, figures change all the time."""
+        now = self._clock.now()
+        if self.sessions.read() or self.meters.heard_at > now - GONE_S:
+            return now
+        return self._log.appended, self.node_orders.version, self.membership.told(), self.dispatchers.told()
+
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
         self.heartbeats.gone(node_id)
@@ -311,6 +322,7 @@ class Coordinator:
         self._excuse()
         await self._look_after_all()
         self._excuse()
+        self.changes.look()
         await self._log.synced()
 
     async def _look_who_holds(self) -> None:

@@ -15,10 +15,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.nodes.dispatchers import SILENT_WORKER_S
 
 MOST_DATASETS = 100
 MOST_JOBS = 100
-SILENT_WORKER_S = 10.0
 _LONGEST_NAME = 128
 _JOB = ["training_job"]  # `job` is what Prometheus calls what it scrapes
 

@@ -17,9 +17,11 @@ _LAGS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 disable_created_metrics()  # a series more for each: when the process started is told once
 
 LOOP_LAG = Histogram(
-    "tfquiver_event_loop_lag_seconds", "How late the event loop comes to what is due (asked ten times a second).",
-    buckets=_LAGS_S, registry=None,
-)  # fmt: skip
+    "tfquiver_event_loop_lag_seconds",
+    "How late the event loop comes to what is due (asked ten times a second; once, where it has nothing to do).",
+    buckets=_LAGS_S,
+    registry=None,
+)
 CALLS = Histogram(
     "tfquiver_rpc_seconds",
     "gRPC calls served, by method and status. Lease and Orders may wait until there is something to tell.",

@@ -3,10 +3,12 @@
 Everybody: Prometheus' requests of both servers at the interval of configs/prometheus/prometheus.yml, `tfquiver
 dashboard` with a page that listens, `tfquiver status --watch`. They are stopped (SIGSTOP) where nobody is to look.
 
-* Idle, of a coordinator and a node: CPU time of the servers with everybody looking less that with nobody, and of those
-  who look, as a part of a core; windows of both in turn. What a browser takes to draw is not in it.
+* Idle: CPU time of a coordinator and a node with everybody looking less that of another pair, which has no metrics port
+  and at which nobody ever looks, in the same windows; and of those who look. As a part of a core. The windows are short
+  ones, and in turn with others in which nobody looks: those say what the port alone takes. What a browser takes to draw
+  is not in it.
 * Warm reads of 256-byte records in batches of 256, as tests/bench/warm_read.py reads them: windows of whole epochs in
-  pairs, in turn which comes first; the median of the pairs' quotients.
+  pairs, in turn which comes first; the median of the pairs' quotients, beside their quartiles.
 
     python -m tests.bench.watching [--quick]
 
@@ -38,9 +40,10 @@ from tests.bench.warm_read import SMALL, cpu_s, epoch_s, write_files
 from tests.support.cluster import Server, die_with_parent
 
 CORE_BAR, THROUGHPUT_BAR = 0.01, 0.98
-IDLE_S, IDLE_QUICK_S, IDLE_PAIRS = 60.0, 15.0, 2
-PAIRS, PAIRS_QUICK = 9, 3
-READ_S, READ_QUICK_S = 10.0, 4.0  # of a window, at least
+# Of a window, which has a whole number of scrapes, and of the looks there are where nothing happens.
+IDLE_S, IDLE_PAIRS, IDLE_QUICK_PAIRS = 30.0, 4, 1
+PAIRS, PAIRS_QUICK = 15, 9
+READ_S = 4.0  # of a window, at least: two looks
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "prometheus" / "prometheus.yml"
 
 
@@ -109,32 +112,47 @@ def _command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def idle(watchers: Watchers, servers: dict[str, int], window_s: float) -> dict[str, float]:
-    """Parts of a core: what each server takes more, and what each who looks takes."""
+def idle(
+    watchers: Watchers, servers: dict[str, int], unwatched: dict[str, int], pairs: int
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Parts of a core: what each server takes more than the one of the other pair, and what each who looks takes; and
+    all of it, by whether anybody looks."""
+    pids = servers | watchers.pids | {f"{name}, nobody's": pid for name, pid in unwatched.items()}
     spent: dict[bool, dict[str, list[float]]] = {False: {}, True: {}}
-    pids = servers | watchers.pids
-    for anybody in (False, True) * IDLE_PAIRS:
+    for anybody in (False, True) * pairs:
         watchers.look(anybody)
         time.sleep(2)  # what they have missed is asked for at once
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         began = time.monotonic()
-        time.sleep(window_s)
+        time.sleep(IDLE_S)
         took_s = time.monotonic() - began
         for name, pid in pids.items():
             spent[anybody].setdefault(name, []).append((cpu_s(pid) - before[name]) / took_s)
     watchers.look(False)
-    print(f"idle, parts of a core: {spent}", file=sys.stderr)
-    return {name: statistics.mean(spent[True][name]) - statistics.mean(spent[False][name]) for name in pids}
+    means = {anybody: {name: statistics.mean(one) for name, one in all_.items()} for anybody, all_ in spent.items()}
+    watched = means[True]
+    more = {name: watched[name] - watched.get(f"{name}, nobody's", 0.0) for name in servers | watchers.pids}
+    return more, {"somebody looks": watched, "nobody looks": means[False]}
 
 
-def reading(watchers: Watchers, epoch: Callable[[], float], records: int, pairs: int, window_s: float) -> list[float]:
-    """Of each pair of windows the quotient of the rates, with everybody looking and with nobody."""
+def reading(
+    watchers: Watchers, servers: dict[str, int], epoch: Callable[[], float], records: int, pairs: int
+) -> tuple[list[float], dict[str, float]]:
+    """Of each pair of windows the quotient of the rates, with everybody looking and with nobody; and what the looking
+    took, in parts of a core: rates differ from window to window by more than it can cost."""
+    pids = servers | watchers.pids
+    spent = {name: {True: 0.0, False: 0.0} for name in pids}
+    took_s = {True: 0.0, False: 0.0}
 
     def rate(anybody: bool) -> float:
         watchers.look(anybody)
+        before, began = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
         epochs = [epoch()]
-        while sum(epochs) < window_s:
+        while sum(epochs) < READ_S:
             epochs.append(epoch())
+        took_s[anybody] += time.monotonic() - began
+        for name, pid in pids.items():
+            spent[name][anybody] += cpu_s(pid) - before[name]
         return len(epochs) * records / sum(epochs)
 
     quotients = []
@@ -143,52 +161,67 @@ def reading(watchers: Watchers, epoch: Callable[[], float], records: int, pairs:
         quotients.append(rates[True] / rates[False])
         print(f"records/s: {rates[False]:,.0f}, watched {rates[True]:,.0f}", file=sys.stderr)
     watchers.look(False)
-    return quotients
+    return quotients, {name: of[True] / took_s[True] - of[False] / took_s[False] for name, of in spent.items()}
 
 
-def measure(base: Path, quick: bool, stack: ExitStack) -> tuple[dict[str, float], list[float]]:
+def cluster(base: Path, stack: ExitStack, *more: str) -> tuple[Server, Server]:
+    """A coordinator and a node; `more`: flags of both."""
+    flags = ["--port=0", f"--work_dir={base / 'work'}", *more]
+    coordinator = Server("tfquiver.service.coordinator.main", flags, base / "coordinator.log").start()
+    stack.callback(coordinator.stop)
+    flags = ["--port=0", f"--cache_dir={base / 'cache'}", "--quota=1GiB", f"--coordinator={coordinator.address}", *more]
+    node = Server("tfquiver.service.node.main", flags, base / "node.log").start()
+    stack.callback(node.stop, 30)
+    return coordinator, node
+
+
+def measure(base: Path, quick: bool, stack: ExitStack) -> tuple[dict[str, Any], float, list[float]]:
+    """All figures; of them what being watched takes of a core, and the quotients of the readings."""
     import tfquiver
 
     records = write_files(base / "data", SMALL, SMALL.quick_bytes)
-    metrics = "--metrics_address=localhost:0"
-    flags = ["--port=0", f"--work_dir={base / 'work'}", metrics]
-    coordinator = Server("tfquiver.service.coordinator.main", flags, base / "coordinator.log").start()
-    stack.callback(coordinator.stop)
-    flags = ["--port=0", f"--cache_dir={base / 'cache'}", "--quota=1GiB", f"--coordinator={coordinator.address}"]
-    node = Server("tfquiver.service.node.main", [*flags, metrics], base / "node.log").start()
-    stack.callback(node.stop, 30)
-    targets = [coordinator.ready["metrics"], node.ready["metrics"]]
-    watchers = Watchers(coordinator.address, targets, stack)
-    servers = {"coordinator": coordinator.process.pid, "node": node.process.pid}
-    parts = idle(watchers, servers, IDLE_QUICK_S if quick else IDLE_S)
+    coordinator, node = cluster(base, stack, "--metrics_address=localhost:0")
+    with ExitStack() as for_idle:
+        others = cluster(base / "unwatched", for_idle)
+        watchers = Watchers(coordinator.address, [coordinator.ready["metrics"], node.ready["metrics"]], stack)
+        names = ("coordinator", "node")
+        servers, unwatched = (
+            dict(zip(names, (one.process.pid for one in pair), strict=True)) for pair in ((coordinator, node), others)
+        )
+        more, parts = idle(watchers, servers, unwatched, IDLE_QUICK_PAIRS if quick else IDLE_PAIRS)
     data = tfquiver.dataset(
         f"{base}/data/part-*", service=coordinator.address, cache_dir=base / "cache", batch_size=SMALL.batch
     )
     for _ in range(2):  # fills cache and page cache
         epoch_s(data, records, SMALL.batch)
-    quotients = reading(
-        watchers, lambda: epoch_s(data, records, SMALL.batch), records,
-        PAIRS_QUICK if quick else PAIRS, READ_QUICK_S if quick else READ_S,
-    )  # fmt: skip
+    pairs = PAIRS_QUICK if quick else PAIRS
+    quotients, looking = reading(watchers, servers, lambda: epoch_s(data, records, SMALL.batch), records, pairs)
     assert watchers.scraper.is_alive() and watchers.scraper.scrapes >= 2
     assert watchers.dashboard.poll() is None and watchers.status.poll() is None
-    return parts, quotients
+    figures = {
+        "idle, parts of a core": {
+            when: {name: round(part, 5) for name, part in all_.items()} for when, all_ in parts.items()
+        },
+        "idle, more than where nobody looks": {name: round(part, 5) for name, part in more.items()},
+        "reading, parts of a core more than where nobody looks": {
+            name: round(part, 5) for name, part in looking.items()
+        },
+        "watched / unwatched, each pair": [round(one, 4) for one in quotients],
+        "their quartiles": [round(one, 4) for one in statistics.quantiles(quotients)],
+    }  # fmt: skip
+    return figures, sum(more.values()), quotients
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="shorter and fewer windows, two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer windows, three minutes")
     quick = parser.parse_args().quick
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base, ExitStack() as stack:
-        parts, quotients = measure(Path(base), quick, stack)
-    figures = {
-        "idle, parts of a core": {name: round(part, 5) for name, part in parts.items()},
-        "watched / unwatched, each pair": [round(one, 4) for one in quotients],
-    }
+        figures, watched, quotients = measure(Path(base), quick, stack)
     bars = [
-        Bar("idle: what being watched takes, of a core", sum(parts.values()), CORE_BAR, at_most=True),
+        Bar("idle: what being watched takes, of a core", watched, CORE_BAR, at_most=True),
         Bar("warm reads: watched / unwatched", statistics.median(quotients), THROUGHPUT_BAR),
     ]
     finish("watching", figures, bars, quick)

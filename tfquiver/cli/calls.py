@@ -87,9 +87,12 @@ def token(arguments: argparse.Namespace) -> str:
 @contextmanager
 def channel(address: str, within_s: float = 0.0, kept: KeptChannels | None = None) -> Iterator[grpc.Channel]:
     """To the coordinator there, which answers. Who waits for it is told so on standard error; UnavailableError: it does
-    not answer within `within_s` (0: CALL_S). `kept`: it is one of these."""
+    not answer within `within_s` (0: CALL_S). `kept`: it is one of these; where it was one before,
+    the server has answered, and what is asked next says whether it still does."""
+    has_answered = kept is not None and address in kept
     with kept.channel(address) if kept is not None else rpc.channel(address) as made:
-        reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", _say)
+        if not has_answered:
+            reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", _say)
         yield made
 
 

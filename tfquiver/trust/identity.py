@@ -90,6 +90,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,
     "/tfquiver.v1.Coordinator/ListSessions": _ALL,
     "/tfquiver.v1.Coordinator/GetPast": _ADMINS,
+    "/tfquiver.v1.Coordinator/AwaitChange": _ALL,
     "/tfquiver.v1.NamedDatasets/Create": _JOBS,
     "/tfquiver.v1.NamedDatasets/List": _ALL,
     "/tfquiver.v1.NamedDatasets/Get": _ALL,

@@ -28,6 +28,9 @@ class KeptChannels:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, address: str) -> bool:
+        return address in self._kept
+
     @contextmanager
     def channel(self, address: str, connect_s: float = 0.0) -> Iterator[grpc.Channel]:
         """As `rpc.channel`, and open afterwards for the next time, unless there are `MOST` such, or it ends in an

@@ -12,6 +12,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.budget_calls import BudgetCalls
 from tfquiver.service.coordinator.calls.callers import Tokens
+from tfquiver.service.coordinator.calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.calls.derived_calls import DerivedDatasetCalls
 from tfquiver.service.coordinator.calls.listing_calls import ListingCalls
@@ -40,6 +41,7 @@ class CoordinatorServicer(
     PlanningCalls,
     PastCalls,
     PlaceCalls,
+    ChangeCalls,
     coordinator_pb2_grpc.CoordinatorServicer,
 ):
     def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:

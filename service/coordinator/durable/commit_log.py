@@ -55,6 +55,11 @@ class CommitLog:
         records, self._file.records = self._file.records, []
         return records
 
+    @property
+    def appended(self) -> int:
+        """So many records, since this process began."""
+        return self._appended
+
     def append(self, record: CommitRecord) -> None:
         """In the order of calls; durable when a `synced` that begins later returns."""
         data = framed(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from tfquiver import errors
@@ -51,6 +52,11 @@ class JobMeters:
             if len(self._meters) <= MOST_JOBS and self._meters[oldest].heard_at > now - FORGET_S:
                 break
             self._forget(oldest)
+
+    @property
+    def heard_at(self) -> float:
+        """When anybody reported last."""
+        return next(reversed(self._meters.values())).heard_at if self._meters else -math.inf
 
     def name_of(self, key: JobKey) -> str:
         """What its training processes call it: the job, or without one the part of its sessions' key that is claimed.

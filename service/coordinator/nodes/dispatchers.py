@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from tfquiver import errors
@@ -14,6 +14,7 @@ MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
 MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
+SILENT_WORKER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,16 @@ class Dispatchers:
         """By address."""
         self._forget()
         return [told.info for _, told in sorted(self._told.items())]
+
+    def told(self) -> Hashable:
+        """Equal for as long as the same workers are there, and those that are silent."""
+        return tuple(
+            (
+                info.address,
+                *((one.address, one.version, one.silent_ms > 1000 * SILENT_WORKER_S) for one in info.workers),
+            )
+            for info in self.live()
+        )
 
     def left(self) -> frozenset[str]:
         """The keys of sessions that workers hold open for nobody."""

@@ -157,6 +157,12 @@ class Membership:
         """Some live node is."""
         return any(node.scans for node in self._nodes.values())
 
+    def told(self) -> tuple[int, ...]:
+        """Equal for as long as the members have told nothing new, of themselves or of what they hold."""
+        nodes = self._nodes.values()
+        sums = (sum(of) for of in zip(*((n.info.used_bytes, n.inventory_version, n.scans) for n in nodes), strict=True))
+        return self.version, *sums
+
     def leave(self, node_id: str, incarnation: str) -> bool:
         """False when there is nothing to do: it has left already, or another process has taken its place."""
         if not self.is_live(node_id, incarnation):

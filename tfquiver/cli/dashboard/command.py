@@ -16,6 +16,7 @@ from typing import Any
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.showing import status
+from tfquiver.cli.showing.lookout import Lookout
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.trust import own_token
@@ -77,7 +78,12 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     from tfquiver.cli.dashboard.web_server import application
 
     kept = KeptChannels()
-    feed = Feed(lambda thorough: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept))
+    lookout = Lookout(where, token, kept)
+    feed = Feed(
+        lambda thorough: lookout.look(
+            lambda: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept)
+        )
+    )  # fmt: skip
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key),
         access_log=None, shutdown_timeout=1.0,

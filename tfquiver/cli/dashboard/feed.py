@@ -19,8 +19,11 @@ THOROUGHLY_EVERY_S = 10.0
 MOST_CALLS_PER_S = 50.0
 MOST_LOOKERS = 64
 
-# Whether what takes a call for each node and data set is wanted, too -> what `tfquiver status` collects.
-Ask = Callable[[bool], dict[str, Any]]
+REPEATED_EVERY_S = 6.0  # to who looks; a page takes a silence of 15 s for a dashboard that is gone
+
+# Whether what takes a call for each node and data set is wanted, too -> what `tfquiver status` collects; None: it is
+# what it was.
+Ask = Callable[[bool], dict[str, Any] | None]
 
 
 class Feed:
@@ -34,7 +37,8 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._nodes: dict[str, dict[str, Any]] = {}
         self._settings: dict[str, dict[str, Any]] = {}
-        self._thorough_at = float("-inf")
+        self._thorough_at = self._told_at = float("-inf")
+        self._cluster = ""  # as it was told last, a JSON object but for its end
 
     async def follow(self) -> AsyncIterator[str]:
         """JSON objects, the newest there is whenever there is a newer one. Raises ResourceExhaustedError."""
@@ -61,21 +65,26 @@ class Feed:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        self._told_at = float("-inf")
         while self._lookers:
             began_s = time.monotonic()
-            told = await asyncio.to_thread(self._told)
-            async with self._news:
-                self._latest, self._number = told, self._number + 1
-                self._news.notify_all()
+            if told := await asyncio.to_thread(self._told):
+                self._told_at = began_s
+                async with self._news:
+                    self._latest, self._number = told, self._number + 1
+                    self._news.notify_all()
             await asyncio.sleep(max(EVERY_S - (time.monotonic() - began_s), EVERY_S / 4))
         self._task = None
 
     def _told(self) -> str:
+        """Empty: there is nothing that would have to be told."""
         now, calls = time.monotonic(), len(self._nodes) + len(self._settings)
         every_s = 0.0 if calls <= FEW else max(THOROUGHLY_EVERY_S, calls / MOST_CALLS_PER_S)
         thorough = now >= self._thorough_at + every_s
         try:
             status = self._ask(thorough)
+            if status is None:
+                return self._now() if now >= self._told_at + REPEATED_EVERY_S else ""
             if thorough:
                 self._nodes = {one["node_id"]: one for one in status["nodes"]}
                 self._settings = {one["digest_id"]: one["cache"] for one in status["datasets"]}
@@ -84,9 +93,13 @@ class Feed:
                 status["nodes"] = [self._nodes.get(one["node_id"], {}) | one for one in status["nodes"]]
                 for one in status["datasets"]:
                     one["cache"] = self._settings.get(one["digest_id"], one["cache"])
-            return json.dumps(shown(status) | {"now_s": time.time()})
+            self._cluster = json.dumps(shown(status)).removesuffix("}")
+            return self._now()
         except errors.TfquiverError as error:
             return json.dumps({"error": plain_text.of_error(error), "now_s": time.time()})
         except Exception as error:  # noqa: BLE001 - the thread's boundary: the next question may do
             logging.exception("what a status says could not be shown")
             return json.dumps({"error": f"tfquiver dashboard: {plain_text.of_error(error)}", "now_s": time.time()})
+
+    def _now(self) -> str:
+        return f'{self._cluster}, "now_s": {time.time()}}}'

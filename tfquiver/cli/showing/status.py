@@ -17,6 +17,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.showing import activity, cold, money, mounts_view, status_view, watching, words
+from tfquiver.cli.showing.lookout import Lookout
 from tfquiver.cli.showing.status_view import saved
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -96,10 +97,13 @@ def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.
     """Raises InvalidArgumentError: `where` can be nothing. What is only not there yet is waited for."""
     with contextlib.suppress(errors.NotFoundError, errors.DataLossError):
         coordinator_address(where)
-    with KeptChannels() as kept:
-        if arguments.json:
-            return watching.as_json(lambda: _told(where, token, arguments.sessions, prices, kept), arguments.watch)
-        return watching.watch(lambda: collect(where, token, arguments.sessions, prices, kept=kept), arguments.watch)
+    collected = _told if arguments.json else collect
+    with KeptChannels() as kept, Lookout(where, token, kept) as lookout:
+
+        def ask() -> dict[str, Any] | None:
+            return lookout.look(lambda: collected(where, token, arguments.sessions, prices, kept=kept))
+
+        return (watching.as_json if arguments.json else watching.watch)(ask, arguments.watch)
 
 
 def status(

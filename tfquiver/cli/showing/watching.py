@@ -24,7 +24,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.showing import status_view
 
-Ask = Callable[[], Mapping[str, Any]]
+Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64
 
 
@@ -33,37 +33,43 @@ def watch(ask: Ask, every_s: float, console: Console | None = None) -> int:
     answer is a line, and is asked again."""
     shown = console or calls.console()
     if not shown.is_terminal:
+        text = ""
         while True:
             began_s = time.monotonic()
-            shown.print(_now(), line(ask), soft_wrap=True)
-            shown.file.flush()
+            text = line(ask) or text
+            print(_now(), text, file=shown.file, flush=True)
             time.sleep(max(every_s - (time.monotonic() - began_s), 0.0))
     with _keyboard() as keyboard, Live(console=shown, screen=True, auto_refresh=False) as live:
+        pages = Pages(ask, keyboard is not None)
         while True:
             began_s = time.monotonic()
-            live.update(_page(ask, shown.width, shown.height, keyboard is not None), refresh=True)
+            live.update(pages.page(shown.width, shown.height), refresh=True)
             if _pressed(keyboard, max(every_s - (time.monotonic() - began_s), 0.0)):
                 return 0
 
 
 def as_json(ask: Ask, every_s: float) -> int:
     """An object a line, for scripts; `error` in place of all else where nobody answers."""
+    text = ""
     while True:
         began_s = time.monotonic()
         try:
-            told = ask()
+            if (told := ask()) is not None:
+                text = json.dumps(told)
         except errors.TfquiverError as error:
-            told = {"error": plain_text.of_error(error)}
-        print(json.dumps(told), flush=True)
+            text = json.dumps({"error": plain_text.of_error(error)})
+        print(text, flush=True)
         time.sleep(max(every_s - (time.monotonic() - began_s), 0.0))
 
 
 def line(ask: Ask) -> str:
-    """A status in a line."""
+    """A status in a line; empty: it is what it was."""
     try:
         status = ask()
     except errors.TfquiverError as error:
         return plain_text.of_error(error)
+    if status is None:
+        return ""
     nodes = [node for node in status["nodes"] if "error" not in node]
     used, quota = (decimal(sum(node[key] for node in nodes)) for key in ("used_bytes", "quota_bytes"))
     reading = {
@@ -88,19 +94,36 @@ def _now() -> str:
     return datetime.datetime.now().strftime("%H:%M:%S")
 
 
-def _page(ask: Ask, width: int, height: int, has_keyboard: bool) -> Text:
-    """As many lines as there is room for: what stands first is what matters most."""
-    out = io.StringIO()
-    drawn = calls.console(file=out, width=width, force_terminal=True, color_system="standard")
-    try:
-        status_view.show(ask(), drawn, legends=False)
-    except errors.TfquiverError as error:
-        drawn.print(Text(f"! {plain_text.of_error(error)}", style="red"))
-    lines = out.getvalue().splitlines()
-    how = "any key ends" if has_keyboard else "Ctrl-C ends"
-    room = max(height - 1, 1)
-    cut = f"; {len(lines) - room} lines more than there is room for" if len(lines) > room else ""
-    return Text.from_ansi("\n".join([*lines[:room], f"{_now()}  {how}{cut}"]))
+class Pages:
+    """A terminal's page: as many lines as there is room for; what stands first is what matters most."""
+
+    def __init__(self, ask: Ask, has_keyboard: bool) -> None:
+        self._ask, self._how = ask, "any key ends" if has_keyboard else "Ctrl-C ends"
+        self._status: Mapping[str, Any] | None = None
+        self._lines, self._width = list[str](), 0
+
+    def page(self, width: int, height: int) -> Text:
+        """Of now. What has not changed is not laid out again."""
+        try:
+            status = self._ask()
+            if status is not None or width != self._width:
+                self._status = status or self._status
+                self._lines = self._laid_out(width)
+                self._width = width
+        except errors.TfquiverError as error:
+            self._lines, self._width = self._laid_out(width, error), 0
+        room = max(height - 1, 1)
+        cut = f"; {len(self._lines) - room} lines more than there is room for" if len(self._lines) > room else ""
+        return Text.from_ansi("\n".join([*self._lines[:room], f"{_now()}  {self._how}{cut}"]))
+
+    def _laid_out(self, width: int, error: errors.TfquiverError | None = None) -> list[str]:
+        out = io.StringIO()
+        drawn = calls.console(file=out, width=width, force_terminal=True, color_system="standard")
+        if error is not None:
+            drawn.print(Text(f"! {plain_text.of_error(error)}", style="red"))
+        elif self._status is not None:
+            status_view.show(self._status, drawn, legends=False)
+        return out.getvalue().splitlines()
 
 
 @contextlib.contextmanager

@@ -1042,6 +1042,50 @@ class OrdersReply(_message.Message):
 Global___OrdersReply: _TypeAlias = OrdersReply  # noqa: Y015
 
 @_typing.final
+class AwaitChangeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """of the last reply; 0: none yet"""
+    wait_ms: _builtins.int
+    """at most 10000"""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitChangeRequest: _TypeAlias = AwaitChangeRequest  # noqa: Y015
+
+@_typing.final
+class AwaitChangeReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """the request's: nothing has changed. Unlike every other one, those of coordinators before included"""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitChangeReply: _TypeAlias = AwaitChangeReply  # noqa: Y015
+
+@_typing.final
 class DatasetOrders(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

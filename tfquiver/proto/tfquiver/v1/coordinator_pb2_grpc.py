@@ -225,6 +225,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastReply.FromString,
                 )
+        self.AwaitChange = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/AwaitChange',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeReply.FromString,
+                )
 
 
 class CoordinatorServicer(object):
@@ -578,6 +583,15 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AwaitChange(self, request, context):
+        """Whether what the List calls, GetCache and nodes' Status tell may be different from what it was at `version`: waits up
+        to wait_ms while it is not, so that who watches a cluster in which nothing happens need not ask. While somebody reads
+        it is different each time. What only time changes (how long something has been silent) is not told. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -790,6 +804,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.GetPast,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastReply.SerializeToString,
+            ),
+            'AwaitChange': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitChange,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1512,5 +1531,22 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/GetPast',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.GetPastReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AwaitChange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/AwaitChange',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.AwaitChangeReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

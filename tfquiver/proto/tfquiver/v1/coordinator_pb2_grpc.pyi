@@ -204,6 +204,11 @@ class CoordinatorStub:
     """Read-only: sessions by key, worker label or all, newest first."""
     GetPast: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPastRequest, _coordinator_pb2.GetPastReply]
     """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
+    AwaitChange: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AwaitChangeRequest, _coordinator_pb2.AwaitChangeReply]
+    """Whether what the List calls, GetCache and nodes' Status tell may be different from what it was at `version`: waits up
+    to wait_ms while it is not, so that who watches a cluster in which nothing happens need not ask. While somebody reads
+    it is different each time. What only time changes (how long something has been silent) is not told. Read-only.
+    """
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -374,6 +379,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Read-only: sessions by key, worker label or all, newest first."""
     GetPast: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPastRequest, _coordinator_pb2.GetPastReply]  # type: ignore[assignment]
     """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
+    AwaitChange: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AwaitChangeRequest, _coordinator_pb2.AwaitChangeReply]  # type: ignore[assignment]
+    """Whether what the List calls, GetCache and nodes' Status tell may be different from what it was at `version`: waits up
+    to wait_ms while it is not, so that who watches a cluster in which nothing happens need not ask. While somebody reads
+    it is different each time. What only time changes (how long something has been silent) is not told. Read-only.
+    """
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -793,5 +803,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.GetPastReply, _abc.Awaitable[_coordinator_pb2.GetPastReply]]:
         """What was, by the figures that are kept in memory for a day. Idempotent. For admins, where tokens have roles."""
+
+    @_abc_1.abstractmethod
+    def AwaitChange(
+        self,
+        request: _coordinator_pb2.AwaitChangeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AwaitChangeReply, _abc.Awaitable[_coordinator_pb2.AwaitChangeReply]]:
+        """Whether what the List calls, GetCache and nodes' Status tell may be different from what it was at `version`: waits up
+        to wait_ms while it is not, so that who watches a cluster in which nothing happens need not ask. While somebody reads
+        it is different each time. What only time changes (how long something has been silent) is not told. Read-only.
+        """
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,71 @@
+"""A watcher's calls, at a real coordinator: what there is to see is asked for when there is something."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_client import CoordinatorClient
+from tests.support.digests import numbered_digest
+from tfquiver.cli.showing import lookout as lookout_module
+from tfquiver.cli.showing import status
+from tfquiver.cli.showing.lookout import Lookout
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.wire.kept_channels import KeptChannels
+
+DIGEST = numbered_digest(20, "data")
+
+
+@pytest.fixture(autouse=True)
+def _only_for_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout_module, "AT_LEAST_S", 3600.0)
+
+
+@on_loop
+async def test_it_is_looked_again_when_something_changes_and_when_the_coordinator_goes(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/socket"
+    with KeptChannels() as kept, Lookout(address, "", kept) as lookout:
+
+        def names() -> list[str] | None:
+            told = lookout.look(lambda: status.collect(address, kept=kept))
+            return None if told is None else [one["name"] for one in told["datasets"]]
+
+        async def look() -> list[str] | None:
+            return await asyncio.to_thread(names)
+
+        async def changed() -> list[str]:
+            async with asyncio.timeout(30):
+                while (found := await look()) is None:
+                    await asyncio.sleep(0.01)
+                return found
+
+        async with CoordinatorServer() as server:
+            await server.start(tmp_path / "work", address)
+            async with CoordinatorClient.connected(address) as client:
+                assert await changed() == []
+                assert await changed() == [], "the first call tells only what the version is"
+                assert [await look() for _ in range(20)] == [None] * 20
+                await client.upload([DIGEST.to_bytes()], name="data")
+                assert await changed() == ["data"]
+                assert [await look() for _ in range(20)] == [None] * 20
+        async with CoordinatorServer() as server:
+            await server.start(tmp_path / "work", address)
+            assert await changed() == ["data"], "of another one everything is asked"
+
+
+@on_loop
+async def test_the_call_that_waits_says_when_nothing_has_changed(tmp_path: Path) -> None:
+    async with CoordinatorServer() as server:
+        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket")
+        async with CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
+            first = await client.call("AwaitChange", pb.AwaitChangeRequest(wait_ms=10_000))
+            assert first.version
+            again = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=1))
+            assert again.version == first.version
+            await client.upload([DIGEST.to_bytes()], name="data")
+            newer = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=10_000))
+            assert newer.version != first.version
