@@ -15,6 +15,7 @@ import pytest
 import tfquiver.reader
 from tests.support import numbered
 from tests.support.browser import browser
+from tests.support.cluster import wait_until
 from tests.support.contrast import LEAST, contrasts
 from tests.support.daemons import daemons, end_daemons
 from tests.support.dashboard_served import seen, served
@@ -102,7 +103,9 @@ def test_a_directory_whose_node_is_gone_is_said_and_readable(cache: Path) -> Non
             if not dark:
                 continue
             end_daemons(cache)
-            seen(driver, "what is wrong", lambda text: str(cache) in text)
-            assert driver.execute_script("return document.querySelectorAll('.problem').length") > 0
+            wait_until(
+                lambda: driver.execute_script("return document.querySelectorAll('.problem').length") > 0, "a problem"
+            )
+            assert str(cache) in seen(driver, "what is wrong", bool)
             assert unreadable(driver) == []
     assert daemons(cache) == [], "looking starts none"

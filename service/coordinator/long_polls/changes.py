@@ -21,7 +21,7 @@ class Changes:
     async def newer(self, version: int, wait_s: float) -> int:
         """The version of now, as soon as it is not `version`, or after `wait_s`."""
         self._compare()
-        if version != self._version or self._released:
+        if version != self._version or self._released:  # a coordinator that goes is a change, too
             return self._version
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_future()
@@ -40,6 +40,7 @@ class Changes:
     def release_waiters(self) -> None:
         """Calls that wait return at once, from now on."""
         self._released = True
+        self._version += 1
         self._tell()
 
     def _compare(self) -> None:
