@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tfquiver.content.digest import Digest
 from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
@@ -17,7 +18,7 @@ from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.stores.local import LocalStore
 
 TERMS = ListingTerms(CutPolicy(format="bytes"))
-AT_ONCE = 4
+AT_ONCE, SMALL_AT_ONCE = 4, 16
 
 
 class Slow(LocalStore):
@@ -40,6 +41,22 @@ class Slow(LocalStore):
         finally:
             with self._lock:
                 self.asking -= 1
+
+
+class Held(LocalStore):
+    """Answers nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go, self.enough = threading.Event(), threading.Event()
+        self.asked: list[tuple[str, bool]] = []  # for what, and whether that was afterwards
+
+    def read(self, uri: str, offset: int, length: int, generation: str = "", deadline_s: float = 60.0) -> bytes:
+        self.asked.append((uri, self.let_go.is_set()))
+        if len(self.asked) >= SMALL_AT_ONCE:
+            self.enough.set()
+        assert self.let_go.wait(60)
+        return super().read(uri, offset, length, generation, deadline_s)
 
 
 def written(root: Path, files: int, size_bytes: int) -> Path:
@@ -74,9 +91,9 @@ async def scanned(root: Path, store: LocalStore, placed: list[bytes]) -> int:
 
 def test_many_small_files_are_waited_for_at_the_same_time(tmp_path: Path, placed: list[bytes]) -> None:
     """It was four, of a store that answers after 60 ms 67 files a second."""
-    store = Slow(16)
+    store = Slow(SMALL_AT_ONCE)
     assert asyncio.run(scanned(written(tmp_path, 1600, 100), store, placed)) == 1600
-    assert store.most == 16
+    assert store.most == SMALL_AT_ONCE
     assert len(set(placed)) == len(placed) == 1600
 
 
@@ -87,3 +104,35 @@ def test_few_files_and_large_ones_are_not(tmp_path: Path, placed: list[bytes]) -
         store = Slow(AT_ONCE)
         asyncio.run(scanned(written(root, files, size_bytes), store, placed))
         assert store.most == AT_ONCE
+
+
+def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes]) -> None:
+    """Many are begun as one: who comes next would wait for the store on behalf of nobody."""
+    roots = [tmp_path / name for name in ("over", "next")]
+    for root in roots:
+        root.mkdir()
+        written(root, 4000, 100)
+    store = Held()
+
+    async def run() -> None:
+        scanner = Scanner(Meter(), lambda shard: placed.append(shard.hash), parallel_files=AT_ONCE)
+
+        def scan(root: Path) -> asyncio.Task[Digest]:
+            files = listing.expand(f"{root}/*")
+            return asyncio.create_task(scanner.scan("images", files, TERMS, lambda *_: None, lambda _: store))
+
+        try:
+            over = scan(roots[0])
+            assert await asyncio.to_thread(store.enough.wait, 60)
+            over.cancel()
+            await asyncio.wait([over])
+            following = scan(roots[1])
+            store.let_go.set()
+            assert (await following).num_shards == 4000
+        finally:
+            store.let_go.set()
+            await scanner.close()
+
+    asyncio.run(run())
+    assert [uri for uri, afterwards in store.asked if afterwards and str(roots[0]) in uri] == []
+    assert len(placed) == 4000

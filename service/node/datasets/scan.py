@@ -92,6 +92,7 @@ class Scanner:
         state = _State(asyncio.get_running_loop(), progress)
 
         def cut(number: int) -> None:
+            state.go_on()  # several together are begun as one
             found(number, self._scan_file(files[number], terms, store_for, state))
 
         def cut_some(some: list[int]) -> None:
@@ -217,9 +218,13 @@ class _State:
 
     def add(self, size_bytes: int, records: int) -> None:
         """Called in the threads, now and then: raises when the scan is over."""
+        self.go_on()
+        self._note(size_bytes, records, "")
+
+    def go_on(self) -> None:
+        """Raises CancelledError_ when the scan is over."""
         if self.stop.is_set():
             raise errors.CancelledError_("the scan was stopped")
-        self._note(size_bytes, records, "")
 
     def tell(self, trouble: str) -> None:
         """The store is being asked again."""
