@@ -46,6 +46,15 @@ def test_what_is_listened_on(host: str, numbers: list[str]) -> None:
     assert addresses.to_bind(host) == numbers
 
 
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example"])
+def test_what_no_machine_can_be_called_is_not_found(host: str) -> None:
+    assert addresses.numbers(f"{host}:1", socket.AF_INET) == []
+    for look in (lambda: addresses.towards(host, 1), lambda: addresses.to_bind(host)):
+        with pytest.raises(OSError, match="no machine can be called so"):
+            look()
+    rpc.channel(f"{host}:1,b..c:1").close()
+
+
 def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As ::1 where the kernel has no IPv6; where it is the only one, listening says what is wrong."""
     named = ["192.0.2.1", "127.0.0.1"]
@@ -91,7 +100,7 @@ def test_one_elsewhere_is_enough_to_lead_there() -> None:
 def test_grpc_is_given_numbers_of_one_kind(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     known = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "fd00::2"], "six": ["fd00::6"]}
 
-    def look_up(host: str, port: int, family: int, kind: int) -> list[object]:
+    def look_up(host: str, port: int, family: int, kind: int, *_: int) -> list[object]:
         found = [n for n in known.get(host, []) if (":" in n) == (family == socket.AF_INET6)]
         if not found:
             raise OSError("no such name")

@@ -7,6 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 ALL = "[::]"  # as a host to listen on: every address of this machine, those of IPv4 too
 _ALL_IPV4 = "0.0.0.0"
@@ -89,7 +90,7 @@ def numbers(address: str, family: socket.AddressFamily) -> list[str]:
     """`host:port` with each of the host's addresses of a family; none where its name is not known."""
     host, port = split(address)
     try:
-        found = socket.getaddrinfo(bare(host), port, family, socket.SOCK_STREAM)
+        found = _looked_up(host, port, socket.SOCK_STREAM, family)
     except OSError:
         return []
     return list(dict.fromkeys(joined(str(where[0]), port) for *_, where in found))
@@ -101,7 +102,7 @@ def towards(host: str, port: int) -> str:
     Raises OSError when the host has no address or there is no way to it.
     """
     trouble: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(bare(host), port, type=socket.SOCK_DGRAM):
+    for family, kind, protocol, _, address in _looked_up(host, port, socket.SOCK_DGRAM):
         with socket.socket(family, kind, protocol) as sock:
             try:
                 sock.connect(address)
@@ -119,7 +120,7 @@ def to_bind(host: str) -> list[str]:
     """
     if is_all(host):
         return [bare(host)]
-    found = socket.getaddrinfo(bare(host), 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = _looked_up(host, 0, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     numbers = list(dict.fromkeys(str(address[0]) for *_, address in found))
     return [number for number in numbers if _is_here(number)] or numbers[:1]
 
@@ -135,6 +136,14 @@ def free_port(numbers: Sequence[str], port: int = 0) -> int:
 def everywhere() -> list[str]:
     """For `free_port`: every address of this machine, those of IPv4 too."""
     return [bare(ALL) if socket.has_dualstack_ipv6() else _ALL_IPV4]
+
+
+def _looked_up(host: str, port: int, kind: int, family: int = 0, flags: int = 0) -> list[tuple[Any, ...]]:
+    """Raises OSError, also of what cannot be a name (`a..b`)."""
+    try:
+        return list(socket.getaddrinfo(bare(host), port, family, kind, 0, flags))
+    except ValueError as error:  # a part that is empty, or too long for IDNA
+        raise OSError(f"{host}: no machine can be called so: {error}") from error
 
 
 def _bound_at_all(numbers: Sequence[str], port: int) -> int:
