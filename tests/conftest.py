@@ -15,6 +15,7 @@ import random
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -40,6 +41,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Each process that imports numpy would start threads that none of them uses.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Where the environment says that no bytecode is kept, as containers' do, each of them would compile what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)
