@@ -25,7 +25,6 @@ _COUNTERS = {
     "evicted_bytes": ("node_evicted_bytes", "Bytes on the disk of the evictions."),
     "written_bytes": ("node_written_bytes", "Bytes of entries written onto the disk."),
     "corrupt_entries": ("node_corrupt_entries", "Entries dropped because they failed a check."),
-    "refused_inserts": ("node_refused_inserts", "Inserts without room, or of bytes that did not have their hash."),
     "cross_rack_bytes": ("node_cross_rack_bytes", "Raw bytes from nodes of other racks, as their labels say."),
     "computed": ("node_computed", "Shards of derived data sets that trainers computed because they were missing."),
     "computed_bytes": ("node_computed_bytes", "Raw bytes of the computed."),
@@ -43,7 +42,22 @@ _GAUGES = {
 async def families(status: node_pb2.StatusReply) -> AsyncIterator[Metric]:
     for field, (name, about) in _COUNTERS.items():
         yield CounterMetricFamily(f"tfquiver_{name}", about, value=getattr(status, field))
+    yield _refused(status)
     for field, (name, about) in _GAUGES.items():
         yield GaugeMetricFamily(f"tfquiver_{name}", about, value=getattr(status, field))
     yield GaugeMetricFamily("tfquiver_node_quota_bytes", "Most bytes stored.", value=status.node.quota_bytes)
     yield GaugeMetricFamily("tfquiver_node_used_bytes", "Bytes stored.", value=status.node.used_bytes)
+
+
+def _refused(status: node_pb2.StatusReply) -> Metric:
+    """Quota (or account), disk (full, read-only or sick), damaged (bytes from others that did not have the hash)."""
+    family = CounterMetricFamily(
+        "tfquiver_node_refused_inserts",
+        "Shards that were not kept, by reason: quota, disk, damaged.",
+        labels=["reason"],
+    )
+    by_disk, damaged = status.refused_by_disk, status.refused_damaged
+    family.add_metric(["quota"], status.refused_inserts - by_disk - damaged)
+    family.add_metric(["disk"], by_disk)
+    family.add_metric(["damaged"], damaged)
+    return family

@@ -18,6 +18,8 @@ class Stats:
     store_requests: int = 0
     corrupt_entries: int = 0
     refused_inserts: int = 0
+    refused_by_disk: int = 0
+    refused_damaged: int = 0
     entries: int = 0
     hot_bytes: int = 0
     evictions: int = 0

@@ -55,9 +55,12 @@ def alike(name: str, well: str, ill: str, **labels: str) -> Case:
 
 
 LAG, SYNC, FETCH = "tfquiver_event_loop_lag_seconds", "tfquiver_commit_log_sync_seconds", "tfquiver_node_fetch_seconds"
-ROOM = of_node("tfquiver_node_used_bytes", steady(5)) | of_node("tfquiver_node_quota_bytes", steady(10))
-FULL = of_node("tfquiver_node_used_bytes", steady(10)) | of_node("tfquiver_node_quota_bytes", steady(10))
-REFUSED = of_node("tfquiver_node_refused_inserts_total", rising(1))
+
+
+def refused(reason: str) -> dict[str, str]:
+    return {f'tfquiver_node_refused_inserts_total{{instance="n",reason="{reason}"}}': rising(1)}
+
+
 CASES = {
     "TfquiverServerDown": alike("up", steady(1), steady(0), job="tfquiver", instance="n"),
     "TfquiverNodeLost": alike("tfquiver_coordinator_lost_nodes", steady(0), steady(1), instance="c"),
@@ -66,7 +69,7 @@ CASES = {
     "TfquiverCommitLogSlow": Case(histogram(SYNC, 1, False), histogram(SYNC, 1, True), {"instance": "n"}),
     "TfquiverCorruptEntries": alike("tfquiver_node_corrupt_entries_total", steady(3), rising(1), instance="n"),
     "TfquiverPeerMismatches": alike("tfquiver_node_peer_mismatches_total", steady(3), rising(1), instance="n"),
-    "TfquiverDiskRefuses": Case(REFUSED | FULL, REFUSED | ROOM, {"instance": "n"}),
+    "TfquiverDiskRefuses": Case(refused("quota"), refused("disk"), {"instance": "n", "reason": "disk"}),
     "TfquiverJobStarved": Case(
         {
             'tfquiver_job_stall_ratio{training_job="j"}': steady(0.3),

@@ -187,6 +187,7 @@ def test_the_quota_holds_at_every_moment_and_a_lower_one_evicts(
             assert store.used_bytes + entry.disk_bytes(4096 + size) > quota_bytes
         assert store.used_bytes == disk_bytes(root) <= quota_bytes
     assert store.refused_inserts == len(sizes) - len(kept)
+    assert store.refused_by_disk == 0, "of all of them it was the quota"
     for smaller in (DiskCache(root, later_bytes, rng=random.Random(seed)), store):
         smaller.resize(later_bytes)
         assert smaller.used_bytes <= later_bytes
@@ -278,7 +279,7 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     (small_disk / "digest").write_bytes(bytes(40_000))  # there is room for what is no entry
     store.delete(kept.pop().hash)
     store.insert(noise(150_000))
-    assert store.refused_inserts == 1
+    assert store.refused_inserts == store.refused_by_disk == 1
 
 
 @needs_mounts

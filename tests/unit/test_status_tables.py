@@ -212,14 +212,17 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
-    sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 4, "used_bytes": 1}
+    sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 9, "used_bytes": 1}
+    sick["nodes"][0] |= {"refused_by_disk": 3, "refused_damaged": 2}
     sick["datasets"] = [one | {"cache": {"mode": "none"}, "size_bytes": 5} for one in sick["datasets"]]
     found = status_view.problems(sick)
-    assert found[0].endswith("no answer") and len(found) == 5
+    assert found[0].endswith("no answer") and len(found) == 7
     for word in (
         "2 entries were damaged",
         "3 shards that were not",
-        "4 times a shard could not be kept: no room in its quota, or on its disk",
+        "4 times a shard could not be kept: no room in its quota",
+        "3 times its disk was full, or refused",
+        "2 shards from others did not have their hash",
         "10 shards are perhaps",
     ):
         assert any(word in line for line in found), word

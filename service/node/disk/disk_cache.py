@@ -21,7 +21,7 @@ from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.quota.books import Books
+from tfquiver.service.node.quota.books import Books, Claim
 from tfquiver.service.node.quota.rules import Rules, Why
 
 _SHRINKS = 16
@@ -72,6 +72,7 @@ class DiskCache:
         self._aside_bytes: dict[str, int] = {}
         self.corrupt_entries = 0
         self.refused_inserts = 0
+        self.refused_by_disk = self.refused_damaged = 0  # of those
         self._recover(quota_bytes)
 
     @property
@@ -185,6 +186,7 @@ class DiskCache:
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
                 if trouble := self._landing.trouble():
+                    self.refused_by_disk += 1
                     raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
                 self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
             kind, stored = codec.compress(shard.raw, self._mode)
@@ -193,9 +195,16 @@ class DiskCache:
             with self._lock:
                 claim = self._books.claim(header.hash, header.disk_bytes, why)
             if claim is not None:
-                self._landing.write(claim, header, stored)
+                self._write(claim, header, stored)
         except errors.ResourceExhaustedError:
             self.refused_inserts += 1
+            raise
+
+    def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
+        try:
+            self._landing.write(claim, header, stored)
+        except errors.ResourceExhaustedError:
+            self.refused_by_disk += 1
             raise
 
     def check_room(self, hash: bytes, disk_bytes: int, why: Why = Why.ASKED) -> None:
@@ -205,6 +214,7 @@ class DiskCache:
         try:
             with self._lock:
                 if trouble := self._landing.trouble():
+                    self.refused_by_disk += 1
                     raise errors.ResourceExhaustedError(trouble)
                 self._books.choose(hash, disk_bytes, why)
         except errors.ResourceExhaustedError:

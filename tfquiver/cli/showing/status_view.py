@@ -77,8 +77,14 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: {count} entries were damaged and have been fetched again: look after its disk")
         if count := node.get("peer_mismatches"):
             found.append(f"{name}: peers sent it {count} shards that were not what it asked for; its log names them")
-        if (count := node.get("refused_inserts")) and not _is_small(node, status["datasets"], quota):
-            found.append(f"{name}: {count} times a shard could not be kept: no room in its quota, or on its disk")
+        by_disk, damaged = node.get("refused_by_disk", 0), node.get("refused_damaged", 0)
+        if by_disk:
+            found.append(f"{name}: {by_disk} times its disk was full, or refused to keep a shard; its log says why")
+        if damaged:
+            found.append(f"{name}: {damaged} shards from others did not have their hash, and were not kept")
+        without_room = node.get("refused_inserts", 0) - by_disk - damaged
+        if without_room and not _is_small(node, status["datasets"], quota):
+            found.append(f"{name}: {without_room} times a shard could not be kept: no room in its quota")
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}

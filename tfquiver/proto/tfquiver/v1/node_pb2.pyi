@@ -87,6 +87,8 @@ class StatusReply(_message.Message):
     CROSS_RACK_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
+    REFUSED_BY_DISK_FIELD_NUMBER: _builtins.int
+    REFUSED_DAMAGED_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     COMPUTED_FIELD_NUMBER: _builtins.int
     COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
@@ -141,6 +143,10 @@ class StatusReply(_message.Message):
     """raw bytes taken over from other nodes because the placement gave them to this one"""
     moved: _builtins.int
     """shards of these"""
+    refused_by_disk: _builtins.int
+    """of refused_inserts: the disk was full, read-only or sick"""
+    refused_damaged: _builtins.int
+    """of refused_inserts: bytes from others that did not have the hash; the rest: no room"""
     written_bytes: _builtins.int
     """of entries, onto the disk, those that have gone again too"""
     computed: _builtins.int
@@ -189,6 +195,8 @@ class StatusReply(_message.Message):
         cross_rack_bytes: _builtins.int = ...,
         moved_bytes: _builtins.int = ...,
         moved: _builtins.int = ...,
+        refused_by_disk: _builtins.int = ...,
+        refused_damaged: _builtins.int = ...,
         written_bytes: _builtins.int = ...,
         computed: _builtins.int = ...,
         computed_bytes: _builtins.int = ...,
@@ -198,7 +206,7 @@ class StatusReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
