@@ -92,6 +92,38 @@ async def test_the_room_that_a_task_has_made_is_told_before_its_end(tmp_path: Pa
 
 
 @on_loop
+async def test_steady_news_of_a_scan_take_ten_heartbeats_a_second(tmp_path: Path) -> None:
+    """A hundred were a third of what a scan of small files costs. Who waits for one does not wait longer for it."""
+    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
+    address = f"unix:{tmp_path}/socket"
+    await server.start(tmp_path / "work", address)
+    async with server, asyncio.timeout(20):
+        beaten, loop = list[float](), asyncio.get_running_loop()
+        link = CoordinatorLink(
+            address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None,
+            on_members=lambda: beaten.append(loop.time()),
+        )  # fmt: skip
+        link.inventory, link.scans = InventoryReports(list, link.wake), lambda: 1
+        await link.connect()
+        for number in range(1, 12):
+            link.inventory.add(number.to_bytes(32, "big"))
+            told = len(beaten)
+            while len(beaten) == told:
+                await asyncio.sleep(0.001)
+        assert all(after - before > 0.09 for before, after in itertools.pairwise(beaten[1:]))
+        link.scans = lambda: 0
+        await link.met()
+        link.scans = lambda: 1
+        hurried = list[float]()
+        for _ in range(5):
+            began = loop.time()
+            await link.met()
+            hurried.append(loop.time() - began)
+        assert min(hurried) < 0.09
+        await link.leave()
+
+
+@on_loop
 async def test_who_wants_to_know_who_is_there_is_told_of_those_who_have_joined_just_now(tmp_path: Path) -> None:
     """Not at the next heartbeat that is due: two nodes that take the same shards for their own read them twice."""
     server = CoordinatorServer()

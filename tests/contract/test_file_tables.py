@@ -103,6 +103,29 @@ def test_a_file_without_a_generation_is_not_remembered(tmp_path: Path) -> None:
     tables.close()
 
 
+def test_many_tables_take_few_transactions(tmp_path: Path) -> None:
+    """One each took longer than to read a small file, and held up all who wanted one."""
+    tables = FileTables(tmp_path / "files.db")
+    made = [table(f"gs://b/{at}") for at in range(1000)]
+    committed = list[str]()
+    assert tables._db is not None
+    tables._db.set_trace_callback(lambda said: committed.append(said) if said == "COMMIT" else None)
+    tables.put_all(made, TERMS)
+    tables.put_all(made[:10], TERMS)
+    found = tables.get_all([file for file, _ in [*made, table("gs://b/another")]], TERMS)
+    assert len(committed) == 4 + 1 + 4
+    assert found[-1] is None
+    for (_, scanned), one in zip(made, found, strict=False):
+        assert one is not None
+        assert one.entry == scanned.entry
+        assert np.array_equal(one.rows, scanned.rows)
+    stored_bytes = tables._bytes
+    tables.close()
+    again = FileTables(tmp_path / "files.db")
+    assert again._bytes == stored_bytes
+    again.close()
+
+
 def test_the_bytes_are_bounded_and_what_was_not_used_goes_first(tmp_path: Path) -> None:
     tables = FileTables(tmp_path / "files.db", max_bytes=20_000)
     made = [table(f"gs://b/{at}", shards=20) for at in range(60)]

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.content.file_entry import FileEntry
 from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
+from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.metered_store import Meter
@@ -70,17 +73,24 @@ def placed() -> list[bytes]:
     return []
 
 
-async def scanned(root: Path, store: LocalStore, placed: list[bytes]) -> int:
-    """Shards of the digest."""
+async def scanned(
+    root: Path, store: LocalStore, placed: list[bytes], tables: FileTables | None = None, at_once: int = 1
+) -> int:
+    """Shards of the digest, which so many ask for."""
 
     def place(shard: VerifiedShard) -> None:
         placed.append(shard.hash)
 
-    scanner = Scanner(Meter(), place, parallel_files=AT_ONCE)
+    scanner = Scanner(Meter(), place, tables, parallel_files=AT_ONCE)
     told: list[tuple[int, int, str]] = []
     try:
         files = listing.expand(f"{root}/*")
+        others = [
+            asyncio.create_task(scanner.scan("images", files, TERMS, lambda *_: None, lambda _: store))
+            for _ in range(at_once - 1)
+        ]
         digest = await scanner.scan("images", files, TERMS, lambda *how_far: told.append(how_far), lambda _: store)
+        assert {one.digest_id for one in await asyncio.gather(*others)} <= {digest.digest_id}
     finally:
         await scanner.close()
     assert [file.uri for file in digest.files] == [file.uri for file in files], "in order"
@@ -136,3 +146,71 @@ def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes
     asyncio.run(run())
     assert [uri for uri, afterwards in store.asked if afterwards and str(roots[0]) in uri] == []
     assert len(placed) == 4000
+
+
+def test_small_files_take_few_threads_and_few_transactions(
+    tmp_path: Path, placed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread for each read, and a transaction for each table, were most of what a small file cost."""
+    (tmp_path / "files").mkdir()
+    root, started, start = written(tmp_path / "files", 6000, 100), list[str](), threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    tables, committed = FileTables(tmp_path / "files.db"), list[str]()
+    assert tables._db is not None
+    tables._db.set_trace_callback(lambda said: committed.append(said) if said == "COMMIT" else None)
+    store = LocalStore()
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    assert asyncio.run(scanned(root, store, placed, tables)) == 6000
+    assert len(set(placed)) == len(placed) == 6000
+    assert started.count("store call") < 0.6 * 6000
+    assert len(committed) < 2 * 6000 / 20
+
+
+def test_who_scans_the_same_small_files_meanwhile_reads_none_of_them_again(tmp_path: Path, placed: list[bytes]) -> None:
+    (tmp_path / "files").mkdir()
+    root, tables = written(tmp_path / "files", 1600, 100), FileTables(tmp_path / "files.db")
+    assert asyncio.run(scanned(root, LocalStore(), placed, tables, at_once=3)) == 1600
+    assert len(set(placed)) == len(placed) == 1600
+
+
+def test_of_small_files_together_those_that_are_done_are_remembered(tmp_path: Path, placed: list[bytes]) -> None:
+    """One is gone since it was listed: the others of its lot are not cut again."""
+    (tmp_path / "files").mkdir()
+    root = written(tmp_path / "files", 2560, 100)
+    files = listing.expand(f"{root}/*")
+    (root / "00009").unlink()
+
+    async def fails() -> list[int]:
+        tables = FileTables(tmp_path / "files.db")
+        scanner = Scanner(Meter(), lambda shard: placed.append(shard.hash), tables, parallel_files=1)
+        try:
+            with pytest.raises(errors.StaleDigestError, match="00009"):
+                await scanner.scan("images", files, TERMS, lambda *_: None, lambda _: LocalStore())
+            return [number for number, known in enumerate(scanner.known(files, TERMS)) if known is not None]
+        finally:
+            await scanner.close()
+
+    assert {*range(9)} <= {*asyncio.run(fails())} <= {*range(9), *range(10, 2560)}
+
+
+def test_what_has_no_generation_is_read_by_each_who_scans_it(tmp_path: Path, placed: list[bytes]) -> None:
+    """Nobody can say whether it is still what the other one has read."""
+    (tmp_path / "files").mkdir()
+    root = written(tmp_path / "files", 300, 100)
+    files = [FileEntry(file.uri, file.size_bytes, "") for file in listing.expand(f"{root}/*")]
+
+    async def scan_thrice() -> None:
+        scanner = Scanner(Meter(), lambda shard: placed.append(shard.hash), FileTables(tmp_path / "files.db"))
+        try:
+            await asyncio.gather(
+                *(scanner.scan("images", files, TERMS, lambda *_: None, lambda _: LocalStore()) for _ in range(3))
+            )
+        finally:
+            await scanner.close()
+
+    asyncio.run(scan_thrice())
+    assert len(placed) == 3 * 300

@@ -16,7 +16,7 @@ from tests.support.gcs_emulator import gcs_emulator
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.local import LocalStore
-from tfquiver.stores.patience import Patience
+from tfquiver.stores.patience import Patience, one_thread
 
 DEADLINE_S = 20.0
 CONTENT = bytes(range(256)) * 40
@@ -264,6 +264,30 @@ def test_a_file_server_that_is_dead_keeps_nobody_longer_than_the_deadline(local:
         (tmp_path / "f").open("wb").close()
         for thread in threads:
             thread.join(0.01)
+
+
+def test_calls_of_one_thread_can_share_another_until_one_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start a thread takes ten times as long as to read a small file."""
+    patience, gate, started, start = Patience(), threading.Event(), list[threading.Thread](), threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    with one_thread():
+        makers = {patience.call("x", 60.0, threading.current_thread) for _ in range(50)}
+        with pytest.raises(ZeroDivisionError):
+            patience.call("x", 60.0, lambda: 1 // 0)
+        assert makers == {patience.call("x", 60.0, threading.current_thread)} == set(started)
+        with pytest.raises(errors.UnavailableError, match=r"x: no answer in 0\.1 s"):
+            patience.call("x", 0.1, gate.wait)
+        after = patience.call("x", 60.0, threading.current_thread)
+        assert after not in makers
+        assert len(started) == 2
+    gate.set()
+    for thread in started:
+        thread.join()
 
 
 def test_more_calls_that_hang_than_there_may_be_are_refused_at_once() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from tfquiver import errors
@@ -40,16 +42,79 @@ class Patience:
                     f"{what}: {len(late)} calls before it hang: is the file system or store behind it alive?"
                 )
         outcome: _Outcome[T] = _Outcome()
-        thread = threading.Thread(target=outcome.run, args=(call,), name="store call", daemon=True)
-        thread.start()
-        thread.join(deadline_s)
-        if thread.is_alive():
+        thread = _ran(lambda: outcome.run(call), deadline_s)
+        if thread is not None:
             with self._lock:
                 self._late.setdefault(of, set()).add(thread)
             raise errors.UnavailableError(
                 f"{what}: no answer in {deadline_s:.1f} s; the call hangs: is the file system or store behind it alive?"
             )
         return outcome.get()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Meanwhile the calls that this thread makes, through whatever Patience, share one more: to start one takes longer
+    than to read a small file. Another follows one that is late."""
+    _shared.by_this = kept = _Kept()
+    try:
+        yield
+    finally:
+        _shared.by_this = None
+        kept.end()
+
+
+class _Shared(threading.local):
+    by_this: _Kept | None = None
+
+
+_shared = _Shared()
+
+
+class _Kept:
+    """A thread that makes one call after another."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._calls: SimpleQueue[tuple[Callable[[], None], threading.Lock] | None] = SimpleQueue()
+
+    def ran(self, call: Callable[[], None], deadline_s: float) -> threading.Thread | None:
+        thread = self._thread
+        if thread is None:
+            thread = threading.Thread(target=self._run, args=(self._calls,), name="store call", daemon=True)
+            thread.start()
+            self._thread = thread
+        over = threading.Lock()
+        over.acquire()
+        self._calls.put((call, over))
+        if over.acquire(timeout=deadline_s):
+            return None
+        self.end()
+        return thread
+
+    def end(self) -> None:
+        """The next call, if there is one, is another thread's."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread, self._calls = None, SimpleQueue()
+
+    @staticmethod
+    def _run(calls: SimpleQueue[tuple[Callable[[], None], threading.Lock] | None]) -> None:
+        while (taken := calls.get()) is not None:
+            call, over = taken
+            call()
+            over.release()
+            del taken, call, over  # what it has brought is not held until the next one
+
+
+def _ran(call: Callable[[], None], deadline_s: float) -> threading.Thread | None:
+    """Makes it in another thread, which is given when it is late."""
+    if _shared.by_this is not None:
+        return _shared.by_this.ran(call, deadline_s)
+    thread = threading.Thread(target=call, name="store call", daemon=True)
+    thread.start()
+    thread.join(deadline_s)
+    return thread if thread.is_alive() else None
 
 
 class _Outcome(Generic[T]):

@@ -7,6 +7,7 @@ readers must be opened at again. `on_lost` is told every few seconds for how lon
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from tfquiver.wire import rpc
 
 TELL_EVERY_S = 5.0
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one
+_SCANNING_S = 0.1  # the same while this node scans: entries come all the time, and nobody waits for each
 _SOONEST_NODES = 4  # for more, the pause is longer, and so after orders: each costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
@@ -82,7 +84,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
-        self._news, self._beaten = asyncio.Event(), asyncio.Event()
+        self._news, self._beaten, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._answered = self._wanted = 0  # heartbeats, by number
         self._used_told = -1  # bytes on the disk, as the last heartbeat that was answered told
@@ -109,8 +111,7 @@ class CoordinatorLink(CoordinatorCalls):
     async def met(self) -> None:
         """From then on `members` are those of when it was asked, or later: a node that has joined is known to this one
         only after its next heartbeat. Goes on with those that are known when the coordinator does not answer."""
-        wanted = self._wanted = self._begun + 1
-        self.wake()
+        wanted = self._ask_soon()
         try:
             async with asyncio.timeout(_MET_S):
                 while self._answered < wanted:
@@ -150,11 +151,18 @@ class CoordinatorLink(CoordinatorCalls):
         await self.leave()
         await self._channel.close()
 
+    def _ask_soon(self) -> int:
+        """The number of a heartbeat that has not begun, and is about to."""
+        self._wanted = self._begun + 1
+        self._hurry.set()
+        self.wake()
+        return self._wanted
+
     async def _all_held_told(self) -> None:
         made, wanted = self.inventory.made, 0
+        self._hurry.set()
         if self._node().used_bytes != self._used_told:  # an entry that has gone has its room back a moment later
-            wanted = self._wanted = self._begun + 1
-            self.wake()
+            wanted = self._ask_soon()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 while self.inventory.told < made or self._answered < wanted:
@@ -246,6 +254,11 @@ class CoordinatorLink(CoordinatorCalls):
 
     async def _pause(self) -> None:
         await asyncio.sleep(_SOONEST_S * max(1.0, len(self._members) / _SOONEST_NODES))
+        if self.scans():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SCANNING_S):
+                    await self._hurry.wait()
+        self._hurry.clear()
         if self.inventory.waiting or self._begun < self._wanted:
             return
         self._news.clear()

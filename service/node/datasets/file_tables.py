@@ -15,8 +15,9 @@ import contextlib
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -32,6 +33,8 @@ from tfquiver.scanning.streams import with_compression
 
 MAX_BYTES = 1 << 30
 _ROW_BYTES = 64  # of SQLite's own, about, for each table
+T = TypeVar("T")
+_TOGETHER = 256  # tables in one transaction: each writes a page of the index and one of the tables
 _PRUNED_SHARE = 0.1  # goes at once when there is no room
 _DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _SETUP = """
@@ -63,46 +66,63 @@ class FileTables:
 
     def get(self, file: FileEntry, terms: ListingTerms) -> ScannedFile | None:
         """The file as it was cut. None: not known; or it has no generation to tell whether it is the same."""
-        if not file.generation:
-            return None
-        key = terms.key([file])
-        with self._guarded() as db:
-            if db is None:
-                return None
-            found = db.execute("SELECT compression, crc, rows FROM tables WHERE key = ?", (key,)).fetchone()
-            if found is None:
-                return None
-            compression, crc, rows = found
-            try:
-                raw = zlib.decompress(rows)
-                if google_crc32c.value(raw) != crc or len(raw) % ROW.itemsize:
-                    raise ValueError("its checksum")
-                entry = with_compression(file, COMPRESSIONS[compression])
-            except (ValueError, IndexError, zlib.error) as error:
-                logging.warning("%s: the table of %s is damaged (%s): cutting it again", self._path, file.uri, error)
-                self._delete(db, [key])
-                return None
-            self._turn += 1
-            db.execute("UPDATE tables SET used = ? WHERE key = ?", (self._turn, key))
-            return ScannedFile(entry, np.frombuffer(raw, ROW))
+        return self.get_all([file], terms)[0]
+
+    def get_all(self, files: Sequence[FileEntry], terms: ListingTerms) -> list[ScannedFile | None]:
+        """As `get`, of each: in transactions of some hundreds, between which others have their turn."""
+        found: list[ScannedFile | None] = []
+        for some in in_parts(files):
+            found += self._got(some, terms)
+        return found
 
     def put(self, file: FileEntry, terms: ListingTerms, scanned: ScannedFile) -> None:
-        if not file.generation:
-            return
-        raw = scanned.rows.tobytes()
-        packed = zlib.compress(raw, 1)
-        if len(packed) > self._max_bytes:
-            return
+        self.put_all([(file, scanned)], terms)
+
+    def put_all(self, scanned: Sequence[tuple[FileEntry, ScannedFile]], terms: ListingTerms) -> None:
+        """Each in the place of what was known of that file; as `get_all`."""
+        rows = [_Table.of(file, terms, one) for file, one in scanned if file.generation]
+        for some in in_parts([row for row in rows if len(row.packed) <= self._max_bytes]):
+            with self._guarded() as db:
+                if db is None:
+                    return
+                self._delete(db, [row.key for row in some])
+                self._make_room(db, sum(len(row.packed) + _ROW_BYTES for row in some))
+                for row in some:
+                    self._turn += 1
+                    db.execute(
+                        "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?)",
+                        (row.key, self._turn, row.compression, row.crc, row.packed),
+                    )
+                self._bytes += sum(len(row.packed) + _ROW_BYTES for row in {row.key: row for row in some}.values())
+
+    def _got(self, files: Sequence[FileEntry], terms: ListingTerms) -> list[ScannedFile | None]:
+        keys = [terms.key([file]) if file.generation else None for file in files]
+        results: list[ScannedFile | None] = [None] * len(files)
         with self._guarded() as db:
             if db is None:
-                return
-            self._turn += 1
-            key = terms.key([file])
+                return results
+            for number, (file, key) in enumerate(zip(files, keys, strict=True)):
+                if key is not None:
+                    results[number] = self._one(db, file, key)
+        return results
+
+    def _one(self, db: sqlite3.Connection, file: FileEntry, key: bytes) -> ScannedFile | None:
+        found = db.execute("SELECT compression, crc, rows FROM tables WHERE key = ?", (key,)).fetchone()
+        if found is None:
+            return None
+        compression, crc, rows = found
+        try:
+            raw = zlib.decompress(rows)
+            if google_crc32c.value(raw) != crc or len(raw) % ROW.itemsize:
+                raise ValueError("its checksum")
+            entry = with_compression(file, COMPRESSIONS[compression])
+        except (ValueError, IndexError, zlib.error) as error:
+            logging.warning("%s: the table of %s is damaged (%s): cutting it again", self._path, file.uri, error)
             self._delete(db, [key])
-            self._make_room(db, len(packed) + _ROW_BYTES)
-            row = (key, self._turn, COMPRESSIONS.index(scanned.entry.compression), google_crc32c.value(raw), packed)
-            db.execute("INSERT INTO tables VALUES (?, ?, ?, ?, ?)", row)
-            self._bytes += len(packed) + _ROW_BYTES
+            return None
+        self._turn += 1
+        db.execute("UPDATE tables SET used = ? WHERE key = ?", (self._turn, key))
+        return ScannedFile(entry, np.frombuffer(raw, ROW))
 
     def close(self) -> None:
         with self._lock:
@@ -113,11 +133,23 @@ class FileTables:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection | None]:
-        """The database, or None; what it throws is logged, and one that is no database any more is begun anew."""
+        """The database, or None, for one transaction; what it throws is logged, and one that is no database any more is
+        begun anew."""
         with self._lock:
+            if self._db is None:
+                yield None
+                return
+            stored_bytes = self._bytes
             try:
+                self._db.execute("BEGIN")
                 yield self._db
-            except sqlite3.DatabaseError as error:
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                self._bytes = stored_bytes
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                if not isinstance(error, sqlite3.DatabaseError):
+                    raise
                 every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, str(error))
                 if _is_damage(error):
                     self._begin_anew()
@@ -173,6 +205,24 @@ class FileTables:
             if found:
                 db.execute("DELETE FROM tables WHERE key = ?", (key,))
                 self._bytes -= found[0] + _ROW_BYTES
+
+
+class _Table(NamedTuple):
+    key: bytes
+    compression: int
+    crc: int
+    packed: bytes
+
+    @classmethod
+    def of(cls, file: FileEntry, terms: ListingTerms, scanned: ScannedFile) -> _Table:
+        raw = scanned.rows.tobytes()
+        compression = COMPRESSIONS.index(scanned.entry.compression)
+        return cls(terms.key([file]), compression, google_crc32c.value(raw), zlib.compress(raw, 1))
+
+
+def in_parts(several: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(several), _TOGETHER):
+        yield several[at : at + _TOGETHER]
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

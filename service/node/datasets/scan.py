@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import threading
@@ -18,18 +19,20 @@ from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
 from tfquiver.service.node.datasets.fair_queue import FairQueue
-from tfquiver.service.node.datasets.file_tables import FileTables
+from tfquiver.service.node.datasets.file_tables import FileTables, in_parts
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.damaged import Damaged
 from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
-from tfquiver.stores import ObjectStore
+from tfquiver.stores import ObjectStore, patience
 from tfquiver.stores.attempts import Attempts, on_retry
 
 ScanReport = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
 StoreFor = Callable[[str], ObjectStore]
 _SMALL_BYTES = 256 << 10  # what it costs to read a smaller file is waiting: for the store, and for the disk
 _SMALL_AT_ONCE = 16
-_MOST_TOGETHER = 64  # small files, one after another on one way from the loop to the threads
+_MOST_TOGETHER = 128  # small files, on one way from the loop to the threads: what a kill costs, of each of these
+_BATCHES = 256  # at least so many ways, that all threads have enough
+_LOOK_S = 1.0  # how soon a scan that is over is seen by whoever waits for another one
 _DAMAGED_S = 10.0  # a record whose CRC is wrong may have been damaged on the way: read again for so long
 
 
@@ -57,7 +60,7 @@ class Scanner:
         self._queue = FairQueue(parallel_files, "scan")
         self._small = ThreadPoolExecutor(_SMALL_AT_ONCE, "scan-small")
         self._again = Attempts()
-        self._cutting: dict[bytes, threading.Lock] = {}  # files being cut now: who wants the same one waits for it
+        self._cutting: dict[bytes, _Cutting] = {}  # files being cut now: who wants the same one waits for it
         self._cutting_lock = threading.Lock()
 
     async def scan(
@@ -91,17 +94,12 @@ class Scanner:
         `progress` hears the last of it. Ends and raises as `scan`."""
         state = _State(asyncio.get_running_loop(), progress)
 
-        def cut(number: int) -> None:
-            state.go_on()  # several together are begun as one
-            found(number, self._scan_file(files[number], terms, store_for, state))
-
-        def cut_some(some: list[int]) -> None:
-            for _ in self._small.map(cut, some):
-                pass
+        def cut(some: list[int]) -> None:
+            self._scan_some([(number, files[number]) for number in some], terms, store_for, state, found)
 
         def calls() -> Iterator[Callable[[], object]]:
             for some in _together(files, numbers):
-                yield functools.partial(cut, some[0]) if len(some) == 1 else functools.partial(cut_some, some)
+                yield functools.partial(cut, some)
 
         try:
             await self._queue.run(state, calls())
@@ -110,7 +108,7 @@ class Scanner:
 
     def known(self, files: Sequence[FileEntry], terms: ListingTerms) -> list[ScannedFile | None]:
         """Those that need no reading. Blocks."""
-        return [self._tables.get(file, terms) if self._tables is not None else None for file in files]
+        return self._tables.get_all(files, terms) if self._tables is not None else [None] * len(files)
 
     def learn(self, file: FileEntry, terms: ListingTerms, scanned: ScannedFile) -> None:
         """Another node has scanned it. Blocks."""
@@ -122,10 +120,21 @@ class Scanner:
         if self._tables is None:
             return
         now = {(file.uri, file.size_bytes, file.generation): file for file in files if file.generation}
-        for index, file in enumerate(before.files):
-            listed = now.get((file.uri, file.size_bytes, file.generation))
-            if listed is not None and self._tables.get(listed, terms) is None:
-                self._tables.put(listed, terms, scanned_of(before, index))
+        same = [
+            (index, listed)
+            for index, file in enumerate(before.files)
+            if (listed := now.get((file.uri, file.size_bytes, file.generation))) is not None
+        ]
+        for some in in_parts(same):
+            known = self._tables.get_all([listed for _, listed in some], terms)
+            self._tables.put_all(
+                [
+                    (listed, scanned_of(before, index))
+                    for (index, listed), one in zip(some, known, strict=True)
+                    if one is None
+                ],
+                terms,
+            )
 
     async def close(self) -> None:
         """After the scans have been cancelled: waits for their threads."""
@@ -135,23 +144,87 @@ class Scanner:
         if self._tables is not None:
             await asyncio.to_thread(self._tables.close)
 
-    def _scan_file(self, file: FileEntry, terms: ListingTerms, store_for: StoreFor, state: _State) -> ScannedFile:
-        on_retry.set(state.tell)
-        key = terms.key([file])
-        with self._cutting_lock:
-            lock = self._cutting.setdefault(key, threading.Lock())
-        try:
-            with lock:
-                if self._tables is not None and (known := self._tables.get(file, terms)) is not None:
-                    state.add(file.size_bytes, int(known.rows["records"].sum(dtype="u8")))
-                    return known
-                scanned = self._cut(file, terms, store_for(file.uri), state)
-                if self._tables is not None:
-                    self._tables.put(file, terms, scanned)
-                return scanned
-        finally:
+    def _scan_some(
+        self,
+        some: Sequence[tuple[int, FileEntry]],
+        terms: ListingTerms,
+        store_for: StoreFor,
+        state: _State,
+        found: Callable[[int, ScannedFile], object],
+    ) -> None:
+        """What of them another scan cuts just now is waited for, after those that this one cuts."""
+        left = list(some)
+        while left:
+            state.go_on()
+            own: list[_Cutting] = []
+            others: list[tuple[int, FileEntry, _Cutting]] = []
             with self._cutting_lock:
-                self._cutting.pop(key, None)
+                for number, file in left:
+                    key = terms.key([file])
+                    cutting = self._cutting.get(key)
+                    if cutting is None:
+                        cutting = self._cutting[key] = _Cutting(key, number, file)
+                        own.append(cutting)
+                    else:
+                        others.append((number, file, cutting))
+            try:
+                self._scan_own(own, terms, store_for, state, found)
+            finally:
+                with self._cutting_lock:
+                    for cutting in own:
+                        del self._cutting[cutting.key]
+                        cutting.over.set()
+            left = []
+            for number, file, cutting in others:
+                while not cutting.over.wait(_LOOK_S):
+                    state.go_on()
+                # Without a generation nobody can say that it is what this scan has listed.
+                if cutting.scanned is None or not file.generation:
+                    left.append((number, file))
+                else:
+                    state.add(file.size_bytes, _records(cutting.scanned))
+                    found(number, cutting.scanned)
+
+    def _scan_own(
+        self,
+        own: Sequence[_Cutting],
+        terms: ListingTerms,
+        store_for: StoreFor,
+        state: _State,
+        found: Callable[[int, ScannedFile], object],
+    ) -> None:
+        """Each table is durable before anybody is told of it; those of many small files in one go."""
+        unknown: list[_Cutting] = []
+        for cutting, known in zip(own, self.known([cutting.file for cutting in own], terms), strict=True):
+            if known is None:
+                unknown.append(cutting)
+                continue
+            cutting.scanned = known
+            state.add(cutting.file.size_bytes, _records(known))
+            found(cutting.number, known)
+
+        def cut(some: Sequence[_Cutting]) -> None:
+            on_retry.set(state.tell)
+            with patience.one_thread() if len(some) > 1 else contextlib.nullcontext():
+                for one in some:
+                    state.go_on()  # several together are begun as one
+                    one.cut = self._cut(one.file, terms, store_for(one.file.uri), state)
+
+        try:
+            if len(unknown) > 1:
+                each = -(-len(unknown) // _SMALL_AT_ONCE)
+                for _ in self._small.map(cut, [unknown[at : at + each] for at in range(0, len(unknown), each)]):
+                    pass
+            else:
+                cut(unknown)
+        finally:
+            cut_now = [(one, one.cut) for one in unknown if one.cut is not None]
+            if self._tables is not None:
+                self._tables.put_all([(one.file, scanned) for one, scanned in cut_now], terms)
+            for one, scanned in cut_now:
+                one.scanned = scanned
+        for one, scanned in cut_now:
+            found(one.number, scanned)
 
     def _cut(self, file: FileEntry, terms: ListingTerms, inner: ObjectStore, state: _State) -> ScannedFile:
         store = MeteredStore(inner, self._meter, lambda size_bytes: state.add(size_bytes, 0))
@@ -188,7 +261,7 @@ class Scanner:
 
 def _together(files: Sequence[FileEntry], numbers: Iterable[int]) -> Iterator[list[int]]:
     """The numbers, in order; small files several together, where there are so many that all threads have enough."""
-    most = min(_MOST_TOGETHER, len(files) // (4 * _MOST_TOGETHER))
+    most = min(_MOST_TOGETHER, len(files) // _BATCHES)
     left = iter(numbers)
     while some := list(itertools.islice(left, 1)):
         while len(some) < most and files[some[-1]].size_bytes < _SMALL_BYTES and (more := next(left, None)) is not None:
@@ -204,6 +277,20 @@ async def assembled(name: str, scanned: Sequence[ScannedFile | None], terms: Lis
         return digest_build.assemble(name, done, terms.policy.format)
 
     return await asyncio.to_thread(assemble)
+
+
+class _Cutting:
+    """A file that a scan has in hand."""
+
+    def __init__(self, key: bytes, number: int, file: FileEntry) -> None:
+        self.key, self.number, self.file = key, number, file
+        self.cut: ScannedFile | None = None
+        self.over = threading.Event()
+        self.scanned: ScannedFile | None = None  # once it is over; None then: it failed
+
+
+def _records(scanned: ScannedFile) -> int:
+    return int(scanned.rows["records"].sum(dtype="u8"))
 
 
 class _State:
