@@ -195,6 +195,19 @@ def test_who_looks_at_the_file_costs_no_scan_after_the_next_start(tmp_path: Path
     tables.close()
 
 
+def test_a_transaction_that_cannot_begin_costs_a_scan_and_nothing_else(tmp_path: Path) -> None:
+    tables, (file, scanned) = FileTables(tmp_path / "t"), table("file:///f")
+    tables.put(file, TERMS, scanned)
+    assert tables._db is not None
+    tables._db.execute("BEGIN")  # as if one before it had neither ended nor been rolled back
+    assert tables.get(file, TERMS) is None
+    tables.put(file, TERMS, scanned)
+    found = tables.get(file, TERMS)
+    assert found is not None
+    assert found.entry == scanned.entry
+    tables.close()
+
+
 def test_tables_of_another_make_are_begun_anew(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "files.db")) as db:
         db.execute("CREATE TABLE tables (key BLOB)")

@@ -140,8 +140,10 @@ class FileTables:
                 yield None
                 return
             stored_bytes = self._bytes
+            begun = False
             try:
                 self._db.execute("BEGIN")
+                begun = True
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException as error:
@@ -153,6 +155,8 @@ class FileTables:
                 every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, str(error))
                 if _is_damage(error):
                     self._begin_anew()
+            if not begun:
+                yield None
 
     def _open(self) -> None:
         try:
