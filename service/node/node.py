@@ -229,18 +229,11 @@ class Node:
         streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))
         self._undo.append(streams.close)
         self._sessions = SessionServer(
-            (directory.node_id, options.incarnation),
-            self._link,
-            self._link,
-            self._source,
-            self._digests.get,
+            (directory.node_id, options.incarnation), self._link, self._link, self._source, self._digests.get,
             ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
-            options.reader_group,
-            self._link.reader_reports.heard,
-            placer.owner,
-            options.spans,
-            streams,
-        )
+            options.reader_group, self._link.reader_reports.heard, placer.owner, options.spans, streams,
+        )  # fmt: skip
+        self._link.mounts, self._sessions.shown.on_change = self._sessions.shown.reports, self._link.wake
         self._totals = KeptTotals(directory.path, self._counted)
         await self._totals.start()
         self._undo.append(self._totals.close)  # after the readers have been stopped

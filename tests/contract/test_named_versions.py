@@ -15,8 +15,10 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
 from tfquiver.service.coordinator.cache.placement import Placement
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.nodes.mounts import KEPT_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.trust.identity import EVERYBODY
@@ -71,6 +73,40 @@ async def test_a_job_between_two_epochs_keeps_its_data_set_from_being_deleted(tm
         clock.advance(hour_s)
         beat(coordinator)
         sessions.expire()
+        assert (await named.delete(EVERYBODY, "train", force=False)).state == pb.NamedDataset.STATE_DELETING
+
+
+@on_loop
+async def test_a_mount_keeps_its_version_and_its_data_set_from_being_deleted(tmp_path: Path) -> None:
+    """It has no session: its node tells of it."""
+    clock, hour_s = ManualClock(), CoordinatorOptions().session_ended_s
+    shows = [MountReport(digest_id=DIGEST.digest_id, mounts=2)]
+    async with started(tmp_path, clock=clock) as coordinator:
+        named = coordinator.named
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await scanned(coordinator, "train", DIGEST)
+        beat(coordinator, mounts=shows)
+        with pytest.raises(errors.InUseError, match="name: 2 mounts show train: --force to delete it all the same"):
+            await named.delete(EVERYBODY, "train", force=False)
+        with pytest.raises(errors.InUseError, match=r"digest_id: 2 mounts show data set .*: --force ends them"):
+            await coordinator.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)
+        await named.refresh(EVERYBODY, "train")
+        await scanned(coordinator, "train", OTHER)
+        clock.advance(2 * hour_s)
+        beat(coordinator, mounts=shows)
+        told = await until_done(coordinator, "train")
+        assert (told.old_versions, told.used_s) == (1, 0), "nobody reads it, yet it is mounted"
+        beat(coordinator, mounts=[MountReport(digest_id=DIGEST.digest_id, mounts=1, idle_ms=500)])
+        assert (await until_done(coordinator, "train")).used_s > 0
+        beat(coordinator)  # its node was started again: the mount is about to connect
+        assert (await until_done(coordinator, "train")).old_versions == 1
+        clock.advance(KEPT_S)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 0
+        assert DIGEST.digest_id not in coordinator.registry
+        beat(coordinator, mounts=[MountReport(digest_id=OTHER.digest_id, mounts=1)])
+        await coordinator.leave("n", "1")
         assert (await named.delete(EVERYBODY, "train", force=False)).state == pb.NamedDataset.STATE_DELETING
 
 

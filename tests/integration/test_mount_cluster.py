@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -43,6 +44,42 @@ def test_through_a_clusters_node_by_files_and_by_name(tmp_path: Path) -> None:
         )
         assert done.returncode == 1
         assert "no tfquiver-node answers in" in done.stderr
+
+
+@needs_fuse
+def test_what_is_mounted_is_neither_deleted_nor_forgotten_when_it_is_refreshed(tmp_path: Path) -> None:
+    """An hour after a refresh whoever reads the old version has gone on to the new one; a mount has not. Here that hour
+    is a second, and over when the old version of what nobody has mounted is gone."""
+    for name in ("mounted", "other"):
+        numbered.write(tmp_path / name, 4, 500, 1000)
+    flags = {"coordinator": ["--ended_session_ms=1000", "--session_timeout_ms=1000"]}
+    with Cluster(tmp_path / "cluster", workers=0, flags=flags) as cluster:
+        service = f"--service={cluster.coordinator.address}"
+
+        def dataset(*words: object) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(command("dataset", *words, service), capture_output=True, text=True, timeout=120)
+
+        def is_old_there(name: str) -> bool:
+            told = json.loads(dataset("show", name, "--json").stdout)
+            return bool(told["old_versions"])
+
+        for name in ("mounted", "other"):
+            made = dataset("create", name, "--source", tmp_path / name, "--format=bytes", "--wait")
+            assert made.returncode == 0, made.stderr
+        with mounted(tmp_path / "mnt", cluster.cache_dir, ["mounted"], service, own_daemon=False) as mount:
+            for name in ("mounted", "other"):
+                (tmp_path / name / "part-000.tfrecord").write_bytes(b"another")
+                assert dataset("refresh", name, "--wait").returncode == 0
+            while is_old_there("other"):
+                assert mount.process.poll() is None
+            assert is_old_there("mounted")
+            for path in sorted((tmp_path / "mounted").glob("part-00[1-3]*")):
+                assert (mount.point / path.name).read_bytes() == path.read_bytes()
+            refused = dataset("delete", "mounted")
+            assert refused.returncode == 1
+            assert "1 mount shows mounted: --force to delete it all the same" in refused.stderr
+        deleted = dataset("delete", "mounted")
+        assert deleted.returncode == 0, deleted.stderr
 
 
 def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:

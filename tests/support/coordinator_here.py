@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -38,8 +38,15 @@ async def parts(digest: Digest = DIGEST) -> AsyncIterator[bytes]:
     yield digest.to_bytes()
 
 
-def beat(coordinator: Coordinator, node: str = "n", scans: int = 0, quota_bytes: int = 1 << 40) -> None:
-    request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1), scans=scans)
+def beat(
+    coordinator: Coordinator,
+    node: str = "n",
+    scans: int = 0,
+    quota_bytes: int = 1 << 40,
+    mounts: Sequence[pb.MountReport] = (),
+) -> None:
+    inventory = pb.Inventory(full=True, version=1)
+    request = pb.HeartbeatRequest(incarnation="1", inventory=inventory, scans=scans, mounts=mounts)
     request.node.node_id, request.node.quota_bytes = node, quota_bytes
     coordinator.heartbeats.take(request)
 

@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.calls.session_calls import SessionCalls
 from tfquiver.service.coordinator.calls.step_calls import StepCalls
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.nodes.dispatchers import MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.nodes.mounts import MAX_MOUNTS
 from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS
 from tfquiver.trust.identity import Role
 from tfquiver.version import VERSION
@@ -78,6 +79,9 @@ class CoordinatorServicer(
         checks.between("moves", len(request.moves), 0, MAX_REPORTS)
         for report in request.moves:
             checks.hash_("moves.digest_id", report.digest_id)
+        checks.between("mounts", len(request.mounts), 0, MAX_MOUNTS)
+        for mount in request.mounts:
+            checks.hash_("mounts.digest_id", mount.digest_id)
         checks.between("readers", len(request.readers), 0, checks.MAX_REPORTS)
         checks.hashes("inventory.added", request.inventory.added)
         checks.hashes("inventory.removed", request.inventory.removed)

@@ -89,7 +89,8 @@ class Catalogue:
                 return left
             called = self._registry.called(digest_id)
             users = Users.of(self._sessions.of_data_sets([digest_id]))
-            if not force and (said := users.said(f"data set {called}", self._sessions.now())):
+            shown = self._membership.mounts.said([digest_id], f"data set {called}")
+            if not force and (said := users.said(f"data set {called}", self._sessions.now()) or shown):
                 raise errors.InUseError(f"digest_id: {said}: --force ends them")
             for session_id in self._sessions.forget_data_set(digest_id):
                 self._waiting.wake(session_id)

@@ -95,6 +95,7 @@ class NamedKeeping:
         self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
         self._short: dict[str, None] = {}  # lives whose newest version could not have the room that it wants
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
+        self._used = Counter[bytes]()  # and what mounts show
         self._stopping = False
 
     # Nodes.
@@ -179,7 +180,7 @@ class NamedKeeping:
         for session in list(self._sessions):
             await parts.rest()
             reading[session.digest_id] += len(session.readers)
-        self._reading = reading
+        self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
         if self._caching.met:
             for life in self._table:
                 await parts.rest()
@@ -199,7 +200,8 @@ class NamedKeeping:
 
     async def _look_after(self, name: str) -> None:
         life = self._table.get(name)  # as it is now: somebody may have asked for something since this look began
-        if life is not None and any(self._reading[one] for one in tasks.versions(life)):
+        is_read = self._membership.mounts.is_read
+        if life is not None and any(self._reading[one] or is_read(one) for one in tasks.versions(life)):
             self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
         for _ in range(_STEPS):
             now = self._table.get(name)
@@ -216,7 +218,7 @@ class NamedKeeping:
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
         pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
         storing, short = self._membership.storing, self._is_short()
-        return Facts(self._registry, storing, self._reading, progress, may_set, awaited, pins, short)
+        return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short)
 
     def _is_short(self) -> bool:
         """Some pin was refused that is wanted still, and would be set if there were room."""
@@ -369,8 +371,10 @@ class NamedKeeping:
         """Its versions that are nobody else's."""
         return [one for one in tasks.versions(life) if not self._table.holding(one, life.spec.name)]
 
-    def _readers(self, digest_id: bytes) -> int:
-        return sum(len(session.readers) for session in self._sessions.of_data_sets([digest_id]))
+    def _is_read(self, digest_id: bytes) -> bool:
+        if self._membership.mounts.is_read(digest_id):
+            return True
+        return any(session.readers for session in self._sessions.of_data_sets([digest_id]))
 
 
 def _wants_pin(life: Life | None) -> bool:

@@ -76,11 +76,11 @@ class NamedRequests(NamedKeeping):
         for other in self._table:
             kept = other.digest_id in self._caching.placement.pins or other.spec.pin
             idle = other.phase == lifecycle.READY and other.digest_id in self._registry
-            if other.life != life.life and idle and not kept and not self._readers(other.digest_id):
+            if other.life != life.life and idle and not kept and not self._is_read(other.digest_id):
                 resident_bytes = await self.resident_bytes(other.digest_id) or 0
                 candidates.append(Candidate(other.spec.name, resident_bytes, other.used_s or other.created_s))
         for name in to_evict(self._when_full, life.spec.name, wanted_bytes, free_bytes, candidates):
-            if (other_now := self._table.get(name)) is not None and not self._readers(other_now.digest_id):
+            if (other_now := self._table.get(name)) is not None and not self._is_read(other_now.digest_id):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
 
@@ -116,7 +116,8 @@ class NamedRequests(NamedKeeping):
         if not force and life.phase != DELETING:
             # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
             users = Users.of(self._sessions.of_data_sets(tasks.versions(life)))
-            if said := users.said(name, self._sessions.now()):
+            shown = self._membership.mounts.said(tasks.versions(life), name)
+            if said := users.said(name, self._sessions.now()) or shown:
                 raise errors.InUseError(f"name: {said}: --force to delete it all the same")
         return await self._put(lifecycle.delete(life))
 

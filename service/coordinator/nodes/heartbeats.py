@@ -42,6 +42,7 @@ class Heartbeats:
             logging.info("node %s %s", node_id, sighting.value, extra=about(node=node_id))
             self._seen(node_id, request.incarnation)
         membership.scans(node_id, request.scans)
+        membership.mounts.take(node_id, request.mounts)
         verdict = membership.inventory(node_id, request.inventory)
         if verdict is InventoryVerdict.APPLY:
             self._apply(node_id, request.inventory)

@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.service.coordinator.nodes.lost_nodes import LostNodes
+from tfquiver.service.coordinator.nodes.mounts import Mounts
 
 MAX_NODES = 10_000
 _FEW_NODES = 100
@@ -60,7 +61,7 @@ class Membership:
         self._clock, self._timeout_s = clock, timeout_s
         self._began = clock.now()
         self._nodes: dict[str, _Node] = {}
-        self.lost = LostNodes(clock)
+        self.lost, self.mounts = LostNodes(clock), Mounts(clock)
         self._storing: tuple[str, ...] = ()
         self._labelled: Mapping[str, Mapping[str, str]] = {}
         self._room_changed, self._refreshed_at = False, clock.now()
@@ -168,6 +169,7 @@ class Membership:
         if not self.is_live(node_id, incarnation):
             return False
         del self._nodes[node_id]
+        self.mounts.gone(node_id)
         self._refresh()
         return True
 
@@ -184,6 +186,7 @@ class Membership:
         lost = list(itertools.islice(silent, most))
         for node_id in lost:
             node = self._nodes.pop(node_id)
+            self.mounts.gone(node_id)
             self.lost.add(node.info, node.last_seen)
         if lost:
             self._refresh()

@@ -77,6 +77,7 @@ class CoordinatorLink(CoordinatorCalls):
         self.on_places: Callable[[int, Sequence[pb.DatasetPlaces]], None] = lambda version, places: None
         self.moves: Callable[[], Sequence[pb.MoveReport]] = tuple  # told with every heartbeat
         self.scans: Callable[[], int] = int  # told with every heartbeat
+        self.mounts: Callable[[], Sequence[pb.MountReport]] = tuple  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
         self._members: Sequence[types_pb2.NodeInfo] = ()
@@ -184,6 +185,7 @@ class CoordinatorLink(CoordinatorCalls):
             store_reads=self.store_reads(),
             moves=self.moves(),
             scans=self.scans(),
+            mounts=self.mounts(),
         )
         reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         self._heard_s = asyncio.get_running_loop().time()

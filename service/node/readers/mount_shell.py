@@ -18,11 +18,13 @@ from tfquiver.service.node.memory import sealed_memory
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.readers.numbered_shards import shard_name
 from tfquiver.service.node.readers.shell import Shell
+from tfquiver.service.node.readers.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.wire import mount_frames
 from tfquiver.wire import reader_frames as frames
 
 MAX_ASKED = 256
+_MOST_SHOWN = 16
 
 
 class MountShell(Shell):
@@ -30,6 +32,7 @@ class MountShell(Shell):
     digests: the digest with that id; raises NotFoundError.
     owner: node id of the node that should keep the shard of that hash.
     deadline_s: of one shard.
+    shown: told what this one shows, and reads.
     """
 
     peer = "a mount"
@@ -40,12 +43,14 @@ class MountShell(Shell):
         digests: Callable[[bytes], Awaitable[Digest]],
         owner: Callable[[bytes], str],
         deadline_s: float,
+        shown: ShownByMounts,
     ) -> None:
         self._source, self._digests, self._owner, self._deadline_s = source, digests, owner, deadline_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes = asyncio.Event()  # the peer takes what it is sent
         self._takes.set()
         self._looking = asyncio.Lock()  # one bitmap at a time: they may be large
+        self._shown, self._shows = shown, set[bytes]()
         self.served_bytes = 0
 
     def take(self, frame: frames.Frame) -> bool:
@@ -62,6 +67,8 @@ class MountShell(Shell):
     def on_gone(self) -> None:
         for task in self._tasks:
             task.cancel()
+        while self._shows:
+            self._shown.ends(self._shows.pop())
 
     def on_blocked(self, blocked: bool) -> None:
         if blocked:
@@ -96,12 +103,20 @@ class MountShell(Shell):
 
     async def _which(self, which: frames.Which) -> tuple[frames.Frame, int]:
         async with self._looking:
-            digest = await self._digests(which.digest_id)
+            digest = await self._known(which.digest_id)
             bitmap = await self._source.resident(digest)
             return frames.These(which.request, digest.num_shards), sealed_memory.sealed(bitmap)
 
+    async def _known(self, digest_id: bytes) -> Digest:
+        digest = await self._digests(digest_id)
+        if digest_id not in self._shows and len(self._shows) < _MOST_SHOWN:  # a mount shows one
+            self._shows.add(digest_id)
+            self._shown.begins(digest_id)
+        return digest
+
     async def _ready(self, get: frames.Get) -> ReadyShard:
-        digest = await self._digests(get.digest_id)
+        digest = await self._known(get.digest_id)
+        self._shown.read(get.digest_id)
         if get.shard >= digest.num_shards or digest.hashes[get.shard].tobytes() != get.hash:
             raise errors.PermissionError_(f"{get.hash.hex()} is not the hash of shard {get.shard} of that digest")
         if get.again:

@@ -21,6 +21,7 @@ from tfquiver.service.node.readers.mount_shell import MountShell
 from tfquiver.service.node.readers.reader_calls import Coordinator
 from tfquiver.service.node.readers.reader_group import ReaderGroup
 from tfquiver.service.node.readers.reader_shell import ReaderShell
+from tfquiver.service.node.readers.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.readers.stream_shell import StreamShell
 from tfquiver.service.node.readers.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.node.shards.shard_source import ShardSource
@@ -69,6 +70,7 @@ class SessionServer:
         self._connections: set[FrameSocket] = set()
         self._readers: set[ReaderShell] = set()
         self._mounts: set[MountShell] = set()
+        self.shown = ShownByMounts()
         self._by_id: dict[str, ReaderShell] = {}
         self._served_bytes = 0
         self.last_use_s = 0.0
@@ -173,7 +175,7 @@ class SessionServer:
         if hello.role == frames.ROLE_DELIVERIES:
             return Deliveries(self._coordinator)
         if hello.role == frames.ROLE_MOUNT:
-            mount = MountShell(self._source, self._digests, self._owner, self._limits.fetch_deadline_s)
+            mount = MountShell(self._source, self._digests, self._owner, self._limits.fetch_deadline_s, self.shown)
             self._mounts.add(mount)
             return mount
         in_turn = hello.role == frames.ROLE_READER_IN_TURN

@@ -386,6 +386,7 @@ class HeartbeatRequest(_message.Message):
     STORE_READS_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
     SCANS_FIELD_NUMBER: _builtins.int
+    MOUNTS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """new at every start of the node process; readers of an older one are lost"""
     members_version: _builtins.int
@@ -410,6 +411,10 @@ class HeartbeatRequest(_message.Message):
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveReport]:
         """of the data sets that have a placement, at most 256, those with something to do first"""
 
+    @_builtins.property
+    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___MountReport]:
+        """at most 256: all that mounts of this node show now; none from earlier nodes"""
+
     def __init__(
         self,
         *,
@@ -421,14 +426,48 @@ class HeartbeatRequest(_message.Message):
         store_reads: Global___StoreReads | None = ...,
         moves: _abc.Iterable[Global___MoveReport] | None = ...,
         scans: _builtins.int = ...,
+        mounts: _abc.Iterable[Global___MountReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory", "node", b"node", "store_reads", b"store_reads"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "moves", b"moves", "node", b"node", "readers", b"readers", "scans", b"scans", "store_reads", b"store_reads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "inventory", b"inventory", "members_version", b"members_version", "mounts", b"mounts", "moves", b"moves", "node", b"node", "readers", b"readers", "scans", b"scans", "store_reads", b"store_reads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class MountReport(_message.Message):
+    """Mounts read without a session: nobody else tells of them. So do trainers that compute shards of a derived data set,
+    of the one that it is made of.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    MOUNTS_FIELD_NUMBER: _builtins.int
+    IDLE_MS_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    mounts: _builtins.int
+    """that are connected, and have asked for it"""
+    idle_ms: _builtins.int
+    """since a shard of it was last asked for; unset: none was"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        mounts: _builtins.int = ...,
+        idle_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_idle_ms", b"_idle_ms", "idle_ms", b"idle_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_idle_ms", b"_idle_ms", "digest_id", b"digest_id", "idle_ms", b"idle_ms", "mounts", b"mounts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__idle_ms: _TypeAlias = _typing.Literal["idle_ms"]  # noqa: Y015
+    _WhichOneofArgType__idle_ms: _TypeAlias = _typing.Literal["_idle_ms", b"_idle_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__idle_ms) -> _WhichOneofReturnType__idle_ms | None: ...
+
+Global___MountReport: _TypeAlias = MountReport  # noqa: Y015
 
 @_typing.final
 class MoveReport(_message.Message):

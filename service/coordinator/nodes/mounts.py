@@ -1,0 +1,54 @@
+"""What mounts show, as their nodes tell: they read without a session. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+
+MAX_MOUNTS = 256  # data sets of one report
+# A node that was started again hears of its mounts a moment later, and one that is lost for a while may come back.
+KEPT_S = 60.0
+
+
+class Mounts:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._of_nodes: dict[str, dict[bytes, int]] = {}
+        self._told_at: dict[bytes, float] = {}
+        self._read_at: dict[bytes, float] = {}
+
+    def take(self, node_id: str, reports: Iterable[pb2.MountReport]) -> None:
+        """All that mounts of that node show now."""
+        now, shown = self._clock.now(), dict[bytes, int]()
+        for report in reports:
+            self._told_at[report.digest_id], shown[report.digest_id] = now, report.mounts
+            if report.HasField("idle_ms"):
+                read_at = now - report.idle_ms / 1000
+                self._read_at[report.digest_id] = max(read_at, self._read_at.get(report.digest_id, read_at))
+        if shown:
+            self._of_nodes[node_id] = shown
+        else:
+            self._of_nodes.pop(node_id, None)
+
+    def gone(self, node_id: str) -> None:
+        self._of_nodes.pop(node_id, None)
+
+    def shown(self) -> list[bytes]:
+        """Digest ids of what is mounted somewhere, or was until just now."""
+        since = self._clock.now() - KEPT_S
+        self._told_at = {digest_id: at for digest_id, at in self._told_at.items() if at > since}
+        self._read_at = {digest_id: at for digest_id, at in self._read_at.items() if at > since}
+        return list(self._told_at)
+
+    def is_read(self, digest_id: bytes) -> bool:
+        """Whether somebody has read it through a mount until just now."""
+        return self._read_at.get(digest_id, float("-inf")) > self._clock.now() - KEPT_S
+
+    def said(self, digest_ids: Sequence[bytes], called: str) -> str:
+        """How many show one of these now, as a sentence about the data set that is called so; "": none."""
+        count = sum(shown.get(one, 0) for shown in self._of_nodes.values() for one in digest_ids)
+        if not count:
+            return ""
+        return f"{count} mounts show {called}" if count > 1 else f"1 mount shows {called}"
