@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict
     """The exit code, and findings by what they are of."""
     code = main.main(["doctor", "--no_op", "--json", *arguments])
     return code, {one["what"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+@contextmanager
+def serving(servicer: node_pb2_grpc.NodeServicer | None) -> Iterator[str]:
+    """None: an older node, which knows no call."""
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        if servicer is not None:
+            node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
+        address = f"localhost:{server.add_insecure_port('localhost:0')}"
+        server.start()
+        try:
+            yield address
+        finally:
+            server.stop(None).wait()
 
 
 def test_all_is_well(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,16 +118,16 @@ def test_a_host_whose_clock_is_wrong_is_named(
         wrong.kill()
 
 
-def test_a_node_that_others_cannot_reach_is_found(
+def test_a_node_that_is_not_where_it_says_is_found(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     second_node(cluster, tmp_path, "--advertise_host=127.0.0.2", "--bind_host=127.0.0.1")
-    address, what = cluster.coordinator.address, "nodes reach one another"
-    wait_until(lambda: told(capsys, address)[1][what]["verdict"] == "fail", "the other node knows of it, too")
+    address, reach = cluster.coordinator.address, "nodes reach one another"
+    wait_until(lambda: "no other" in told(capsys, address)[1][reach]["why"], "the other node knows of it, too")
     code, found = told(capsys, address)
-    assert code == 1
-    assert "127.0.0.2" in found[what]["why"]
-    assert "--advertise_host" in found[what]["do"]
+    assert (code, found[reach]["verdict"]) == (1, "skip")
+    assert "127.0.0.2" in found["nodes answer"]["why"]
+    assert "--advertise_host" in found["nodes answer"]["do"]
 
 
 def test_a_node_that_was_killed_is_found(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +135,30 @@ def test_a_node_that_was_killed_is_found(cluster: Cluster, tmp_path: Path, capsy
     code, found = told(capsys, cluster.coordinator.address)
     assert code == 1
     assert found["nodes answer"]["why"].startswith("1 of 2 do not")
+
+
+class Meets(node_pb2_grpc.NodeServicer):
+    """A node that reaches one other of three."""
+
+    def ReachPeers(self, request: node_pb2.ReachPeersRequest, context: Any) -> node_pb2.ReachPeersReply:
+        refused = "at host:1: Connection refused"
+        peers = [node_pb2.ReachedPeer(node_id=name, error=f"{name} {refused}") for name in ("dead", "shut")]
+        return node_pb2.ReachPeersReply(peers=[*peers, node_pb2.ReachedPeer(node_id="open", took_us=1000)])
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "why"),
+    [
+        ({"dead"}, "fail", "1 of 2 ways closed: one does not reach shut at host:1: Connection refused"),
+        ({"dead", "shut"}, "ok", "1 way tried, the slowest took 1 ms"),
+        ({"dead", "shut", "open"}, "ok", "1 way tried, the slowest took 1 ms"),
+    ],
+)
+def test_a_node_that_is_known_to_be_gone_is_no_closed_port(told: set[str], verdict: str, why: str) -> None:
+    """Seconds after a node was killed it was told as lost, and then as one whose ports are to be opened."""
+    with serving(Meets()) as address:
+        [found] = doctor_cluster._reach([types_pb2.NodeInfo(node_id="one", control_address=address)], "", told)
+    assert (found.verdict, found.why) == (verdict, why)
 
 
 def test_where_no_node_answers_no_way_between_them_is_called_well(
@@ -147,17 +187,9 @@ class Lonely(node_pb2_grpc.NodeServicer):
         (None, "not tried: these nodes are older than this question"),
     ],
 )
-def test_no_way_tried_is_not_well(servicer: Lonely | None, why: str) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        server = grpc.server(pool)
-        if servicer is not None:
-            node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
-        address = f"localhost:{server.add_insecure_port('localhost:0')}"
-        server.start()
-        try:
-            [found] = doctor_cluster._reach([types_pb2.NodeInfo(node_id="one", control_address=address)], "")
-        finally:
-            server.stop(None).wait()
+def test_no_way_tried_is_not_well(servicer: node_pb2_grpc.NodeServicer | None, why: str) -> None:
+    with serving(servicer) as address:
+        [found] = doctor_cluster._reach([types_pb2.NodeInfo(node_id="one", control_address=address)], "")
     assert (found.verdict, found.why) == ("skip", why)
     assert found.do
 

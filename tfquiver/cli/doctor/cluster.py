@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -89,7 +89,8 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     yield from _answers(nodes, answers, (before_ms, time.time() * 1000))
     answering = [node for node, one in zip(nodes, answers, strict=True) if isinstance(one, node_pb2.StatusReply)]
     if sum(bool(node.data_address) for node in nodes) > 1:
-        yield from _reach(answering, token)
+        silent = {node.node_id for node in nodes} - {node.node_id for node in answering}
+        yield from _reach(answering, token, silent | {one.node.node_id for one in told.lost})
 
 
 def _advertised(nodes: Sequence[types_pb2.NodeInfo]) -> Finding:
@@ -119,7 +120,10 @@ def _answers(
     silent = [str(one) for one in answers if isinstance(one, errors.TfquiverError)]
     replies = [one for one in answers if isinstance(one, node_pb2.StatusReply)]
     if silent:
-        do = "open their control ports to this machine, or look whether they hang (`tfquiver health ADDRESS`)"
+        do = (
+            "open their control ports to this machine, give each an --advertise_host that leads to it, or look whether "
+            "they hang (`tfquiver health ADDRESS`)"
+        )
         yield fail("nodes answer", f"{len(silent)} of {len(nodes)} do not: {_some(silent)}", do)
     else:
         yield ok("nodes answer", f"all {len(nodes)}")
@@ -131,11 +135,12 @@ def _answers(
     yield from versions.of("nodes", [one.version for one in replies])
 
 
-def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]:
-    """Each of some nodes tries some others. `nodes`: those that answer."""
+def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str, told: Collection[str] = ()) -> Iterator[Finding]:
+    """Each of some nodes tries some others. `nodes`: those that answer; `told`: the ids of those that do not, which is
+    told already: that nobody reaches them says nothing of ports."""
     what = "nodes reach one another"
     request = node_pb2.ReachPeersRequest(most=_PEERS_EACH)
-    tried, older, wrong, slowest_us = 0, 0, [], 0
+    tried, closed, older, away, wrong, slowest_us = 0, 0, 0, 0, [], 0
     for node in nodes[:_MOST_NODES]:
         whom = f"node {words.short(node.node_id)} at {node.control_address}"
         with rpc.channel(node.control_address) as channel:
@@ -152,22 +157,33 @@ def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str) -> Iterator[Finding]
                 wrong.append(of_error(error))
                 continue
         for peer in reply.peers:
+            if peer.error and peer.node_id in told:
+                away += 1
+                continue
             tried, slowest_us = tried + 1, max(slowest_us, peer.took_us)
             if peer.error:
+                closed += 1
                 wrong.append(f"{words.short(node.node_id)} does not reach {plain(peer.error)}")
     if wrong:
         do = "open the data ports between nodes (--data_port fixes one), and give each an --advertise_host of use"
-        yield fail(what, f"closed, of {tried} ways: {_some(wrong)}", do)
+        how = f"{closed} of {_ways(tried)} closed" if closed else "not all were asked"
+        yield fail(what, f"{how}: {_some(wrong)}", do)
     elif tried:
-        said = f"{tried} way{'s' * (tried != 1)} tried, the slowest took {slowest_us / 1000:.0f} ms"
+        said = f"{_ways(tried)} tried, the slowest took {slowest_us / 1000:.0f} ms"
         yield ok(what, said + (f"; {older} nodes are older, and were not asked to" if older else ""))
     elif not nodes:
         yield skip(what, "not tried: no node answers", "mend that first")
+    elif away:
+        yield skip(what, "not tried: no other node answers", "mend that first")
     elif older:
         yield skip(what, "not tried: these nodes are older than this question", "upgrade them")
     else:
         do = "ask again in some seconds: a node hears of others with its next heartbeat"
         yield skip(what, "not tried: the nodes that were asked know of no other yet", do)
+
+
+def _ways(count: int) -> str:
+    return f"{count} way{'s' * (count != 1)}"
 
 
 def _some(names: Sequence[str]) -> str:
