@@ -276,6 +276,7 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     assert store.used_bytes == disk_bytes(small_disk)
     assert all(raw_of(store, shard.hash) == shard.raw for shard in kept)
     assert not store.has_room(kept[0].hash, 200_000), "nothing is to be fetched that could not be kept"
+    assert "bytes of the disk are free" in store.lacking(kept[0].hash, 200_000), "and it is known why"
     (small_disk / "digest").write_bytes(bytes(40_000))  # there is room for what is no entry
     store.delete(kept.pop().hash)
     store.insert(noise(150_000))

@@ -42,6 +42,9 @@ def test_a_full_account_refuses_and_says_whose_it_is() -> None:
     assert accounts.choose([A], 10, QUOTA) == A
     with pytest.raises(errors.ResourceExhaustedError, match="5 bytes of the quota are free"):
         accounts.choose([A], 10, 5)
+    assert accounts.lacking([A], 10, QUOTA) == ""
+    assert accounts.lacking([A], 11, QUOTA) == "data set mnist has 90 of its 100 bytes on this node in use"
+    assert accounts.lacking([UNSET, A], 10, 5) == "5 bytes of the quota are free"
 
 
 def test_lru_evicts_what_was_used_least_recently() -> None:

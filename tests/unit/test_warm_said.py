@@ -55,6 +55,9 @@ def test_a_data_set_that_is_ready_in_part_says_what_is_missing_and_why(capsys: p
     commands._say(named, as_json=False)
     said = capsys.readouterr().out
     assert "54.1 MB are not" in said and said.endswith(": there is no more room\n") and "prefetch" not in said
+    commands._say(named, as_json=False, said="there is no more room")
+    said = capsys.readouterr().out
+    assert "54.1 MB are not" in said and "no more room" not in said, "standard error has it, since it was waited for"
     named.resident_bytes = DATASET.size_bytes
     named.reason = ""
     commands._say(named, as_json=False)

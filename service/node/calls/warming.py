@@ -194,9 +194,8 @@ class _Run:
         if not self._disk.wanted(hash):
             self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
             return
-        if not self._disk.has_room(hash, size_bytes, self._landing_bytes):
-            quota = decimal(self._disk.quota_bytes)
-            self._refuse(f"there is no more room: neither the quota ({quota}), nor setting, nor disk may be exceeded")
+        if lacks := self._disk.lacking(hash, size_bytes, self._landing_bytes):
+            self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
             return
         self._landing_bytes += size_bytes
         try:

@@ -159,14 +159,14 @@ class DiskCache:
 
     def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""
+        return not self.lacking(hash, disk_bytes, besides_bytes)
+
+    def lacking(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> str:
+        """Why it would not be, for people: the disk, the quota, or a setting; empty: it would."""
         with self._lock:
-            if self._landing.trouble() or self._landing.lacks_room():
-                return False
-            try:
-                self._books.choose(hash, disk_bytes + besides_bytes, Why.ASKED)
-            except errors.ResourceExhaustedError:
-                return False
-        return True
+            if trouble := self._landing.trouble() or self._landing.lacks_room():
+                return trouble
+            return self._books.lacking(hash, disk_bytes + besides_bytes, Why.ASKED)
 
     def insert_placed(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
         """As `insert`, of one that came by, as a scan's do: there may be no data set yet that names it."""

@@ -45,9 +45,9 @@ class Landing:
         """Why nothing should be written now; empty: it may be. Under the lock."""
         return self._setback.trouble(self._clock.now())
 
-    def lacks_room(self) -> bool:
-        """Whether entries have just taken all of the disk that they may. Under the lock."""
-        return bool(self._lacking.trouble(self._clock.now()))
+    def lacks_room(self) -> str:
+        """Says that entries have just taken all of the disk that they may; empty: they have not. Under the lock."""
+        return self._lacking.trouble(self._clock.now())
 
     def write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
         """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""

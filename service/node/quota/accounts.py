@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver import errors
@@ -63,7 +63,7 @@ class Accounts:
         account = self._accounts.get(key)
         return (account.entry_bytes if account else 0) + self._reserved[key]
 
-    def choose(self, keys: Iterable[bytes], size_bytes: int, free_bytes: int) -> bytes:
+    def choose(self, keys: Sequence[bytes], size_bytes: int, free_bytes: int) -> bytes:
         """The first of these accounts that such an entry can go to.
 
         Args:
@@ -71,13 +71,21 @@ class Accounts:
 
         Raises: ResourceExhaustedError saying what the last of them lacks.
         """
-        trouble = "it belongs to no account"
+        for key in keys:
+            if self._trouble(key, size_bytes, free_bytes) is None:
+                return key
+        lacks = self.lacking(keys, size_bytes, free_bytes)
+        raise errors.ResourceExhaustedError(f"an entry of {size_bytes} bytes does not fit: {lacks}")
+
+    def lacking(self, keys: Sequence[bytes], size_bytes: int, free_bytes: int) -> str:
+        """What the last of them lacks for such an entry, for people; empty: one of them takes it."""
+        lacks = "it belongs to no account"
         for key in keys:
             found = self._trouble(key, size_bytes, free_bytes)
             if found is None:
-                return key
-            trouble = found
-        raise errors.ResourceExhaustedError(f"an entry of {size_bytes} bytes does not fit: {trouble}")
+                return ""
+            lacks = found
+        return lacks
 
     def victims(self, key: bytes, size_bytes: int, free_bytes: int) -> list[bytes]:
         """What has to go before such an entry can be reserved in the account that `choose` has chosen."""

@@ -65,6 +65,10 @@ class Books:
             self.ledger.check(disk_bytes)
         return self.accounts.choose(self.rules.accounts(hash, why), disk_bytes, self.ledger.free_bytes)
 
+    def lacking(self, hash: bytes, disk_bytes: int, why: Why) -> str:
+        """What there is not for such entries, for people: quota, or the room of a setting; empty: nothing."""
+        return self.accounts.lacking(self.rules.accounts(hash, why), disk_bytes, self.ledger.free_bytes)
+
     # An entry comes.
 
     def claim(self, hash: bytes, size_bytes: int, why: Why) -> Claim | None:

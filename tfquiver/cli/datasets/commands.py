@@ -29,7 +29,7 @@ _PREFETCH = """Reads into the cache what is not there. With --check nothing is r
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
 
 Ask = Callable[..., Any]
-UntilDone = Callable[[str], pb2.NamedDataset]
+UntilDone = Callable[[str], tuple[pb2.NamedDataset, str]]
 Change = Callable[[Any, argparse.Namespace], tuple[Any, Any]]  # a method of the stub, and its request
 
 
@@ -122,15 +122,15 @@ def _create(arguments: argparse.Namespace) -> int:
                 spec.digest_id = registrar.digest(Path(arguments.digest).expanduser()).digest_id
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(stack.enter_context(calls.channel(address)))
         whom = f"coordinator {address}"
-        named = calls.ask(stub.Create, spec, token, whom)
+        named, said = calls.ask(stub.Create, spec, token, whom), ""
         if named.spec.format != spec.format:
             raise errors.InvalidArgumentError(
                 f"--format: {whom} is of an older version, and takes {arguments.name} for TFRecord files: delete it "
                 "(tfquiver dataset delete), and make it when the coordinator is as new as this command"
             )
         if arguments.wait:
-            named = waiting.until_done(stub, arguments.name, token, whom)
-    return _say(named, arguments.json)
+            named, said = waiting.until_done(stub, arguments.name, token, whom)
+    return _say(named, arguments.json, said)
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
@@ -142,25 +142,26 @@ def _check_format(arguments: argparse.Namespace) -> None:
 
 
 def _prefetch(arguments: argparse.Namespace) -> int:
+    said = ""
     with service(arguments) as (ask, stub, until_done):
         if not arguments.check:
             named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
         if arguments.wait:
-            named = until_done(arguments.name)
+            named, said = until_done(arguments.name)
         if not (arguments.check or arguments.wait):
             return _say(named, arguments.json)
         named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
-    code = _say(named, arguments.json)
+    code = _say(named, arguments.json, said)
     return code or (0 if _is_resident(named) else NOT_ALL)
 
 
 def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         with service(arguments) as (ask, stub, until_done):
-            named = ask(*change(stub, arguments), _CHANGE_S)
+            named, said = ask(*change(stub, arguments), _CHANGE_S), ""
             if getattr(arguments, "wait", False):
-                named = until_done(arguments.name)
-        return _say(named, arguments.json)
+                named, said = until_done(arguments.name)
+        return _say(named, arguments.json, said)
 
     return run
 
@@ -184,7 +185,7 @@ def _refresh(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
 @contextmanager
 def service(
     arguments: argparse.Namespace,
-) -> Iterator[tuple[Callable[..., Any], Any, Callable[[str], pb2.NamedDataset]]]:
+) -> Iterator[tuple[Ask, Any, UntilDone]]:
     """How to ask, the stub, and how to wait until something is done."""
     address, token = coordinator_address(calls.where(arguments)), calls.token(arguments)
     whom = f"coordinator {address}"
@@ -209,8 +210,8 @@ def _is_resident(named: pb2.NamedDataset) -> bool:
     return named.HasField("resident_bytes") and named.resident_bytes >= named.dataset.size_bytes > 0
 
 
-def _say(named: pb2.NamedDataset, as_json: bool) -> int:
-    """0; 1 where it has failed."""
+def _say(named: pb2.NamedDataset, as_json: bool, said: str = "") -> int:
+    """0; 1 where it has failed. `said`: the reason that stands on standard error already."""
     failed = named.state == pb2.NamedDataset.STATE_FAILED
     if as_json:
         print(json.dumps({"name": named.spec.name, **states.plain(named)}))
@@ -221,5 +222,5 @@ def _say(named: pb2.NamedDataset, as_json: bool) -> int:
         text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"
         if in_part and not named.reason:
             text += f": not read yet, or given up since; `tfquiver dataset prefetch {named.spec.name}` reads what fits"
-    print(plain_text.plain(f"{text}: {named.reason}" if named.reason else text))
+    print(plain_text.plain(f"{text}: {named.reason}" if named.reason and (failed or named.reason != said) else text))
     return int(failed)

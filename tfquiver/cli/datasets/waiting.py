@@ -23,8 +23,9 @@ def bar() -> Progress:
     )  # fmt: skip
 
 
-def until_done(stub: Any, name: str, token: str, whom: str) -> pb2.NamedDataset:
-    """What it has become. Raises NotFoundError (somebody has deleted it), UnavailableError."""
+def until_done(stub: Any, name: str, token: str, whom: str) -> tuple[pb2.NamedDataset, str]:
+    """What it has become, and the last reason that was said meanwhile. Raises NotFoundError (somebody has deleted it),
+    UnavailableError."""
     seen, said = 0, ""
     with bar() as shown:
         task = shown.add_task(name, total=None)
@@ -33,7 +34,7 @@ def until_done(stub: Any, name: str, token: str, whom: str) -> pb2.NamedDataset:
             named = _next(stub, pb2.GetNamedDatasetRequest(name=name, seen=seen, wait_ms=_WAIT_MS), token, whom)
             seen = named.seen
             if named.state not in states.UNDER_WAY:
-                return named
+                return named, said
             if named.state != state:  # what was there already counts for no speed
                 state = named.state
                 shown.remove_task(task)
