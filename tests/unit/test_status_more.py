@@ -178,11 +178,17 @@ def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["logs", str(tmp_path)]) == 1
     assert "nothing has been logged there (servers that were started by hand" in capsys.readouterr().err
     (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "mount.log").write_text("mounted\n")
+    assert main(["logs", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "mounted\n", "beside it the node was started by hand"
+    assert err.startswith(f"tfquiver: {tmp_path}: its node has logged nothing there (servers that were started by hand")
+    (tmp_path / "log" / "mount.log").unlink()
     (tmp_path / "log" / "node.log").write_bytes(
         b"".join(b"line %d\n" % number for number in range(50)) + b"\x1b[2Jend\n"
     )
     assert main(["logs", str(tmp_path), "--lines", "2"]) == 0
-    assert capsys.readouterr().out == "line 49\n\\x1b[2Jend\n"
+    assert capsys.readouterr() == ("line 49\n\\x1b[2Jend\n", "")
     (tmp_path / "log" / "coordinator.log").write_text("joined\n")
     assert main(["logs", str(tmp_path), "--lines", "1"]) == 0
     assert capsys.readouterr().out == "coordinator: joined\nnode: \\x1b[2Jend\n"

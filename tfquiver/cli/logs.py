@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections import deque
 from contextlib import ExitStack
@@ -17,6 +18,8 @@ from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
 node, and with `tfquiver up` coordinator, dispatcher and workers. Logs of other machines are there."""
+_NODES = "node.log"
+_ELSEWHERE = "servers that were started by hand, by a unit or in a container log to their standard error"
 _LINES, _MOST_LINES = 40, 1_000_000
 _POLL_S = 0.3
 _MOST_LINE_BYTES = 1 << 16
@@ -47,14 +50,14 @@ def _run(arguments: argparse.Namespace) -> int:
             found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
-        if not found:
+        if not any(path.name == _NODES for path in found):
             silent.append(plain(str(directory)))
         followed += [_Followed(path, f"{path.stem}: " if found[1:] else "") for path in found]
     if not followed:
-        raise errors.NotFoundError(
-            f"{', '.join(silent)}: nothing has been logged there (servers that were started by hand, by a unit or in a "
-            "container log to their standard error)"
-        )
+        raise errors.NotFoundError(f"{', '.join(silent)}: nothing has been logged there ({_ELSEWHERE})")
+    if silent:
+        said = f"{', '.join(silent)}: its node has logged nothing there ({_ELSEWHERE})"
+        print(f"tfquiver: {said}", file=sys.stderr, flush=True)
     with ExitStack() as stack:
         for one in followed:
             stack.callback(one.close)
