@@ -7,8 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tfquiver.cli.datasets import states, waiting
+from tfquiver.cli.datasets import names, states, waiting
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,22 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 )
 def test_a_state_in_words(named: pb.NamedDataset, said: str) -> None:
     assert states.phrase(named) == said
+
+
+def test_a_version_before_the_newest_one_is_told_as_such() -> None:
+    """It was a second row of the same name that said nothing, and `show` said that it is read, where nobody reads."""
+    newest = types_pb2.Dataset(name="train", digest_id=b"\x02" * 32)
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, version=2, old_versions=1, dataset=newest)
+    named.spec.name = "train"
+    told = [{"name": name, "digest_id": f"0{digit}" * 32} for name, digit in (("train", 2), ("train", 1), ("other", 3))]
+    listed = names.joined([named], told)
+    phrases = [(one["name"], one["digest_id"][:2], one.get("phrase")) for one in listed]
+    assert phrases == [("train", "02", "Ready"), ("train", "01", "Old"), ("other", "03", None)]
+    version = states.lines(states.plain(named), "Ready")["version"]
+    assert version == "2; 1 before it still kept, for jobs that may read on: an hour by default"
+    named.old_versions = 0
+    assert "phrase" not in names.joined([named], told)[1], "another's of that name"
+    assert states.lines(states.plain(named), "Ready")["version"] == "2"
 
 
 def test_a_bar_has_what_was_done_the_rate_and_the_time_that_is_left() -> None:

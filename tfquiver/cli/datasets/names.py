@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,15 +47,23 @@ def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
 
 
 def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that have names first, each with what is told of its newest version; then the others, and what has such a
-    version's content and was first used under another name."""
+    """Those that have names first, each with what is told of its newest version; then the others, the versions before
+    the newest ones among them, and what has such a version's content and was first used under another name."""
     others = {one["digest_id"]: one for one in told}
     first = []
     for one in named:
         its = others.get(one.dataset.digest_id.hex(), {}) if one.HasField("dataset") else {}
         first.append({**its, "name": one.spec.name, **states.plain(one), "phrase": states.phrase(one)})
     called = {(one["digest_id"], one["name"]) for one in first if "digest_id" in one}
-    return [*first, *(one for one in told if (one["digest_id"], one["name"]) not in called)]
+    left = [one for one in told if (one["digest_id"], one["name"]) not in called]
+    old = Counter({one["name"]: one["old_versions"] for one in first})
+    return [*first, *(one | {"phrase": states.OLD} if _is_old(one, old) else one for one in left)]
+
+
+def _is_old(one: dict[str, Any], left: Counter[str]) -> bool:
+    """A version before the newest is called as that is; `left`: of each name, how many are to come."""
+    left[one["name"]] -= 1
+    return left[one["name"]] >= 0
 
 
 def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -75,7 +84,7 @@ def table(told: Sequence[dict[str, Any]]) -> Table:
     made.columns[0].no_wrap = False  # the others are never narrower than what is in them
     made.columns[0].overflow = "ellipsis"
     for one in told:
-        state = f"{one['phrase']}{', pinned' if one['pinned'] else ''}" if "phrase" in one else "-"
+        state = f"{one['phrase']}{', pinned' if one.get('pinned') else ''}" if "phrase" in one else "-"
         if "digest_id" in one:
             cache = cache_setting.text(one["cache"], one["size_bytes"])
             row = (one["digest_id"][:8], words.size(one["size_bytes"]), words.resident(one), cache)

@@ -11,6 +11,9 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.listing_terms import format_name
 
+OLD = "Old"
+_OLD_FOR = "for jobs that may read on: an hour by default"  # after the last reader, and after the newest one has come
+OLD_LEGEND = f"Old: a version before the newest one, still kept {_OLD_FOR}."
 State = pb2.NamedDataset
 UNDER_WAY = (State.STATE_SCANNING, State.STATE_WARMING, State.STATE_EVICTING, State.STATE_DELETING)
 
@@ -54,7 +57,7 @@ def lines(told: dict[str, Any], state: str) -> dict[str, str]:
         said["format"] = told["format"]
     if told["credentials"]:
         said["read with"] = told["credentials"]
-    old = f"; {told['old_versions']} before it are read still" if told["old_versions"] else ""
+    old = f"; {told['old_versions']} before it still kept, {_OLD_FOR}" if told["old_versions"] else ""
     said["version"] = f"{told['version']}{old}"
     said["pinned"] = "yes" if told["pinned"] else "no"
     if "resident_bytes" in told:

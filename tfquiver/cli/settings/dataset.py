@@ -83,6 +83,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print("no data set yet: tfquiver dataset create makes one with a name, the first use of files one without")
         return 0
     calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
+    if any(one.get("phrase") == states.OLD for one in told):
+        calls.console().print(f"\n{states.OLD_LEGEND}")
     return 0
 
 
