@@ -144,3 +144,18 @@ async def test_a_job_without_a_name_is_explained_by_the_one_that_is_shown(
         assert f"job job-{digits}, by policy benefit" in capsys.readouterr().out
         assert await asyncio.to_thread(main, ["explain", "program-4567", *where]) == 1
         assert f"known are 'job-{digits}', 'train (" in capsys.readouterr().err
+
+
+@on_loop
+async def test_of_a_data_set_that_nobody_reads_it_is_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was an error: no data set of that name is read."""
+    async with started(tmp_path):
+        where = ["--service", f"unix:{tmp_path}/socket"]
+        assert await asyncio.to_thread(main, ["explain", "train", *where]) == 0
+        assert "data set train: nobody reads it now, and nothing is decided about it" in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["explain", "train", "--json", *where]) == 0
+        assert json.loads(capsys.readouterr().out) == {"kind": "dataset", "name": "train", "decided": False}
+        assert await asyncio.to_thread(main, ["explain", "trian", *where]) == 1
+        assert "no data set of that name is read" in capsys.readouterr().err

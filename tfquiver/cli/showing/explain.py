@@ -74,12 +74,17 @@ def _ask(stub: Any, name: str, token: str, whom: str) -> str:
         sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
         meant = explained_names.meant(name, [calls.plain(info) for info in sessions])
         if len(meant) != 1:
+            if unread := explained_names.unread(stub, name, token, whom):
+                return json.dumps(unread)
             raise
     return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=meant.pop()), token, whom).json)
 
 
 def show(told: Mapping[str, Any], console: Console) -> None:
     """Every name in it was chosen by somebody else."""
+    if told.get("decided") is False:
+        console.print(explained_names.nothing(told["name"]), highlight=False, soft_wrap=True)
+        return
     kind = "data set" if told["kind"] == "dataset" else "job"
     console.print(f"{kind} {plain(told['name'])}, by policy {plain(told['policy'])}", highlight=False)
     for reason in told["reasons"].values():

@@ -34,6 +34,21 @@ def meant(name: str, sessions: Sequence[Mapping[str, Any]]) -> set[str]:
     }
 
 
+def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:
+    """What is told of a data set that the coordinator has, and of which nothing is decided. None: it has none."""
+    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
+    there = any(name == one.name for one in datasets)
+    return {"kind": "dataset", "name": name, "decided": False} if there else None
+
+
+def nothing(name: str) -> str:
+    name = plain_text.plain(name)
+    return (
+        f"data set {name}: nobody reads it now, and nothing is decided about it; `tfquiver dataset show {name}` says "
+        "how it is cached"
+    )
+
+
 def lines(told: Mapping[str, Sequence[str]]) -> list[str]:
     if not any(told.values()):
         return ["no job reads now, or has in the last hour, and nobody has set a data set's cache: nothing is decided"]
