@@ -85,6 +85,8 @@ class TestOnOneMachine:
         assert command("prefetch", "train", "--check")[0] == 0, "the scan has cached it"
         [listed] = command("list")[1]["datasets"]
         assert listed["resident_bytes"] == SIZE_BYTES, "looked at, though nobody has read it yet"
+        [stated] = tfquiver.status()["datasets"]
+        assert stated["resident_bytes"] == SIZE_BYTES, "status tells the same"
         read = tfquiver.dataset("train", cache_dir=tmp_path / "cache").as_numpy_iterator()
         numbered.assert_each_once(numbered.read(read), TOTAL)
         with pytest.raises(

@@ -17,6 +17,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.showing import status
 from tfquiver.cli.showing.lookout import Lookout
+from tfquiver.cli.showing.unfollowed import Unfollowed
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.trust import own_token
@@ -78,10 +79,10 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     from tfquiver.cli.dashboard.web_server import application
 
     kept = KeptChannels()
-    lookout = Lookout(where, token, kept)
+    lookout, unfollowed = Lookout(where, token, kept), Unfollowed()
     feed = Feed(
         lambda thorough: lookout.look(
-            lambda: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept)
+            lambda: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept, unfollowed=unfollowed)
         )
     )  # fmt: skip
     runner = web.AppRunner(

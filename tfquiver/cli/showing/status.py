@@ -19,6 +19,7 @@ from tfquiver.cli.calls import plain
 from tfquiver.cli.showing import activity, cold, money, mounts_view, status_view, watching, words
 from tfquiver.cli.showing.lookout import Lookout
 from tfquiver.cli.showing.status_view import saved
+from tfquiver.cli.showing.unfollowed import Unfollowed
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain as printable
@@ -97,11 +98,13 @@ def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.
     """Raises InvalidArgumentError: `where` can be nothing. What is only not there yet is waited for."""
     with contextlib.suppress(errors.NotFoundError, errors.DataLossError):
         coordinator_address(where)
-    collected = _told if arguments.json else collect
+    collected, unfollowed = _told if arguments.json else collect, Unfollowed()
     with KeptChannels() as kept, Lookout(where, token, kept) as lookout:
 
         def ask() -> dict[str, Any] | None:
-            return lookout.look(lambda: collected(where, token, arguments.sessions, prices, kept=kept))
+            return lookout.look(
+                lambda: collected(where, token, arguments.sessions, prices, kept=kept, unfollowed=unfollowed)
+            )
 
         return (watching.as_json if arguments.json else watching.watch)(ask, arguments.watch)
 
@@ -142,17 +145,18 @@ def status(
 
 
 def _told(
-    where: str, token: str, sessions: int, prices: money.Prices, kept: KeptChannels | None = None
-) -> dict[str, Any]:
+    where: str, token: str, sessions: int, prices: money.Prices, kept: KeptChannels | None = None,
+    unfollowed: Unfollowed | None = None,
+) -> dict[str, Any]:  # fmt: skip
     if not cold.is_cold(where):
-        return collect(where, token, sessions, prices, kept=kept)
+        return collect(where, token, sessions, prices, kept=kept, unfollowed=unfollowed or Unfollowed())
     told = cold.collect(where)
     return told | {"saved": told["saved"] | {"money": prices.of(told["saved"])}}
 
 
 def collect(
     where: str, token: str = "", sessions: int = _SESSIONS, prices: money.Prices = _FREE, thorough: bool = True,
-    kept: KeptChannels | None = None,
+    kept: KeptChannels | None = None, unfollowed: Unfollowed | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What the coordinator and its nodes say, as plain values (sizes in bytes).
 
@@ -160,6 +164,7 @@ def collect(
       thorough: False: without what takes a call for each node or data set: nodes have no counters but what the
         coordinator knows, data sets no settings.
       kept: of who asks again and again.
+      unfollowed: looks how much there is of data sets that nobody has read; None: it is not told.
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
@@ -175,6 +180,8 @@ def collect(
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom) if thorough else [_unset(one) for one in datasets]
+        if unfollowed is not None:
+            cached = unfollowed.known(channel, cached, token, whom)
     if kept is not None:
         kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
     told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))

@@ -23,11 +23,11 @@ _NODES_LEGEND = (
 )
 _LABELS_LEGEND = "What each node was started with (tfquiver-node --labels): placements choose nodes by them."
 _DATASETS_LEGEND = (
-    "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read; -: "
-    "nobody has read it since the coordinator was started. cache: full: what comes first is kept until the quota is "
-    "used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy "
-    "(tfquiver explain says why). (unset): nobody has set it, and a policy decides when somebody reads it. tfquiver "
-    "dataset set-cache changes it."
+    "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read, or "
+    "looked at; -: not known, for nobody has read it since the coordinator was started. cache: full: what comes first "
+    "is kept until the quota is used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as "
+    "they say. auto: by the policy (tfquiver explain says why). (unset): nobody has set it, and a policy decides when "
+    "somebody reads it. tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
