@@ -54,7 +54,9 @@ def test_it_is_over_when_no_node_can_do_anything_more_and_not_before(data: st.Da
     owner = {shard: data.draw(st.sampled_from(names)) for shard in range(8)}
     nodes = [Node(name, data.draw(st.integers(0, 4)), data.draw(st.sets(st.integers(0, 7)))) for name in names]
     reports = MoveReports()
-    turns = data.draw(st.lists(st.integers(0, 2), max_size=30)) + [0, 1, 2] * 10
+    turns = (
+        data.draw(st.lists(st.integers(0, 2), max_size=30)) + [0, 1, 2] * 24
+    )  # ten are too few for a chain of moves, each of which makes room for the next
     for turn in turns:
         node = nodes[turn]
         node.say(reports)
