@@ -43,8 +43,12 @@ def test_who_does_not_greet_is_left_and_asked_again(tmp_path: Path, monkeypatch:
         with node:
             assert isinstance(frames.decode(await node.recv(frames.MAX_FRAME_BYTES)), frames.Hello)
             await node.send(frames.encode(frames.Welcome("n1")))
+            which = frames.decode(await node.recv(frames.MAX_FRAME_BYTES))
+            assert isinstance(which, frames.Which), "so that it knows what is mounted"
             asked = frames.decode(await node.recv(frames.MAX_FRAME_BYTES))
             assert isinstance(asked, frames.Get)
+            failed = errors.code_number(errors.UnavailableError(""))  # of what nobody waits for: it does no harm
+            await node.send(frames.encode(frames.Failed(which.request, failed, "not now")))
             code = errors.code_number(errors.NotFoundError(""))
             await node.send(frames.encode(frames.Failed(asked.request, code, "none of mine")))
             await trio.sleep_forever()
